@@ -1,0 +1,65 @@
+"""credibly: classifiers whose inputs carry zero, one or many labels, with probabilities to act on.
+
+    data ─► scores ─► loss                                   (training)
+               └────► link ─► probabilities ─► decide   ─► label sets ─┐
+                        (calibrate)         └► retrieve ─► ranking ────┴─► metrics ─► report
+
+Each arrow is a room of the package; rooms are imported when first used, so that
+``import credibly`` and ``credibly --help`` stay instant.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_ROOMS = (
+    "calibrate",
+    "data",
+    "decide",
+    "losses",
+    "metrics",
+    "models",
+    "plot",
+    "report",
+    "retrieve",
+    "train",
+)
+_NAMES = {
+    "InputError": "credibly._checks",
+    "Predictions": "credibly.predictions",
+    "CredibleClassifier": "credibly.estimator",
+    "load": "credibly.train",
+}
+
+__all__ = ["__version__", *_NAMES, *_ROOMS]  # noqa: PLE0604
+
+if TYPE_CHECKING:
+    from credibly import (
+        calibrate,
+        data,
+        decide,
+        losses,
+        metrics,
+        models,
+        plot,
+        report,
+        retrieve,
+        train,
+    )
+    from credibly._checks import InputError
+    from credibly.estimator import CredibleClassifier
+    from credibly.predictions import Predictions
+    from credibly.train import load
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"credibly.{name}")
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'credibly' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,182 @@
+"""The only place that raises about inputs.
+
+Every message says what must hold, what came, and what to do. Losses check shapes and dtypes only
+(reading values would stall a GPU); metrics, decisions and file readers check values too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class InputError(ValueError):
+    """An input that cannot be used as it is; the message says what to do about it."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A ready-made hint: the known name closest to ``name``, or all of them if they are few.
+
+    Example:
+        >>> nearest("fokal", ["bce", "focal", "spa"])
+        "Did you mean 'focal'?"
+    """
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
+    return f"Known: {listed}."
+
+
+def positive(name: str, value: float) -> float:
+    """``value`` as a float; it must be finite and above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"`{name}` must be a finite number above 0; got {value!r}.")
+    return float(value)
+
+
+def finite(name: str, value: float) -> float:
+    """``value`` as a float; it must be finite."""
+    if not math.isfinite(value):
+        raise InputError(f"`{name}` must be a finite number; got {value!r}.")
+    return float(value)
+
+
+def at_least(name: str, value: float, lowest: float) -> float:
+    """``value`` as a float; it must be finite and at least ``lowest``."""
+    if not (math.isfinite(value) and value >= lowest):
+        raise InputError(f"`{name}` must be a finite number of at least {lowest:g}; got {value!r}.")
+    return float(value)
+
+
+def fraction(name: str, value: float, *, low_open: bool = False, high_open: bool = False) -> float:
+    """``value`` as a float in [0, 1], the ends excluded where asked."""
+    above = value > 0 if low_open else value >= 0
+    below = value < 1 if high_open else value <= 1
+    if not (above and below):
+        interval = f"{'(' if low_open else '['}0, 1{')' if high_open else ']'}"
+        raise InputError(f"`{name}` must lie in {interval}; got {value!r}.")
+    return float(value)
+
+
+def choice(name: str, value: Any, known: Sequence[Any]) -> Any:
+    """``value``, which must be one of ``known``."""
+    if value not in known:
+        listed = ", ".join(repr(option) for option in known)
+        raise InputError(f"`{name}` must be one of {listed}; got {value!r}.")
+    return value
+
+
+def average_size(value: float, num_labels: int | None = None) -> float:
+    """A label budget: at least 1 and at most the number of labels."""
+    if not (math.isfinite(value) and value >= 1) or (num_labels is not None and value > num_labels):
+        top = (
+            "the number of labels" if num_labels is None else f"the number of labels, {num_labels}"
+        )
+        raise InputError(f"`average_size` must lie between 1 and {top}; got {value!r}.")
+    return float(value)
+
+
+# Tensors, as losses see them -----------------------------------------------------------------
+
+
+def float_scores(scores: Tensor) -> None:
+    """Scores must be a floating-point tensor."""
+    if not hasattr(scores, "is_floating_point"):
+        raise InputError(
+            f"`scores` must be a torch tensor; got {type(scores).__name__}. "
+            "Convert with `torch.as_tensor(scores)`."
+        )
+    if not scores.is_floating_point():
+        raise InputError(
+            f"`scores` must be floating point; got {scores.dtype}. Pass the model's raw outputs, "
+            "not predicted classes."
+        )
+
+
+def matrix_scores(scores: Tensor, scores_per_label: int = 1) -> None:
+    """Scores must be (rows, labels), or (rows, 2 × labels) for losses with two heads."""
+    float_scores(scores)
+    if scores.ndim != 2:
+        raise InputError(
+            f"`scores` must have shape (rows, labels); got {tuple(scores.shape)}. "
+            "Flatten leading dimensions into rows first."
+        )
+    if scores.shape[1] % scores_per_label:
+        raise InputError(
+            f"`scores` must have {scores_per_label} columns a label; got {scores.shape[1]} columns. "
+            f"Give the model {scores_per_label} × labels outputs (`loss.scores_per_label`)."
+        )
+
+
+def same_shape(scores: Tensor, targets: Tensor) -> None:
+    """Targets must have the shape of the scores (or be class indices, handled before)."""
+    if scores.shape != targets.shape:
+        raise InputError(
+            f"`targets` must have the shape of the scores, {tuple(scores.shape)}, or be integer "
+            f"class indices of shape {tuple(scores.shape[:-1])}; got {tuple(targets.shape)}, "
+            f"{targets.dtype}."
+        )
+
+
+# Arrays, as metrics, calibrators and decisions see them ---------------------------------------
+
+
+def matrix(name: str, array: Array) -> Array:
+    """``array`` must be two-dimensional: (rows, labels)."""
+    if array.ndim != 2:
+        raise InputError(f"`{name}` must have shape (rows, labels); got {array.shape}.")
+    return array
+
+
+def same_shapes(**arrays: Array) -> None:
+    """All arrays must have one shape."""
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if len(set(shapes.values())) > 1:
+        listed = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items())
+        raise InputError(f"shapes must agree; got {listed}.")
+
+
+def no_nan(name: str, array: Array) -> Array:
+    """``array`` must hold no NaN."""
+    bad = np.isnan(array)
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            f"`{name}` must not contain NaN; got {int(bad.sum())}, the first at {first}. "
+            "Drop those rows, or mark their targets −1 (unknown) and fill in any number."
+        )
+    return array
+
+
+def probabilities(array: Array, name: str = "probabilities") -> Array:
+    """``array`` must lie in [0, 1] and hold no NaN."""
+    no_nan(name, array)
+    if array.size and (array.min() < 0 or array.max() > 1):
+        raise InputError(
+            f"`{name}` must lie in [0, 1]; got [{array.min():.6g}, {array.max():.6g}]. "
+            "If these are scores, call `loss.probabilities(scores)` first."
+        )
+    return array
+
+
+def target_values(array: Array, name: str = "targets", *, soft: bool = True) -> Array:
+    """Targets must be 0, 1, −1 (unknown) or, where ``soft``, anything in [0, 1]."""
+    no_nan(name, array)
+    hard = (array == 0) | (array == 1) | (array == -1)
+    good = hard | ((array >= 0) & (array <= 1)) if soft else hard
+    if not good.all():
+        first = tuple(int(i) for i in np.argwhere(~good)[0])
+        allowed = "0, 1, −1 (unknown) or soft in [0, 1]" if soft else "0, 1 or −1 (unknown)"
+        raise InputError(f"`{name}` must be {allowed}; got {array[first]!r} at {first}.")
+    return array

@@ -1,0 +1,26 @@
+"""What the nouns are. Shapes: ``n`` rows, ``L`` labels.
+
+scores          what a model puts out, one (or two, see ``Loss.scores_per_label``) a label
+targets         1 present, 0 absent, anything in [0, 1] soft, −1 unknown
+log_odds        logit of the estimated probability of presence
+probabilities   estimated probability of presence, in [0, 1]
+label sets      a bool matrix: which labels are returned for which row
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    Scores: TypeAlias = Tensor
+    Targets: TypeAlias = Tensor
+    LogOdds: TypeAlias = Tensor
+    Probabilities: TypeAlias = Tensor
+    Values: TypeAlias = Tensor
+    Array: TypeAlias = "np.ndarray[Any, Any]"
+    ArrayLike: TypeAlias = "np.ndarray[Any, Any] | Tensor"
+else:
+    Scores = Targets = LogOdds = Probabilities = Values = Array = ArrayLike = Any
