@@ -32,7 +32,23 @@ _NAMES = {
     "load": "credibly.train",
 }
 
-__all__ = ["__version__", *_NAMES, *_ROOMS]  # noqa: PLE0604
+__all__ = [
+    "CredibleClassifier",
+    "InputError",
+    "Predictions",
+    "__version__",
+    "calibrate",
+    "data",
+    "decide",
+    "load",
+    "losses",
+    "metrics",
+    "models",
+    "plot",
+    "report",
+    "retrieve",
+    "train",
+]
 
 if TYPE_CHECKING:
     from credibly import (

@@ -114,7 +114,7 @@ def matrix_scores(scores: Tensor, scores_per_label: int = 1) -> None:
         )
     if scores.shape[1] % scores_per_label:
         raise InputError(
-            f"`scores` must have {scores_per_label} columns a label; got {scores.shape[1]} columns. "
+            f"`scores` must have {scores_per_label} columns a label; got {scores.shape[1]}. "
             f"Give the model {scores_per_label} × labels outputs (`loss.scores_per_label`)."
         )
 

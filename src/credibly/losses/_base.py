@@ -28,7 +28,7 @@ class Loss(nn.Module):
     are, except on a stretch that the loss cannot resolve. ``"none"``: no link; calibrate."""
 
     scores_per_label: ClassVar[int] = 1
-    """How many outputs the model must give for each label; the columns of one head are contiguous."""
+    """Outputs the model must give for each label; the columns of one head stand together."""
 
     single_label: ClassVar[bool] = False
     """Whether each row must have exactly one observed label (``targets`` may be class indices)."""
