@@ -23,6 +23,12 @@ class Loss(nn.Module):
     name: ClassVar[str]
     """The name on the command line, for ``from_name``."""
 
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Further names."""
+
+    from_text: ClassVar[bool] = True
+    """Whether a name and numbers are enough to build one; losses made of others say no."""
+
     properness: Properness = "none"
     """``"strict"``: the risk minimiser's probabilities are the true rates. ``"recoverable"``: they
     are, except on a stretch that the loss cannot resolve. ``"none"``: no link; calibrate."""
@@ -32,6 +38,9 @@ class Loss(nn.Module):
 
     single_label: ClassVar[bool] = False
     """Whether each row must have exactly one observed label (``targets`` may be class indices)."""
+
+    labelwise: bool = False
+    """Whether the link maps each score on its own, so that it can be drawn as a curve."""
 
     has_link: bool = True
     """Whether ``log_odds`` and ``probabilities`` are defined."""

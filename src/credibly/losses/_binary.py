@@ -19,6 +19,8 @@ class BinaryLoss(Loss):
     $\mathrm{logit}\,\eta = \log \ell_-'(v) - \log(-\ell_+'(v))$.
     """
 
+    labelwise = True
+
     def positive(self, scores: Scores) -> Values:
         """Partial loss of a label that is present."""
         raise NotImplementedError
@@ -37,6 +39,10 @@ class BinaryLoss(Loss):
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return derived_log_odds(self, working_precision(scores))
+
+    def printed_log_odds(self, scores: Scores) -> LogOdds:
+        """How the method's authors read the scores; overridden where that is not the link."""
+        return self.log_odds(scores)
 
     def _prepare(self, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
         _checks.float_scores(scores)

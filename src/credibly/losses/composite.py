@@ -1,0 +1,114 @@
+"""A loss of the user's own: any pair of partial losses, its link derived and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from credibly._checks import InputError
+from credibly.losses._binary import BinaryLoss
+from credibly.types import Scores, Values
+
+_GRID = torch.linspace(-20, 20, 2001, dtype=torch.float64)
+
+
+class Composite(BinaryLoss):
+    r"""A loss from two partial losses, with the link that belongs to them.
+
+    $$\mathrm{logit}\,\hat\eta(v) = \log \ell_-'(v) - \log\bigl(-\ell_+'(v)\bigr)$$
+
+    The link is derived by autograd. On construction both partial losses are checked: finite,
+    ``positive`` not increasing, ``negative`` not decreasing. Where the derived log-odds increase
+    strictly, the pair is strictly proper with them; where they have plateaus, probabilities are
+    recoverable outside of those; where they decrease, one probability belongs to several scores
+    and the loss has no link. ``cr.losses.audit(loss)`` tells where.
+
+    Reid & Williamson (2010), *Composite binary losses*.
+
+    Args:
+        positive: $\ell_+$, from a tensor of scores to a tensor of the same shape, elementwise.
+        negative: $\ell_-$, likewise.
+
+    Example:
+        Squared hinges imply a probability that grows linearly between the margins:
+
+        >>> loss = Composite(lambda v: (1 - v).clamp(min=0) ** 2, lambda v: (1 + v).clamp(min=0) ** 2)
+        >>> loss.probabilities(torch.tensor([-0.5, 0.0, 0.8]))
+        tensor([0.2500, 0.5000, 0.9000])
+        >>> loss.properness
+        'recoverable'
+    """
+
+    name = "composite"
+    from_text = False
+
+    def __init__(
+        self, positive: Callable[[Tensor], Tensor], negative: Callable[[Tensor], Tensor]
+    ) -> None:
+        super().__init__()
+        self._positive, self._negative = positive, negative
+        down, up = _slopes("positive", positive), _slopes("negative", negative)
+        _direction("positive", "increase", -down)
+        _direction("negative", "decrease", up)
+        log_odds = torch.log(up) - torch.log(-down)
+        steps = log_odds[1:] - log_odds[:-1]  # NaN where both ends are on the same plateau at ±∞
+        self.has_link = not bool((steps < -1e-9).any()) and bool(torch.isfinite(log_odds).any())
+        rises = bool((steps > 0).all()) and bool(torch.isfinite(log_odds).all())
+        self.properness = "strict" if rises else "recoverable" if self.has_link else "none"
+
+    def positive(self, scores: Scores) -> Values:
+        return self._positive(scores)
+
+    def negative(self, scores: Scores) -> Values:
+        return self._negative(scores)
+
+    def log_odds(self, scores: Scores) -> Tensor:
+        if not self.has_link:
+            raise InputError(
+                "this pair of partial losses has no link: the derived log-odds must not decrease "
+                "as scores grow, and they do. See where with `cr.losses.audit(loss)`, or fit "
+                "`cr.calibrate.Isotonic()` on held-out scores."
+            )
+        return super().log_odds(scores)
+
+    def extra_repr(self) -> str:
+        return ", ".join(
+            f"{side}={getattr(function, '__name__', repr(function))}"
+            for side, function in (("positive", self._positive), ("negative", self._negative))
+        )
+
+
+def _slopes(side: str, partial: Callable[[Tensor], Tensor]) -> Tensor:
+    scores = _GRID.clone().requires_grad_()
+    values = partial(scores)
+    if not isinstance(values, Tensor) or values.shape != scores.shape:
+        came = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise InputError(
+            f"`{side}` must map a tensor of scores to a tensor of the same shape, "
+            f"{tuple(scores.shape)}; got {came}. Return one value a score; do not reduce."
+        )
+    if not values.requires_grad:
+        raise InputError(
+            f"`{side}` must be differentiable by autograd; its result does not depend on the "
+            "scores. Write it with torch operations, without `.detach()` or `.item()` on scores."
+        )
+    (slopes,) = torch.autograd.grad(values.sum(), scores)
+    finite = torch.isfinite(values) & torch.isfinite(slopes)
+    if not bool(finite.all()):
+        where = _GRID[~finite][0].item()
+        raise InputError(
+            f"`{side}` must have finite values and slopes; at score {where:g} it does not. Use "
+            "stable forms: `torch.nn.functional.softplus` and `logsigmoid` instead of log(sigmoid)."
+        )
+    return slopes
+
+
+def _direction(side: str, wrong: str, slopes: Tensor) -> None:
+    if bool((slopes < -1e-12).any()):
+        where = _GRID[slopes < -1e-12][0].item()
+        raise InputError(
+            f"`{side}` must not {wrong} as scores grow; at score {where:g} it does. High scores "
+            "mean the label is present; check the sign, and that the two are not swapped."
+        )
