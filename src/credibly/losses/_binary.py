@@ -38,7 +38,17 @@ class BinaryLoss(Loss):
         return self._values(*self._prepare(scores, targets))
 
     def log_odds(self, scores: Scores) -> LogOdds:
-        return derived_log_odds(self, working_precision(scores))
+        return self.derived_log_odds(scores)
+
+    def derived_log_odds(self, scores: Scores) -> LogOdds:
+        """The link that the partial losses imply, by autograd; differentiable itself."""
+        scores = working_precision(scores)
+        outer = torch.is_grad_enabled() and scores.requires_grad
+        with torch.enable_grad():
+            inner = scores if outer else scores.detach().requires_grad_()
+            down = torch.autograd.grad(self.positive(inner).sum(), inner, create_graph=outer)[0]
+            up = torch.autograd.grad(self.negative(inner).sum(), inner, create_graph=outer)[0]
+            return torch.log(up) - torch.log(-down)
 
     def printed_log_odds(self, scores: Scores) -> LogOdds:
         """How the method's authors read the scores; overridden where that is not the link."""
@@ -61,13 +71,3 @@ class BinaryLoss(Loss):
         scores = torch.where(known, scores, 0.0)
         values = targets * self.positive(scores) + (1 - targets) * self.negative(scores)
         return torch.where(known, values, 0.0)
-
-
-def derived_log_odds(loss: BinaryLoss, scores: Scores) -> LogOdds:
-    """The link implied by a pair of partial losses, by autograd; differentiable itself."""
-    outer = torch.is_grad_enabled() and scores.requires_grad
-    with torch.enable_grad():
-        inner = scores if outer else scores.detach().requires_grad_()
-        down = torch.autograd.grad(loss.positive(inner).sum(), inner, create_graph=outer)[0]
-        up = torch.autograd.grad(loss.negative(inner).sum(), inner, create_graph=outer)[0]
-        return torch.log(up) - torch.log(-down)

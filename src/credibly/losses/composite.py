@@ -34,7 +34,9 @@ class Composite(BinaryLoss):
     Example:
         Squared hinges imply a probability that grows linearly between the margins:
 
-        >>> loss = Composite(lambda v: (1 - v).clamp(min=0) ** 2, lambda v: (1 + v).clamp(min=0) ** 2)
+        >>> def hinge(v):
+        ...     return (1 - v).clamp(min=0) ** 2
+        >>> loss = Composite(positive=hinge, negative=lambda v: hinge(-v))
         >>> loss.probabilities(torch.tensor([-0.5, 0.0, 0.8]))
         tensor([0.2500, 0.5000, 0.9000])
         >>> loss.properness
@@ -54,7 +56,8 @@ class Composite(BinaryLoss):
         _direction("negative", "decrease", up)
         log_odds = torch.log(up) - torch.log(-down)
         steps = log_odds[1:] - log_odds[:-1]  # NaN where both ends are on the same plateau at ±∞
-        self.has_link = not bool((steps < -1e-9).any()) and bool(torch.isfinite(log_odds).any())
+        rise = log_odds.nan_to_num(posinf=1e3, neginf=-1e3)
+        self.has_link = not bool((steps < -1e-6).any()) and bool(rise.max() - rise.min() > 1e-3)
         rises = bool((steps > 0).all()) and bool(torch.isfinite(log_odds).all())
         self.properness = "strict" if rises else "recoverable" if self.has_link else "none"
 

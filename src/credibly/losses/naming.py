@@ -69,9 +69,7 @@ def _split(name: str) -> list[str]:
 def _parse(part: str, whole: str) -> tuple[str, dict[str, Any]]:
     match = _PART.match(part)
     if match is None:
-        raise InputError(
-            f"a loss reads `name`, `name(key=value, …)` or `name+lpr`; got {whole!r}."
-        )
+        raise InputError(f"a loss reads `name`, `name(key=value, …)` or `name+lpr`; got {whole!r}.")
     arguments: dict[str, Any] = {}
     for pair in filter(None, (pair.strip() for pair in (match["arguments"] or "").split(","))):
         key, equals, value = pair.partition("=")
