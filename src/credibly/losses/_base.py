@@ -42,6 +42,9 @@ class Loss(nn.Module):
     labelwise: bool = False
     """Whether the link maps each score on its own, so that it can be drawn as a curve."""
 
+    detached: bool = False
+    """Whether training uses a gradient that is not that of the value, by the method's design."""
+
     exclusive: bool = False
     """Whether the link takes exactly one label to be true, so that probabilities sum to one."""
 
