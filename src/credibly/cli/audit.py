@@ -1,0 +1,49 @@
+"""``credibly audit LOSS``: is it proper, and what does its link look like?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from credibly.cli._command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Is a loss proper? Its link, what it reaches, where it breaks; drawn with --out.
+
+    Examples:
+      credibly audit spa
+      credibly audit 'asl(detach_weight=true)' --out asl.svg
+    """
+
+    loss: str = option(help="name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'", positional=True)
+    num_labels: int = option(10, help="number of labels, for losses that depend on it")
+    average_size: float = option(2.0, help="label budget, for losses that need one")
+    out: Path | None = option(None, help="draw the link and the partial losses (.svg, .png, .pdf)")
+    json: bool = option(False, help="print the result as JSON")
+
+
+def run(options: Options) -> int:
+    from dataclasses import asdict
+
+    from credibly.losses import audit, from_name
+
+    loss = from_name(
+        options.loss, num_labels=options.num_labels, num_rows=1, average_size=options.average_size
+    )
+    result = audit(loss)
+    if options.json:
+        import json
+
+        print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
+    else:
+        print(result)
+    if options.out is not None:
+        from credibly import plot
+        from credibly._files import atomic_path
+
+        axes = plot.link(loss)
+        with atomic_path(options.out) as beside:
+            axes.figure.savefig(beside, format=options.out.suffix.lstrip(".") or "svg")
+    return 0

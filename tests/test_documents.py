@@ -1,0 +1,49 @@
+"""What the documents show is run: doctests of every module, README code, the tour."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import credibly
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(credibly.__path__, "credibly.")
+    if not module.name.endswith("__main__")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_are_true(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    result = doctest.testmod(
+        module,
+        extraglobs={"cr": credibly, "torch": importlib.import_module("torch")},
+        optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS,
+    )
+    assert result.failed == 0
+
+
+def test_the_readme_code_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    exec(compile("\n".join(blocks), "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_the_tour_runs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "tour.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((ROOT / "examples" / "tour.py").read_text().splitlines()) <= 80
