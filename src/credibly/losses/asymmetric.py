@@ -1,0 +1,126 @@
+"""Asymmetric loss, with the link that belongs to the gradient in use."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from credibly import _checks
+from credibly.losses._base import Properness, working_precision
+from credibly.losses._binary import BinaryLoss
+from credibly.types import LogOdds, Scores, Values
+
+
+class Asymmetric(BinaryLoss):
+    r"""Asymmetric loss (ASL): focal weights that differ by sign, and a margin for easy negatives.
+
+    $$\ell_+(v) = -(1-p)^{\gamma_+} \log p, \qquad
+      \ell_-(v) = -p_m^{\gamma_-} \log(1 - p_m), \qquad p = \sigma(v),\; p_m = (p - m)_+$$
+
+    Ben-Baruch et al. (2021), Eq. 7. Scores are no log-odds here; the link follows from the two
+    derivatives, $g = \log \ell_-' - \log(-\ell_+')$. With $h(w;\gamma) = \gamma w^{\gamma-1}
+    (-\log(1-w)) + w^\gamma / (1-w)$ it is $g(v) = \log h(p_m;\gamma_-) - \log h(1-p;\gamma_+)$
+    (Cheng & Vasconcelos 2024, Eq. 13).
+
+    Not proper with the sigmoid; recoverable through its link, except where $p \le m$: there the
+    gradient for absent labels is 0, so the estimate is a probability of exactly 0. With
+    ``gamma_pos=0`` the top is lost too: $g$ stays finite as $v \to \infty$.
+
+    The official training code detaches the focal weights, which changes the gradient, hence where
+    training comes to rest, hence the link: set ``detach_weight=True`` for models trained with it.
+    It also sums over entries; here the mean over known entries is taken.
+
+    Args:
+        gamma_neg: $\gamma_- \ge 0$.
+        gamma_pos: $\gamma_+ \ge 0$.
+        margin: $m$ in [0, 1).
+        detach_weight: whether the weights $(1-p)^{\gamma_+}$ and $p_m^{\gamma_-}$ are constants
+            for the gradient. The value is the same.
+
+    Example:
+        >>> loss = Asymmetric()
+        >>> loss(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]]))
+        tensor(0.5965)
+        >>> loss.probabilities(torch.tensor([[-3.0, 0.0, 2.0]]))
+        tensor([[0.0000, 0.1473, 0.9633]])
+        >>> Asymmetric(detach_weight=True).probabilities(torch.tensor([[-3.0, 0.0, 2.0]]))
+        tensor([[0.0000, 0.0694, 0.9541]])
+    """
+
+    name = "asl"
+    properness: Properness = "recoverable"
+
+    def __init__(
+        self,
+        gamma_neg: float = 4.0,
+        gamma_pos: float = 1.0,
+        margin: float = 0.05,
+        detach_weight: bool = False,
+    ) -> None:
+        super().__init__()
+        self.gamma_neg = _checks.at_least("gamma_neg", gamma_neg, 0.0)
+        self.gamma_pos = _checks.at_least("gamma_pos", gamma_pos, 0.0)
+        self.margin = _checks.fraction("margin", margin, high_open=True)
+        self.detach_weight = bool(detach_weight)
+
+    def positive(self, scores: Scores) -> Values:
+        log_present = logsigmoid(scores)
+        return self._weight(logsigmoid(-scores), self.gamma_pos) * -log_present
+
+    def negative(self, scores: Scores) -> Values:
+        above, log_shifted, log_rest = self._shifted(scores)
+        weighted = self._weight(log_shifted, self.gamma_neg) * -log_rest
+        return torch.where(above, weighted, 0.0)
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        scores = working_precision(scores)
+        above, log_shifted, log_rest = self._shifted(scores)
+        log_present, log_absent = logsigmoid(scores), logsigmoid(-scores)
+        if self.detach_weight:
+            odds = self.gamma_neg * log_shifted - log_rest
+            odds = odds + log_present - self.gamma_pos * log_absent
+        else:
+            odds = _log_derivative(log_shifted, log_rest, self.gamma_neg)
+            odds = odds - _log_derivative(log_absent, log_present, self.gamma_pos)
+        return torch.where(above, odds, -torch.inf)
+
+    def _weight(self, log_base: Tensor, gamma: float) -> Tensor:
+        # exp(γ log w), not w ** γ: its derivative stays finite for γ < 1 as w → 0.
+        weight = torch.exp(gamma * log_base)
+        return weight.detach() if self.detach_weight else weight
+
+    def _shifted(self, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
+        """Where p > m, log p_m and log(1 − p_m); elsewhere finite stand-ins."""
+        if self.margin == 0:
+            above = torch.ones_like(scores, dtype=torch.bool)
+            return above, logsigmoid(scores), logsigmoid(-scores)
+        shifted = torch.sigmoid(scores) - self.margin
+        # `not ≤` so that NaN counts as above and comes out as NaN.
+        above = ~(shifted <= 0)
+        shifted = torch.where(above, shifted, 0.5)
+        # 1 − p_m = (1 − p) + m keeps its digits when p is near 1, log1p(−p_m) when p is small.
+        rest = torch.sigmoid(-scores) + self.margin
+        near_one = scores > 0
+        log_rest = torch.where(
+            near_one,
+            torch.log(torch.where(near_one, rest, 1.0)),
+            torch.log1p(-torch.where(near_one, 0.5, shifted)),
+        )
+        return above, torch.log(shifted), log_rest
+
+    def extra_repr(self) -> str:
+        return (
+            f"gamma_neg={self.gamma_neg:g}, gamma_pos={self.gamma_pos:g}, "
+            f"margin={self.margin:g}, detach_weight={self.detach_weight}"
+        )
+
+
+def _log_derivative(log_base: Tensor, log_rest: Tensor, gamma: float) -> Tensor:
+    """log h(w; γ) from log w and log(1 − w)."""
+    # −log(1 − w)/w → 1 + w/2 + w²/3 as w → 0, where the quotient would be 0/0.
+    base = torch.exp(log_base)
+    small = base < 1e-5
+    quotient = -log_rest / torch.where(small, 1.0, base)
+    quotient = torch.where(small, 1 + base * (0.5 + base / 3), quotient)
+    return gamma * log_base - log_rest + torch.log1p(gamma * torch.exp(log_rest) * quotient)

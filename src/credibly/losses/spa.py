@@ -1,0 +1,85 @@
+"""Strictly proper asymmetric loss."""
+
+from __future__ import annotations
+
+import math
+
+from torch.nn.functional import logsigmoid
+
+from credibly import _checks
+from credibly.losses._base import working_precision
+from credibly.losses._binary import BinaryLoss
+from credibly.types import LogOdds, Scores, Values
+
+
+class SPA(BinaryLoss):
+    r"""Strictly proper asymmetric loss: easy negatives cost little, probabilities stay right.
+
+    $$\ell_+(v) = \tfrac{1}{\zeta_+}\,\mathrm{softplus}(-k_+(v - b_+)), \qquad
+      \ell_-(v) = \tfrac{1}{\zeta_-}\,\mathrm{softplus}(k_-(v - b_-))$$
+
+    Strictly proper for all positive scales and slopes and all real shifts, with the link
+
+    $$g(v) = \log\frac{k_-\zeta_+}{k_+\zeta_-} + \log\sigma(k_-(v - b_-))
+      - \log\sigma(-k_+(v - b_+))$$
+
+    Cheng & Vasconcelos (2024), Eqs. 16–17; both signs of Eq. 17 are corrected here: as printed it
+    decreases in $v$. Even odds sit at $v = 0.952$ with the defaults, so never threshold scores
+    at 0.
+
+    Args:
+        scale_pos: $\zeta_+ > 0$, divides the loss of present labels.
+        slope_pos: $k_+ > 0$.
+        shift_pos: $b_+$, any real number.
+        scale_neg: $\zeta_- > 0$, divides the loss of absent labels.
+        slope_neg: $k_- > 0$.
+        shift_neg: $b_-$, any real number.
+
+    Example:
+        >>> import torch
+        >>> SPA()(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]]))
+        tensor(0.6514)
+        >>> SPA().probabilities(torch.tensor([[0.0, 0.952]]))
+        tensor([[0.0538, 0.5000]])
+    """
+
+    name = "spa"
+    properness = "strict"
+
+    def __init__(
+        self,
+        scale_pos: float = 1.0,
+        slope_pos: float = 1.0,
+        shift_pos: float = 0.0,
+        scale_neg: float = 5.0,
+        slope_neg: float = 3.0,
+        shift_neg: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.scale_pos = _checks.positive("scale_pos", scale_pos)
+        self.slope_pos = _checks.positive("slope_pos", slope_pos)
+        self.shift_pos = _checks.finite("shift_pos", shift_pos)
+        self.scale_neg = _checks.positive("scale_neg", scale_neg)
+        self.slope_neg = _checks.positive("slope_neg", slope_neg)
+        self.shift_neg = _checks.finite("shift_neg", shift_neg)
+        self.log_ratio = math.log(slope_neg / scale_neg) - math.log(slope_pos / scale_pos)
+
+    def positive(self, scores: Scores) -> Values:
+        return -logsigmoid(self.slope_pos * (scores - self.shift_pos)) / self.scale_pos
+
+    def negative(self, scores: Scores) -> Values:
+        return -logsigmoid(-self.slope_neg * (scores - self.shift_neg)) / self.scale_neg
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        # log ℓ₋′ − log(−ℓ₊′) directly; through the probabilities it would saturate near ±20.
+        scores = working_precision(scores)
+        up = logsigmoid(self.slope_neg * (scores - self.shift_neg))
+        down = logsigmoid(-self.slope_pos * (scores - self.shift_pos))
+        return self.log_ratio + up - down
+
+    def extra_repr(self) -> str:
+        return (
+            f"scale_pos={self.scale_pos:g}, slope_pos={self.slope_pos:g}, "
+            f"shift_pos={self.shift_pos:g}, scale_neg={self.scale_neg:g}, "
+            f"slope_neg={self.slope_neg:g}, shift_neg={self.shift_neg:g}"
+        )
