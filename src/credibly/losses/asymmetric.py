@@ -62,7 +62,7 @@ class Asymmetric(BinaryLoss):
         self.gamma_neg = _checks.at_least("gamma_neg", gamma_neg, 0.0)
         self.gamma_pos = _checks.at_least("gamma_pos", gamma_pos, 0.0)
         self.margin = _checks.fraction("margin", margin, high_open=True)
-        self.detach_weight = bool(detach_weight)
+        self.detach_weight = self.detached = bool(detach_weight)
 
     def positive(self, scores: Scores) -> Values:
         log_present = logsigmoid(scores)
@@ -84,6 +84,10 @@ class Asymmetric(BinaryLoss):
             odds = _log_derivative(log_shifted, log_rest, self.gamma_neg)
             odds = odds - _log_derivative(log_absent, log_present, self.gamma_pos)
         return torch.where(above, odds, -torch.inf)
+
+    def printed_log_odds(self, scores: Scores) -> LogOdds:
+        """Its authors read scores through a sigmoid."""
+        return scores
 
     def _weight(self, log_base: Tensor, gamma: float) -> Tensor:
         # exp(γ log w), not w ** γ: its derivative stays finite for γ < 1 as w → 0.
