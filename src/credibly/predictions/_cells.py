@@ -1,0 +1,73 @@
+"""From Arrow columns to arrays, with complaints that name the file, the row and the column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from credibly._checks import InputError
+from credibly.predictions._values import UNKNOWN
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def id_cells(column: pa.Array, where: str, first_row: int = 0) -> Array:
+    """Ids as an object array of str; every row must have one."""
+    import pyarrow as pa
+
+    if column.null_count:
+        row = first_row + _first_null(column)
+        raise InputError(f"{where}every row must have an id; row {row} has none.")
+    return column.cast(pa.string()).to_numpy(zero_copy_only=False)
+
+
+def number_cells(
+    columns: Mapping[str, pa.Array], where: str, first_row: int = 0, *, nulls: bool = False
+) -> Array:
+    """Columns side by side, (rows, columns); nulls, where they may be, become −1 (unknown)."""
+    return np.stack(
+        [_numbers(name, column, where, first_row, nulls) for name, column in columns.items()],
+        axis=1,
+    )
+
+
+def _numbers(name: str, column: pa.Array, where: str, first_row: int, nulls: bool) -> Array:
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type) or (nulls and pa.types.is_null(column.type)):
+        column = column.cast(pa.int8())
+    if column.null_count and not nulls:
+        raise InputError(
+            f"{where}column {name!r} must have a number in every row; "
+            f"row {first_row + _first_null(column)} has none."
+        )
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        raise InputError(
+            f"{where}column {name!r} must hold numbers; it holds {column.type}"
+            f"{_first_text(column, first_row)}."
+        )
+    if column.null_count:
+        column = column.fill_null(UNKNOWN)
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _first_null(column: pa.Array) -> int:
+    return int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+
+
+def _first_text(column: pa.Array, first_row: int) -> str:
+    """Where a column of text first is not a number, so that a typo can be found."""
+    import pyarrow as pa
+
+    if not pa.types.is_string(column.type):
+        return ""
+    for row, text in enumerate(column.to_pylist()):
+        try:
+            float(text or 0)
+        except ValueError:
+            return f", first {text!r} in row {first_row + row}"
+    return ""

@@ -1,0 +1,319 @@
+"""Predictions in memory: probabilities of every label for every row, with ids and truth."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly import __version__
+from credibly._arrays import to_numpy
+from credibly._checks import InputError, nearest
+from credibly.predictions import _values
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from credibly.losses._base import Loss
+    from credibly.predictions._scan import Scan
+
+Path = str | os.PathLike[str]
+Rows = slice | Sequence[int] | Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions:
+    """Probabilities of every label for every row; made by ``from_arrays`` or ``read``.
+
+    Attributes:
+        probabilities: (rows, labels) float32 in [0, 1].
+        labels: the label names, in the order of the columns.
+        ids: (rows,) array of str, no two alike.
+        targets: None, or (rows, labels) int8: 1 present, 0 absent, −1 unknown; float32 where some
+            truth is soft (a share of votes).
+        scores: None, or (rows, labels) float32: what the model put out.
+        metadata: anything JSON holds: loss, link, calibrator, decision, seed, created_by.
+
+    Example:
+        >>> predictions = Predictions.from_arrays(
+        ...     probabilities=[[0.9, 0.2], [0.4, 0.6]], targets=[[1, 0], [-1, 1]],
+        ...     labels=["dog", "dining table"], ids=["a", "b"])
+        >>> predictions
+        Predictions(2 rows × 2 labels, with targets)
+        >>> predictions.select(["dining table"])[1:].probabilities
+        array([[0.6]], dtype=float32)
+    """
+
+    probabilities: Array
+    labels: list[str]
+    ids: Array
+    targets: Array | None = None
+    scores: Array | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        probabilities: ArrayLike | Any,
+        labels: Sequence[str] | Array,
+        targets: ArrayLike | Any = None,
+        ids: Sequence[Any] | Array | None = None,
+        scores: ArrayLike | Any = None,
+        metadata: Mapping[str, Any] | None = None,
+        where: str = "",
+    ) -> Predictions:
+        """Checked predictions from arrays or tensors, which stay as they are.
+
+        ``targets`` may also be integer class indices (rows,), −1 unknown. Without ``ids`` rows are
+        called by their number. ``where`` goes in front of error messages: a file name.
+        """
+        names = _values.as_labels(labels, where)
+        matrix = _values.as_matrix("probabilities", probabilities, len(names), where)
+        rows = len(matrix)
+        truth = None if targets is None else _truth(targets, names, where)
+        raw = None if scores is None else _values.as_matrix("scores", scores, len(names), where)
+        for name, other in (("targets", truth), ("scores", raw)):
+            if other is not None and len(other) != rows:
+                raise InputError(
+                    f"{where}`{name}` must have as many rows as the probabilities, {rows}; "
+                    f"got {len(other)}."
+                )
+        return cls(
+            probabilities=_values.as_probabilities(matrix, names, where),
+            labels=names,
+            ids=_values.as_ids(ids, rows, where),
+            targets=truth,
+            scores=None if raw is None else _values.as_scores(raw, names, where),
+            metadata={"created_by": f"credibly {__version__}", **(metadata or {})},
+        )
+
+    # Files -----------------------------------------------------------------------------------
+
+    @classmethod
+    def read(
+        cls, path: Path, labels: Sequence[str] | None = None, rows: Rows | None = None
+    ) -> Predictions:
+        """A predictions file, or a folder of them as one; all of it or some labels and rows."""
+        return cls.scan(path).read(labels=labels, rows=rows)
+
+    @classmethod
+    def scan(cls, path: Path) -> Scan:
+        """A file opened but not read: its labels, rows and metadata, and ways to read parts."""
+        from credibly.predictions._scan import Scan
+
+        return Scan(path)
+
+    @classmethod
+    def batches(
+        cls, path: Path, rows: int = 65_536, labels: Sequence[str] | None = None
+    ) -> Iterator[Predictions]:
+        """A file of any size as pieces of at most ``rows`` rows, in order."""
+        return cls.scan(path).batches(rows=rows, labels=labels)
+
+    def write(self, path: Path) -> None:
+        """Write one Parquet file; ``path`` holds its old content or the whole new one."""
+        from credibly.predictions._writer import Writer
+
+        with Writer(path, self.labels, metadata=self.metadata) as writer:
+            writer.append(self)
+
+    @classmethod
+    def from_npz(cls, path: Path, *, loss: str | Loss | None = None) -> Predictions:
+        """From arrays ``probabilities`` or ``scores``, ``labels``, optional ``targets``, ``ids``.
+
+        Scores need the ``loss`` they were trained with (an object or a name of the command line):
+        it owns the map to probabilities.
+        """
+        from credibly.predictions._foreign import from_file
+
+        return from_file(path, "npz", loss=loss)
+
+    @classmethod
+    def from_csv(
+        cls, path: Path, *, loss: str | Loss | None = None, labels: Sequence[str] | None = None
+    ) -> Predictions:
+        """From a CSV file with a header; an empty cell of truth is unknown.
+
+        Columns are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and ``id``; or plain label names
+        (all columns but ``id`` and ``split``, or those of ``labels``): probabilities, or scores if
+        the ``loss`` they were trained with is given.
+        """
+        from credibly.predictions._foreign import from_file
+
+        return from_file(path, "csv", loss=loss, labels=labels)
+
+    @classmethod
+    def from_parquet(
+        cls, path: Path, *, loss: str | Loss | None = None, labels: Sequence[str] | None = None
+    ) -> Predictions:
+        """From another program's Parquet file, its columns named as for ``from_csv``."""
+        from credibly.predictions._foreign import from_file
+
+        return from_file(path, "parquet", loss=loss, labels=labels)
+
+    # Parts and wholes ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Rows) -> Predictions:
+        """Some rows: a slice, indices or a bool mask."""
+        if isinstance(rows, (int, np.integer)):
+            raise InputError(
+                f"rows must be a slice, indices or a mask; got {rows!r}. Use [[{rows}]]."
+            )
+        chosen = rows if isinstance(rows, slice) else np.asarray(rows)
+        if not isinstance(chosen, slice) and chosen.size == 0:
+            chosen = chosen.astype(np.intp)
+        return replace(
+            self,
+            probabilities=self.probabilities[chosen],
+            ids=self.ids[chosen],
+            targets=None if self.targets is None else self.targets[chosen],
+            scores=None if self.scores is None else self.scores[chosen],
+        )
+
+    def select(self, labels: Sequence[str]) -> Predictions:
+        """Some labels, in the order given."""
+        columns = positions(labels, self.labels)
+        return replace(
+            self,
+            labels=_values.as_labels(labels),
+            probabilities=self.probabilities[:, columns],
+            targets=None if self.targets is None else self.targets[:, columns],
+            scores=None if self.scores is None else self.scores[:, columns],
+        )
+
+    def join_truth(
+        self,
+        truth: Predictions | ArrayLike | Any,
+        *,
+        ids: Sequence[Any] | Array | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> Predictions:
+        """The same predictions with the truth of another record, matched by id and label.
+
+        ``truth`` is a ``Predictions`` with targets, or a target matrix with its ``ids`` and
+        ``labels`` (default: those of this record). Rows and labels it lacks become unknown.
+        """
+        if isinstance(truth, Predictions):
+            if truth.targets is None:
+                raise InputError("`truth` must have targets; got predictions without any.")
+            matrix, ids, names = truth.targets, truth.ids, truth.labels
+        else:
+            names = self.labels if labels is None else _values.as_labels(labels)
+            matrix = _truth(truth, names, "")
+        columns = positions(names, self.labels)
+        given = self.ids if ids is None else _values.as_ids(ids, len(matrix))
+        if len(given) != len(matrix):
+            raise InputError(f"`truth` must have one row an id, {len(given)}; got {len(matrix)}.")
+        row_of = {name: row for row, name in enumerate(given.tolist())}
+        source = np.array([row_of.get(name, -1) for name in self.ids.tolist()], dtype=np.intp)
+        if len(self) and (source < 0).all():
+            raise InputError(
+                f"no id of the truth is one of the predictions';"
+                f" it has {given[:1].tolist()}, "
+                f"the predictions {self.ids[:1].tolist()}. Use the same ids in both."
+            )
+        targets = np.full(self.probabilities.shape, _values.UNKNOWN, dtype=matrix.dtype)
+        found = np.flatnonzero(source >= 0)
+        targets[found[:, None], columns] = matrix[source[found]]
+        return replace(self, targets=targets)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Predictions]) -> Predictions:
+        """Rows of several records, one after the other; labels must agree, ids must differ.
+
+        Truth that a part lacks becomes unknown; scores are kept if every part has them. Metadata
+        is the first part's.
+        """
+        if not parts:
+            raise InputError("`parts` must hold at least one record; got none.")
+        first = parts[0]
+        for number, part in enumerate(parts):
+            if set(part.labels) != set(first.labels):
+                raise InputError(label_mismatch(f"part {number}", part.labels, first.labels))
+        aligned = [
+            part if part.labels == first.labels else part.select(first.labels) for part in parts
+        ]
+        ids = np.concatenate([part.ids for part in aligned])
+        _values.check_unique(ids)
+        targets = None
+        if any(part.targets is not None for part in aligned):
+            targets = np.concatenate([_targets_or_unknown(part) for part in aligned])
+        scores = [part.scores for part in aligned if part.scores is not None]
+        return replace(
+            first,
+            probabilities=np.concatenate([part.probabilities for part in aligned]),
+            ids=ids,
+            targets=targets,
+            scores=np.concatenate(scores) if len(scores) == len(aligned) else None,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Predictions):
+            return NotImplemented
+        pairs = (
+            (self.probabilities, other.probabilities),
+            (self.ids, other.ids),
+            (self.targets, other.targets),
+            (self.scores, other.scores),
+        )
+        return (
+            self.labels == other.labels
+            and self.metadata == other.metadata
+            and all(_same(one, two) for one, two in pairs)
+        )
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        known = [name for name in ("targets", "scores") if getattr(self, name) is not None]
+        extra = f", with {' and '.join(known)}" if known else ""
+        return f"Predictions({len(self)} rows × {self.num_labels} labels{extra})"
+
+
+def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
+    """Where each of ``labels`` stands among ``known``."""
+    place = {name: position for position, name in enumerate(known)}
+    for name in labels:
+        if name not in place:
+            raise InputError(f"no label {name!r} in the predictions. {nearest(str(name), known)}")
+    return [place[name] for name in labels]
+
+
+def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
+    """A message that names the first few labels on which two records differ."""
+    missing = [name for name in expected if name not in set(labels)][:3]
+    surplus = [name for name in labels if name not in set(expected)][:3]
+    parts = [f"lacks {missing}"] if missing else []
+    parts += [f"has {surplus} besides"] if surplus else []
+    return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
+
+
+def _truth(targets: ArrayLike | Any, labels: Sequence[str], where: str) -> Array:
+    array = to_numpy(targets)
+    if array.ndim == 1:
+        return _values.class_matrix(array, labels, where)
+    return _values.as_targets(
+        _values.as_matrix("targets", array, len(labels), where), labels, where
+    )
+
+
+def _targets_or_unknown(part: Predictions) -> Array:
+    if part.targets is not None:
+        return part.targets
+    return np.full(part.probabilities.shape, _values.UNKNOWN, dtype=np.int8)
+
+
+def _same(one: Array | None, two: Array | None) -> bool:
+    if one is None or two is None:
+        return one is two
+    return one.dtype == two.dtype and np.array_equal(one, two)

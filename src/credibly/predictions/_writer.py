@@ -1,0 +1,163 @@
+"""Write a predictions file in pieces; it appears under its name only when it is whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly import __version__
+from credibly._checks import InputError
+from credibly._files import atomic_path
+from credibly.predictions import _layout, _values
+from credibly.predictions._record import Predictions, label_mismatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+class Writer:
+    """Append pieces; leaving the ``with`` block finishes the file, an exception discards it.
+
+    ``metadata`` may be changed until then. The first piece decides whether the file has scores and
+    truth; ``soft`` makes room for truth between 0 and 1 where the first piece has none.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "predictions.parquet"
+        >>> with Writer(path, ["dog", "cat"]) as writer:
+        ...     writer.append(probabilities=[[0.9, 0.1]], ids=["a"])
+        ...     writer.append(probabilities=[[0.2, 0.3]], ids=["b"])
+        >>> Predictions.read(path)
+        Predictions(2 rows × 2 labels)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        labels: Sequence[str],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        soft: bool = False,
+    ) -> None:
+        self.path = path
+        self.labels = _values.as_labels(labels)
+        self.metadata: dict[str, Any] = {
+            "created_by": f"credibly {__version__}",
+            **(metadata or {}),
+        }
+        _layout.encode_metadata(self.metadata, self.labels)
+        self.num_rows = 0
+        self._soft = soft
+        self._schema: pa.Schema | None = None
+        self._file: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._hashes: list[np.ndarray] = []
+        self._atomic = atomic_path(path)
+
+    def __enter__(self) -> Writer:
+        self._beside = self._atomic.__enter__()
+        return self
+
+    def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
+        """Rows to add: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes."""
+        if predictions is None:
+            arrays.setdefault(
+                "ids", [str(self.num_rows + i) for i in range(len(arrays["probabilities"]))]
+            )
+            predictions = Predictions.from_arrays(labels=self.labels, **arrays)
+        elif predictions.labels != self.labels:
+            if set(predictions.labels) != set(self.labels):
+                raise InputError(label_mismatch("the piece", predictions.labels, self.labels))
+            predictions = predictions.select(self.labels)
+        schema = self._schema_for(predictions)
+        self._hashes.append(np.fromiter(map(hash, predictions.ids), np.int64, len(predictions)))
+        table = _layout.to_table(
+            schema,
+            predictions.ids,
+            predictions.probabilities,
+            predictions.scores,
+            predictions.targets,
+        )
+        self._waiting.append(table)
+        self._waiting_rows += len(predictions)
+        self.num_rows += len(predictions)
+        self._flush(_layout.row_group_rows(len(schema)))
+
+    def _schema_for(self, predictions: Predictions) -> pa.Schema:
+        soft = predictions.targets is not None and predictions.targets.dtype.kind == "f"
+        if self._schema is None:
+            truth = (
+                None if predictions.targets is None else "soft" if soft or self._soft else "hard"
+            )
+            self._soft = truth == "soft"
+            self._has = (predictions.scores is not None, truth is not None)
+            self._schema = _layout.schema(self.labels, scores=self._has[0], targets=truth)
+        elif self._has != (predictions.scores is not None, predictions.targets is not None):
+            raise InputError(
+                "every piece must have what the first has of scores and targets; this one differs."
+            )
+        elif soft and not self._soft:
+            raise InputError(
+                "soft truth came after hard truth only; open the file with `Writer(…, soft=True)`."
+            )
+        return self._schema
+
+    def _flush(self, size: int) -> None:
+        """Write whole row groups of ``size``; the rest waits."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._file is None:
+            self._file = pq.ParquetWriter(
+                self._beside, self._schema, compression="zstd", use_dictionary=False
+            )
+        if self._waiting_rows < size:
+            return
+        table = pa.concat_tables(self._waiting)
+        whole = self._waiting_rows - self._waiting_rows % size
+        self._file.write_table(table.slice(0, whole), row_group_size=size)
+        self._waiting = [table.slice(whole)] if whole < len(table) else []
+        self._waiting_rows = len(table) - whole
+
+    def _finish(self) -> None:
+        if self.num_rows == 0 or self._file is None:
+            raise InputError(f"{self.path}: a predictions file needs at least one row; got none.")
+        if self._waiting_rows:
+            self._flush(self._waiting_rows)
+        # Equal ids have equal hashes; unequal ones share one with probability rows² / 2⁶⁵, and
+        # then the file is refused for nothing rather than spoiled.
+        hashes = np.concatenate(self._hashes)
+        if len(np.unique(hashes)) < len(hashes):
+            raise InputError(
+                f"{self.path}: ids must differ; some id was written twice, nothing is kept."
+            )
+        document = _layout.encode_metadata(self.metadata, self.labels)
+        self._file.add_key_value_metadata({_layout.KEY.decode(): document})
+        self._close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._finish()
+        except BaseException as failure:
+            self._close()
+            self._atomic.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._close()
+        self._atomic.__exit__(kind, error, trace)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
