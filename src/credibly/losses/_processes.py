@@ -1,0 +1,96 @@
+"""Sums over all processes of a torch.distributed job, with gradients.
+
+Losses that couple rows need the union of all batches. The convention, here and in every such loss:
+each process returns the loss of the union, and the gradient that reaches its own scores is that of
+the union times the number of processes. `DistributedDataParallel` averages gradients over
+processes, so parameters get exactly the gradient of the union, whatever the sizes of the batches.
+
+Every process must take part in each call, forward and backward; that is why losses reach across
+processes in training mode only (``across``), and ``loss.eval()`` stays local. Without an
+initialised process group, or with a group of one, everything here is the identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def process_count() -> int:
+    """How many processes share the batch: 1 unless torch.distributed is initialised.
+
+    Example:
+        >>> process_count()
+        1
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        return 1
+    return dist.get_world_size()
+
+
+def process_rank() -> int:
+    """Which of the processes this one is; 0 without torch.distributed."""
+    return dist.get_rank() if process_count() > 1 else 0
+
+
+def summed(local: Tensor, across: bool = True) -> Tensor:
+    """The sum of ``local`` over all processes; the gradient is summed over them too."""
+    if not across or process_count() == 1:
+        return local
+    return _Sum.apply(local)  # pyright: ignore[reportReturnType]
+
+
+def largest(local: Tensor, across: bool = True) -> Tensor:
+    """The elementwise maximum of ``local`` over all processes, without gradient."""
+    local = local.detach()
+    if not across or process_count() == 1:
+        return local
+    result = local.clone()
+    dist.all_reduce(result, op=dist.ReduceOp.MAX)
+    return result
+
+
+def logsumexp_of(local: Tensor, across: bool = True) -> Tensor:
+    """The log of the sum over all processes of ``exp(local)``; −inf marks an empty local sum.
+
+    Where all processes are at −inf the result is −inf and the gradient 0.
+    """
+    if not across or process_count() == 1:
+        return local
+    top = largest(local)
+    empty = torch.isneginf(top)
+    top = torch.where(empty, 0.0, top)
+    # exp(−inf − 0) is 0 with gradient 0, so processes with nothing to add drop out by themselves.
+    total = summed(torch.exp(local - top))
+    return torch.where(empty, -torch.inf, top + torch.log(torch.where(empty, 1.0, total)))
+
+
+def gathered(local: Tensor, across: bool = True) -> list[Tensor]:
+    """``local`` of every process, in order of rank, without gradient; first sizes may differ."""
+    local = local.detach().contiguous()
+    if not across or process_count() == 1:
+        return [local]
+    size = torch.tensor([local.shape[0]], device=local.device)
+    sizes = [torch.empty_like(size) for _ in range(process_count())]
+    dist.all_gather(sizes, size)
+    longest = max(int(each) for each in sizes)
+    padded = local.new_zeros(longest, *local.shape[1:])
+    padded[: local.shape[0]] = local
+    parts = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(parts, padded)
+    return [part[: int(each)] for part, each in zip(parts, sizes, strict=True)]
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        result = local.detach().clone()
+        dist.all_reduce(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _Sum.apply(grad.contiguous())  # pyright: ignore[reportReturnType]

@@ -1,0 +1,141 @@
+"""Softmax cross-entropy for zero, one or many labels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from credibly import _checks
+from credibly.losses._base import Loss, as_matrix_targets, working_precision
+from credibly.types import LogOdds, Scores, Targets, Values
+
+ZeroLabel = Literal["uniform", "max_confidence", "none_class"]
+
+
+class Softmax(Loss):
+    r"""Cross-entropy against the labels of a row spread evenly.
+
+    $$\ell(z, y) = \mathrm{LSE}_k(z_k) - \sum_k \frac{y_k}{\sum_j y_j}\, z_k$$
+
+    With one observed label a row this is the usual cross-entropy, with gradient
+    $\varsigma_j(z) - 1[j = y]$ (Garcin et al. 2023, Eq. 4, prints that of $\varsigma_y$ instead),
+    and strictly proper. With several labels the softmax estimates a label's *share* of its row,
+    not the probability that it is present. The mean is over rows that take part.
+
+    Rows without any label are what ``zero_label`` is for; by default they take no part.
+
+    * ``"uniform"``: $\mathrm{KL}(\text{uniform} \,\|\, \varsigma(z))$; Lee et al. (2018).
+    * ``"max_confidence"``: $\max_k \log \varsigma_k(z)$; Hein et al. (2019).
+    * ``"none_class"``: one more class, "none of them", whose score is fixed at 0, which costs no
+      generality, as softmax ignores a shift of all scores. Models keep one output a label.
+
+    Unknown labels are left out of row and normaliser alike.
+
+    Args:
+        zero_label: what to do with rows without labels; see above.
+
+    Example:
+        >>> loss = Softmax(zero_label="none_class")
+        >>> scores = torch.tensor([[2.0, 1.0, -1.0], [-1.0, -2.0, -3.0]])
+        >>> loss(scores, torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+        tensor(0.6902)
+        >>> loss.probabilities(scores)
+        tensor([[0.6439, 0.2369, 0.0321],
+                [0.2369, 0.0871, 0.0321]])
+    """
+
+    name = "softmax"
+    aliases = ("ce",)
+    properness = "strict"
+    exclusive = True
+
+    def __init__(self, zero_label: ZeroLabel | None = None) -> None:
+        super().__init__()
+        choices = (None, "uniform", "max_confidence", "none_class")
+        self.zero_label = _checks.choice("zero_label", zero_label, choices)
+
+    def forward(self, scores: Scores, targets: Targets) -> Tensor:
+        values, taking_part = self._rows(scores, targets)
+        return values.sum() / taking_part.sum().clamp(min=1)
+
+    def values(self, scores: Scores, targets: Targets) -> Values:
+        """One value a row; 0 for rows that take no part."""
+        return self._rows(scores, targets)[0]
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        scores = working_precision(scores)
+        if self.zero_label != "none_class":
+            return softmax_log_odds(scores)
+        none = torch.zeros_like(scores[..., :1])
+        return softmax_log_odds(torch.cat([scores, none], -1))[..., :-1]
+
+    def initial_scores(self, label_rates: Tensor) -> Scores:
+        """Scores whose softmax is the share of each label among all labels.
+
+        For ``"none_class"`` the rate of rows without labels is what the label rates leave over,
+        or, where they sum to one or more, what independent labels would leave.
+        """
+        rates = torch.as_tensor(label_rates).double()
+        shares = torch.log(rates) - torch.log(rates.sum())
+        if self.zero_label == "none_class":
+            left = 1 - rates.sum()
+            none = left if left > 0 else torch.prod(1 - rates)
+            shares = shares + torch.logit(1 - none)
+        return shares.to(torch.get_default_dtype())
+
+    def extra_repr(self) -> str:
+        return f"zero_label={self.zero_label!r}" if self.zero_label else ""
+
+    def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+        _checks.matrix_scores(scores)
+        scores = working_precision(scores)
+        targets = as_matrix_targets(scores, targets)
+        known = targets >= 0
+        weights = torch.where(known, targets, 0.0)
+        count = weights.sum(-1)
+        taking_part = known.any(-1) if self.zero_label else count > 0
+        # A row with nothing but −inf would have a NaN gradient: rows that drop out get zeros.
+        inside = torch.where(known, scores, -torch.inf)
+        inside = torch.where(taking_part[:, None], inside, 0.0)
+        if self.zero_label == "none_class":
+            inside = torch.cat([inside, torch.zeros_like(inside[:, :1])], 1)
+        shares = torch.log_softmax(inside, -1)
+        log_share = torch.where(known, shares[:, : scores.shape[1]], 0.0)
+        values = -(weights * log_share).sum(-1) / torch.where(count > 0, count, 1.0)
+        if self.zero_label:
+            values = torch.where(count > 0, values, self._without_label(shares, log_share, known))
+        return torch.where(taking_part, values, 0.0), taking_part
+
+    def _without_label(self, shares: Tensor, log_share: Tensor, known: Tensor) -> Values:
+        """What each row costs if it has no label; ``shares`` may end with that of "none"."""
+        if self.zero_label == "none_class":
+            return -shares[:, -1]
+        if self.zero_label == "max_confidence":
+            return torch.where(known, log_share, -torch.inf).amax(-1)
+        size = known.sum(-1).clamp(min=1)
+        return -log_share.sum(-1) / size - torch.log(size)
+
+
+def softmax_log_odds(scores: Scores) -> LogOdds:
+    r"""Logit of each softmax probability: $z_k - \mathrm{LSE}_{j \ne k}(z_j)$.
+
+    Stable where the probability itself rounds to 0 or 1; infinite for a single label, whose
+    softmax is always 1.
+
+    Example:
+        >>> softmax_log_odds(torch.tensor([[500.0, 0.0, 0.0]]))
+        tensor([[ 499.3069, -500.0000, -500.0000]])
+    """
+    if scores.shape[-1] == 1:
+        return torch.full_like(scores, torch.inf)
+    top, index = scores.max(-1, keepdim=True)
+    is_top = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, index, True)
+    below = torch.exp(scores - top)
+    # Less any entry but the largest, the sum keeps the largest's 1, so nothing cancels.
+    rest = torch.log(below.sum(-1, keepdim=True) - torch.where(is_top, 0.0, below))
+    others = scores.masked_fill(is_top, -torch.inf)
+    second = others.detach().amax(-1, keepdim=True)
+    lead = (top - second) - torch.logsumexp(others - second, -1, keepdim=True)
+    return torch.where(is_top, lead, scores - top - rest)
