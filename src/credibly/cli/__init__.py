@@ -6,6 +6,7 @@ A command module has a frozen dataclass ``Options`` (its docstring is the help t
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,13 +14,15 @@ from importlib import import_module
 from credibly.cli._command import build_parser, resolve
 
 # In the order of `credibly --help`.
-COMMANDS: tuple[str, ...] = ()
+COMMANDS: tuple[str, ...] = ("audit",)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit code (0 done, 2 bad input, 130 interrupted)."""
+    argv = list(sys.argv[1:] if argv is None else argv)
     modules = {name: import_module(f"credibly.cli.{name}") for name in COMMANDS}
-    parser = build_parser(modules)
+    named = any(text == "--config" or text.startswith("--config=") for text in argv)
+    parser = build_parser(modules, file_may_complete=named)
     arguments = vars(parser.parse_args(argv))
     command = arguments.pop("command", None)
     if command is None:
@@ -28,10 +31,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     from credibly._checks import InputError
 
     try:
-        return modules[command].run(resolve(modules[command].Options, arguments)) or 0
+        result = modules[command].run(resolve(modules[command].Options, arguments)) or 0
+        sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
+        return result
+    except BrokenPipeError:
+        # The reader (`head`) has enough. Python's exit would flush once more and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (InputError, OSError) as error:
-        print(f"credibly {command}: {error}", file=sys.stderr)
+        print(f"credibly {command}: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"\ncredibly {command}: interrupted", file=sys.stderr)
         return 130
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-_SHARED = ("config",)
 
 
 def option(
@@ -27,8 +24,13 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def build_parser(modules: Mapping[str, Any]) -> argparse.ArgumentParser:
-    """One parser with a sub-parser for each command module."""
+def build_parser(
+    modules: Mapping[str, Any], *, file_may_complete: bool = False
+) -> argparse.ArgumentParser:
+    """One parser with a sub-parser for each command module.
+
+    ``file_may_complete``: a TOML file is named, which may hold what is otherwise required.
+    """
     parser = argparse.ArgumentParser(
         prog="credibly",
         description="Classifiers with zero, one or many labels, and probabilities to act on.",
@@ -37,16 +39,18 @@ def build_parser(modules: Mapping[str, Any]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, module in modules.items():
-        text = module.Options.__doc__ or ""
+        text = (module.Options.__doc__ or "").replace("%", "%%")
         sub = commands.add_parser(
             name,
             help=text.strip().splitlines()[0],
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
         )
+        hints = typing.get_type_hints(module.Options)
         for field in dataclasses.fields(module.Options):
-            _add(sub, field, typing.get_type_hints(module.Options)[field.name])
+            _add(sub, field, hints[field.name], file_may_complete)
         sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
     return parser
 
@@ -57,15 +61,20 @@ def _version() -> str:
     return f"credibly {__version__}"
 
 
-def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: Any) -> None:
+def _add(
+    parser: argparse.ArgumentParser,
+    field: dataclasses.Field[Any],
+    hint: Any,
+    file_may_complete: bool,
+) -> None:
     kind, many = _kind(hint)
+    required = _required(field) and not file_may_complete
     settings: dict[str, Any] = {"help": _help(field)}
     if field.metadata.get("choices"):
         settings["choices"] = field.metadata["choices"]
     if field.metadata.get("metavar"):
         settings["metavar"] = field.metadata["metavar"]
     if field.metadata.get("positional"):
-        required = field.default is dataclasses.MISSING
         if many:
             settings["nargs"] = "+" if required else "*"
         elif not required:
@@ -77,22 +86,29 @@ def _add(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], hint: A
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
     elif many:
         # Comma-separated, so that a list never swallows a positional.
-        parser.add_argument(
-            flag,
-            type=lambda text: tuple(kind(part) for part in text.split(",") if part),
-            **settings,
-        )
+        settings["type"] = _list_of(kind)
+        parser.add_argument(flag, required=required, **settings)
     else:
-        parser.add_argument(
-            flag, type=kind, required=field.default is dataclasses.MISSING, **settings
-        )
+        parser.add_argument(flag, type=kind, required=required, **settings)
+
+
+def _list_of(kind: Any) -> Any:
+    def parse(text: str) -> tuple[Any, ...]:
+        return tuple(kind(part) for part in text.split(",") if part)
+
+    parse.__name__ = f"comma-separated {kind.__name__}"  # what argparse calls it in an error
+    return parse
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _help(field: dataclasses.Field[Any]) -> str:
     text = str(field.metadata.get("help", "")).replace("%", "%%")
-    if field.default in (dataclasses.MISSING, None, False, ()):
+    if _required(field) or field.default is None or field.default is False or field.default == ():
         return text
-    return f"{text} (default: {field.default})"
+    return f"{text} (default: {str(field.default).replace('%', '%%')})"
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:
@@ -106,14 +122,22 @@ def _kind(hint: Any) -> tuple[Any, bool]:
 
 def resolve(options: type[Any], arguments: Mapping[str, Any]) -> Any:
     """Defaults, then the TOML file, then flags; later ones win."""
-    given = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()
-    }
-    config = given.pop("config", None)
-    return options(**{**(_from_toml(options, Path(config)) if config else {}), **given})
+    from credibly._checks import InputError
+
+    config = arguments.get("config")
+    values = _from_toml(options, Path(config)) if config else {}
+    for key, value in arguments.items():
+        if key != "config":
+            values[key] = tuple(value) if isinstance(value, list) else value
+    for field in dataclasses.fields(options):
+        if _required(field) and values.get(field.name) in (None, ()):
+            raise InputError(f"`{field.name}` must be given, as an argument or in {config}.")
+    return options(**values)
 
 
 def _from_toml(options: type[Any], path: Path) -> dict[str, Any]:
+    import tomllib
+
     from credibly._checks import InputError, nearest
 
     try:
@@ -121,22 +145,33 @@ def _from_toml(options: type[Any], path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a TOML file; {error}.") from error
     hints = typing.get_type_hints(options)
+    fields = {field.name: field for field in dataclasses.fields(options)}
     values: dict[str, Any] = {}
     for key, value in table.items():
         name = key.replace("-", "_")
-        if name not in hints:
-            raise InputError(f"{path}: unknown option {key!r}. {nearest(name, hints)}")
+        if name not in fields:
+            raise InputError(f"{path}: unknown option {key!r}. {nearest(name, fields)}")
         kind, many = _kind(hints[name])
-        try:
-            values[name] = tuple(kind(part) for part in value) if many else _convert(kind, value)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{path}: {key!r} must be {kind.__name__}; got {value!r}.") from error
+        parts = value if many and isinstance(value, list) else [value]
+        if not all(_fits(kind, part) for part in parts):
+            several = "a list of " if many else ""
+            raise InputError(f"{path}: {key!r} must be {several}{kind.__name__}; got {value!r}.")
+        choices = fields[name].metadata.get("choices")
+        for part in parts:
+            if choices and part not in choices:
+                listed = ", ".join(map(str, choices))
+                raise InputError(f"{path}: {key!r} must be one of {listed}; got {part!r}.")
+        converted = tuple(kind(part) for part in parts)
+        values[name] = converted if many else converted[0]
     return values
 
 
-def _convert(kind: Any, value: Any) -> Any:
-    if kind is bool and not isinstance(value, bool):
-        raise ValueError(value)
-    if isinstance(value, (dict, list)):
-        raise TypeError(value)
-    return kind(value)
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a TOML value can stand for ``kind`` without losing anything."""
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, (int, float))
+    if kind is int:
+        return isinstance(value, int)
+    return isinstance(value, str)
