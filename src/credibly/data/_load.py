@@ -1,0 +1,142 @@
+"""From what a user types to rows: a name, a file or ``KIND:PATH``."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from credibly import _checks
+from credibly._checks import InputError, nearest
+from credibly.data._images import ImageFiles
+from credibly.data._rows import Data
+from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
+
+NAMES = {"digits": ("_digits", "digits"), "synthetic": ("_synthetic", "synthetic")}
+
+KINDS = {
+    "npz": ("_npz", "read_npz"),
+}
+"""What may stand before the colon, and the reader behind it."""
+
+
+def load(
+    source: str | Path | Data,
+    *,
+    seed: int = 0,
+    test: float | None = None,
+    calibration: float = 0.2,
+    labels: Sequence[str] | None = None,
+    skip_bad_images: bool = False,
+    **options: Any,
+) -> Data:
+    """Rows from ``digits``, ``synthetic``, a file, or ``KIND:PATH``.
+
+    A published split is kept. Where there is none, ``test`` (default 0.2) of the rows become test
+    rows; where none are set aside, ``calibration`` of the training rows are held out. Both are
+    chosen by ``seed`` and stratified, so that rare labels appear in each part.
+
+    Args:
+        source: what to read; rows already read pass through unchanged.
+        seed: of the split; for embedded data, of everything random.
+        test: share of test rows, where no split is published.
+        calibration: share of the training rows to hold out; 0 for none.
+        labels: the label names to expect, in this order, where the file does not fix them.
+        skip_bad_images: decode every image once and leave out those that do not decode
+            (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
+        options: of the reader or of the embedded data, such as ``n`` for digits.
+
+    Example:
+        >>> load("synthetic", n=1000, seed=3)
+        Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 a row; features 20)
+    """
+    if isinstance(source, Data):
+        return source
+    name = str(source)
+    if name in NAMES:
+        if test is not None:
+            options["test"] = test
+        maker = _reader(*NAMES[name])
+        return _call(maker, name, seed=seed, calibration=calibration, **options)
+    kind, path = _kind_and_path(name)
+    reader = _reader(*KINDS[kind])
+    if labels is not None:
+        options["labels"] = list(labels)
+    if "seed" in inspect.signature(reader).parameters:
+        options["seed"] = seed
+    data = _call(reader, kind, path, **options)
+    data = _without_bad_images(data) if skip_bad_images else data
+    return _split(data, seed, test, calibration)
+
+
+def _kind_and_path(name: str) -> tuple[str, Path]:
+    kind, colon, rest = name.partition(":")
+    if colon and kind in KINDS:
+        path = Path(rest).expanduser()
+    else:
+        path = Path(name).expanduser()
+        kind = path.suffix.lower().removeprefix(".")
+        kind = {"pq": "parquet", "tsv": "csv"}.get(kind, kind)
+        if kind not in KINDS or path.is_dir():
+            raise InputError(_not_understood(name, path))
+    if not path.exists():
+        raise InputError(f"{path} does not exist. Give a file or folder that does.")
+    return kind, path
+
+
+def _not_understood(name: str, path: Path) -> str:
+    if path.is_dir():
+        return f"{name} is a folder; say how to read it, as in imagefolder:{name} or coco:{name}."
+    kinds = ", ".join(f"{kind}:PATH" for kind in KINDS)
+    hint = nearest(name.partition(":")[0], [*NAMES, *KINDS])
+    hint = hint if hint.startswith("Did") else ""
+    return (
+        f"data must be one of {', '.join(NAMES)}, a file (.npz, .parquet, .csv, .arff) or one of "
+        f"{kinds}; got {name!r}. {hint}"
+    ).strip()
+
+
+def _reader(module: str, function: str) -> Callable[..., Data]:
+    return getattr(import_module(f"credibly.data.{module}"), function)
+
+
+def _call(reader: Callable[..., Data], kind: str, *path: Path, **options: Any) -> Data:
+    known = list(inspect.signature(reader).parameters)
+    for option in options:
+        if option not in known:
+            raise InputError(
+                f"{kind} has no option {option!r}. {nearest(option, known[len(path) :])}"
+            )
+    return reader(*path, **options)
+
+
+def _without_bad_images(data: Data) -> Data:
+    if not isinstance(data.images, ImageFiles):
+        return data
+    bad = {row for row, _ in data.images.bad()}
+    good = np.array([row for row in range(len(data)) if row not in bad], dtype=int)
+    skipped = tuple(str(data.ids[row]) for row in sorted(bad))
+    if not len(good):
+        raise InputError(f"{data.source}: not one of its {len(data)} images decodes.")
+    return dataclasses.replace(data.take(good), skipped=skipped)
+
+
+def _split(data: Data, seed: int, test: float | None, calibration: float) -> Data:
+    """Complete what is published. A reader without a split leaves every row in training."""
+    calibration = _checks.fraction("calibration", calibration, high_open=True)
+    split = data.split
+    if (split == TRAIN).all():
+        share = 0.2 if test is None else test
+        split = split_rows(data.targets, test=share, calibration=calibration, seed=seed)
+    elif not (split == CALIBRATION).any() and calibration > 0:
+        split = hold_out(data.targets, split, calibration, seed)
+    if test is not None and (data.split == TEST).any():
+        raise InputError(
+            f"{data.source} publishes its own test rows; leave `test` out to keep them."
+        )
+    return dataclasses.replace(data, split=split, _hash=[])

@@ -1,0 +1,258 @@
+"""Rows, their labels and their parts: what every reader returns and training takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from credibly import _checks
+from credibly._checks import InputError
+from credibly.data._images import ImageFiles
+from credibly.data._split import PARTS
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.data._torch import Rows
+
+Augmentation = Literal["none", "shift", "shift+flip", "crop+flip"]
+AUGMENTATIONS = ("none", "shift", "shift+flip", "crop+flip")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Data:
+    """``n`` rows of features or images with what is known of ``L`` labels.
+
+    Attributes:
+        labels: names of the labels.
+        targets: (n, L) float32; 1 present, 0 absent, in between soft, −1 unknown.
+        ids: (n,) unique strings; the row numbers if not given.
+        split: (n,) int8; 0 train, 1 test, 2 calibration; all train if not given.
+        features: (n, d) float32, or None for images.
+        images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
+        truth: (n, L) true probabilities where somebody knows them (NaN where not), or None.
+        source: where the rows come from, without the folder, so that data may move.
+        augmentation: what training may do to an image without changing its labels.
+        skipped: ids of images that did not decode and were left out on request.
+
+    Example:
+        >>> rows = Data(["cat"], np.array([[1.0], [0.0], [-1.0]]), features=np.eye(3))
+        >>> rows.part("train").ids.tolist()
+        ['0', '1', '2']
+        >>> rows
+        Data(3 rows: 3 train, 0 calibration, 0 test; 1 label, 0.5 a row; features 3)
+    """
+
+    labels: list[str]
+    targets: Array
+    ids: Array = None  # pyright: ignore[reportAssignmentType] - filled in below
+    split: Array = None  # pyright: ignore[reportAssignmentType]
+    features: Array | None = None
+    images: Any = None
+    truth: Array | None = None
+    source: str = "arrays"
+    augmentation: Augmentation = "none"
+    skipped: tuple[str, ...] = ()
+    _hash: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
+        put("labels", _labels(self.labels, self.source))
+        targets = np.asarray(self.targets, dtype=np.float32)
+        rows = len(targets)
+        put("targets", targets)
+        put("ids", np.arange(rows).astype(str) if self.ids is None else np.asarray(self.ids))
+        split = np.zeros(rows) if self.split is None else np.asarray(self.split)
+        put("split", split.astype(np.int8))
+        if self.ids.dtype.kind != "U":
+            put("ids", self.ids.astype(str))
+        if self.features is not None:
+            put("features", np.asarray(self.features, dtype=np.float32))
+        if self.truth is not None:
+            put("truth", np.asarray(self.truth, dtype=np.float32))
+        if isinstance(self.images, np.ndarray) and self.images.ndim == 3:
+            put("images", self.images[..., None])
+        self._check()
+
+    def _check(self) -> None:
+        rows = len(self.targets)
+        where = f"{self.source}: "
+        if self.targets.shape != (rows, len(self.labels)):
+            raise InputError(
+                f"{where}`targets` must have one column for each of the {len(self.labels)} labels; "
+                f"got shape {self.targets.shape}."
+            )
+        if (self.features is None) == (self.images is None):
+            raise InputError(f"{where}give either `features` or `images`, not both nor neither.")
+        inputs = self.features if self.images is None else self.images
+        for name, value in {"ids": self.ids, "split": self.split, self.kind: inputs}.items():
+            if len(value) != rows:
+                raise InputError(
+                    f"{where}`{name}` must have a row for each of the {rows} rows of `targets`; "
+                    f"got {len(value)}."
+                )
+        _unique_ids(self.ids, where)
+        _known_parts(self.split, where)
+        try:
+            _checks.target_values(self.targets)
+        except InputError as error:
+            raise InputError(f"{where}{error}") from None
+        if self.features is not None:
+            _finite_features(self.features, self.ids, where)
+        if isinstance(self.images, np.ndarray):
+            _image_array(self.images, where)
+        if self.truth is not None and self.truth.shape != self.targets.shape:
+            raise InputError(
+                f"{where}`truth` must have the shape of `targets`, {self.targets.shape}; "
+                f"got {self.truth.shape}."
+            )
+        _checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
+
+    @property
+    def kind(self) -> Literal["features", "images"]:
+        return "features" if self.images is None else "images"
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.labels)
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """Of one row as a model sees it: (d,) or (c, h, w); None while images differ in size."""
+        if self.features is not None:
+            return self.features.shape[1:]
+        if isinstance(self.images, np.ndarray):
+            height, width, channels = self.images.shape[1:]
+            return (channels, height, width)
+        return None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def image(self, row: int) -> Array:
+        """The image of one row: uint8, (height, width, channels)."""
+        if self.images is None:
+            raise InputError(f"{self.source} holds features, not images.")
+        return self.images[row]
+
+    def part(self, name: str) -> Data:
+        """The rows of ``"train"``, ``"calibration"`` or ``"test"``; ``"all"`` is the whole."""
+        _checks.choice("part", name, [*PARTS, "all"])
+        return self if name == "all" else self.take(np.flatnonzero(self.split == PARTS[name]))
+
+    def take(self, rows: Array) -> Data:
+        """These rows, in this order; nothing is copied where they are a contiguous stretch."""
+        rows = np.asarray(rows)
+        index: Any = rows
+        if len(rows) and rows.dtype != bool and (np.diff(rows) == 1).all():
+            index = slice(int(rows[0]), int(rows[-1]) + 1)
+        chosen = {
+            name: None if getattr(self, name) is None else getattr(self, name)[index]
+            for name in ("targets", "ids", "split", "features", "truth")
+        }
+        images = self.images.take(rows) if isinstance(self.images, ImageFiles) else self.images
+        if isinstance(images, np.ndarray):
+            images = images[index]
+        return dataclasses.replace(self, **chosen, images=images, _hash=[])
+
+    def fingerprint(self) -> str:
+        """A hash of labels, ids, targets, split, source and inputs; of files, only the names.
+
+        The same rows read again, even after the folder moved, give the same hash.
+        """
+        if not self._hash:
+            digest = hashlib.sha256()
+            for text in (self.source, "\0".join(self.labels), "\0".join(self.ids.tolist())):
+                digest.update(f"{len(text)}\0{text}".encode())
+            inputs = self.features if self.images is None else self.images
+            arrays = [self.targets, self.split, inputs]
+            for array in arrays:
+                if isinstance(array, np.ndarray):
+                    digest.update(f"{array.shape}{array.dtype}".encode())
+                    digest.update(np.ascontiguousarray(array).data)
+                else:
+                    digest.update("\0".join(array.names).encode())
+            self._hash.append(digest.hexdigest())
+        return self._hash[0]
+
+    def torch_dataset(
+        self, train: bool, image_size: int | tuple[int, int] | None = None, seed: int = 0
+    ) -> Rows:
+        """A torch dataset of (input, target, row number).
+
+        Images come as float32 (c, h, w) in [0, 1], augmented when ``train``: a function of
+        ``seed``, the epoch set by ``dataset.set_epoch(e)`` and the row alone, so that a resumed
+        run sees the same. ``dataset.batch(rows)`` gives many rows at once.
+        """
+        from credibly.data._torch import Rows
+
+        return Rows(self, train=train, image_size=image_size, seed=seed)
+
+    def __repr__(self) -> str:
+        counts = [f"{int((self.split == part).sum())} {name}" for name, part in PARTS.items()]
+        counts = [counts[0], counts[2], counts[1]]
+        known = self.targets >= 0
+        positives = float(np.where(known, self.targets, 0).sum())
+        share = positives / max(known.any(axis=1).sum(), 1)
+        shape = "×".join(map(str, self.input_shape)) if self.input_shape else "from files"
+        plural = "" if self.num_labels == 1 else "s"
+        return (
+            f"Data({len(self)} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "
+            f"{share:.3g} a row; {self.kind} {shape})"
+        )
+
+
+def _labels(labels: Any, source: str) -> list[str]:
+    names = [str(label) for label in labels]
+    if not names or not all(names):
+        raise InputError(f"{source}: labels must be one or more non-empty names; got {names[:5]}.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{source}: labels must be different names; {twice!r} appears twice.")
+    return names
+
+
+def _unique_ids(ids: Array, where: str) -> None:
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) < len(ids):
+        raise InputError(
+            f"{where}ids must differ, since predictions are found by them; "
+            f"{str(unique[counts > 1][0])!r} appears {int(counts.max())} times."
+        )
+
+
+def _known_parts(split: Array, where: str) -> None:
+    strange = ~np.isin(split, list(PARTS.values()))
+    if strange.any():
+        row = int(strange.argmax())
+        raise InputError(
+            f"{where}`split` must be 0 (train), 1 (test) or 2 (calibration); "
+            f"got {split[row]!r} at row {row}."
+        )
+
+
+def _finite_features(features: Array, ids: Array, where: str) -> None:
+    if features.ndim != 2:
+        raise InputError(f"{where}`features` must have shape (rows, features); {features.shape}.")
+    # The sum is finite unless an entry is not (or the sum overflows): one fast pass, no copy.
+    if np.isfinite(features.sum(dtype=np.float64)):
+        return
+    bad = ~np.isfinite(features)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            f"{where}features must be finite numbers; {int(bad.sum())} are not, the first in row "
+            f"{row} (id {str(ids[row])!r}), column {column}: {features[row, column]}. "
+            "Fill in or drop those rows."
+        )
+
+
+def _image_array(images: Array, where: str) -> None:
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
+        raise InputError(
+            f"{where}`images` must be uint8 of shape (rows, height, width) or (…, 1 or 3 channels);"
+            f" got {images.dtype}, {images.shape}."
+        )

@@ -1,0 +1,72 @@
+"""Deterministic train, calibration and test rows that keep rare labels in each part."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from credibly import _checks
+from credibly.types import Array
+
+TRAIN, TEST, CALIBRATION = 0, 1, 2
+PARTS = {"train": TRAIN, "test": TEST, "calibration": CALIBRATION}
+
+
+def split_rows(
+    targets: Array, *, test: float = 0.2, calibration: float = 0.2, seed: int = 0
+) -> Array:
+    """A part for each row: 0 train, 1 test, 2 calibration (that share of what test leaves).
+
+    Rows are grouped by their rarest label (rows without one together), shuffled within the group,
+    and each group is dealt in proportion. A label's only row goes to training. The result depends
+    on ``targets`` and ``seed`` alone.
+
+    Example:
+        >>> targets = np.eye(4)[np.arange(100) % 4]
+        >>> np.bincount(split_rows(targets, test=0.2, calibration=0.25))
+        array([60, 20, 20])
+    """
+    test = _checks.fraction("test", test, high_open=True)
+    calibration = _checks.fraction("calibration", calibration, high_open=True)
+    shares = np.zeros(3)
+    shares[[TEST, CALIBRATION]] = test, (1 - test) * calibration
+    shares[TRAIN] = 1 - shares.sum()
+    return _deal(rarest_label(targets), shares, seed)
+
+
+def hold_out(targets: Array, split: Array, calibration: float, seed: int) -> Array:
+    """``split`` with the share ``calibration`` of its training rows held out for calibration."""
+    train = np.flatnonzero(split == TRAIN)
+    inner = split_rows(targets[train], test=0.0, calibration=calibration, seed=seed)
+    result = np.array(split, dtype=np.int8)
+    result[train] = inner
+    return result
+
+
+def rarest_label(targets: Array) -> Array:
+    """Of each row's labels the one with the fewest rows; −1 where a row has none."""
+    present = targets >= 0.5
+    counts = present.sum(axis=0)
+    order = np.argsort(counts, kind="stable")
+    first = present[:, order].argmax(axis=1)
+    return np.where(present.any(axis=1), order[first], -1)
+
+
+def _deal(groups: Array, shares: Array, seed: int) -> Array:
+    """Give each group's rows to the parts in proportion, carrying what rounding leaves over."""
+    generator = np.random.default_rng(seed)
+    parts = np.zeros(len(groups), dtype=np.int8)
+    owed = np.zeros(3)
+    shuffled = generator.permutation(len(groups))
+    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-2))
+    for rows in np.split(order, starts[1:]) if len(order) else []:
+        owed += shares * len(rows)
+        counts = np.floor(shares * len(rows)).astype(int)
+        owed -= counts
+        while counts.sum() < len(rows):
+            labelled = groups[rows[0]] >= 0
+            part = TRAIN if labelled and counts[TRAIN] == 0 else int(owed.argmax())
+            counts[part] += 1
+            owed[part] -= 1
+        parts[rows] = np.repeat(np.arange(3, dtype=np.int8), counts)
+    return parts

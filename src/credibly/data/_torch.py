@@ -1,0 +1,196 @@
+"""Rows as tensors; augmentation is a function of (seed, epoch, row), never of what came before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly._checks import InputError
+from credibly.data._images import ImageFiles
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from credibly.data._rows import Data
+
+Sample = tuple[Tensor, Tensor, int]
+Batch = tuple[Tensor, Tensor, Tensor]
+
+DEFAULT_SIZE = 224
+"""For image files, when no size is given."""
+
+
+class Rows(torch.utils.data.Dataset[Sample]):
+    """See ``Data.torch_dataset``. Works with any number of DataLoader workers, kept or not."""
+
+    def __init__(
+        self,
+        data: Data,
+        *,
+        train: bool,
+        image_size: int | tuple[int, int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.data, self.train, self.seed = data, train, seed
+        self.size = _size(image_size)
+        # Shared, so that workers which live longer than an epoch see the next one.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._targets = torch.from_numpy(np.ascontiguousarray(data.targets))
+        if data.features is not None:
+            self._features = torch.from_numpy(np.ascontiguousarray(data.features))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch's augmentation to give from now on."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, row: int) -> Sample:
+        if not -len(self) <= row < len(self):
+            raise IndexError(row)
+        row = int(row) % len(self)
+        inputs, targets, _ = self.batch([row])
+        return inputs[0], targets[0], row
+
+    def batch(self, rows: Tensor | Array | list[int]) -> Batch:
+        """Many rows at once: inputs, targets, row numbers."""
+        index = torch.as_tensor(rows, dtype=torch.int64)
+        return self._inputs(index), self._targets[index], index
+
+    def _inputs(self, index: Tensor) -> Tensor:
+        if self.data.features is not None:
+            return self._features[index]
+        rows = index.numpy()
+        style = self.data.augmentation if self.train else "none"
+        chance = uniforms(self.seed, int(self._epoch), rows, 6)
+        if isinstance(self.data.images, ImageFiles):
+            pixels = (
+                np.stack(
+                    [
+                        self._from_file(int(row), style, u)
+                        for row, u in zip(rows, chance, strict=True)
+                    ]
+                )
+                if len(rows)
+                else np.zeros((0, *(self.size or (1, 1)), 3), np.uint8)
+            )
+        else:
+            pixels = self._from_memory(rows, style, chance)
+        return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
+
+    def _from_memory(self, rows: Array, style: str, chance: Array) -> Array:
+        images = self.data.images[rows]
+        if self.size is not None and images.shape[1:3] != self.size:
+            images = np.stack([_resized(image, self.size) for image in images])
+        if style == "crop+flip":
+            whole = images.shape[1:3]
+            return np.stack(
+                [
+                    flipped(_resized(image, whole, crop_box(image.shape[1::-1], u)), u[5])
+                    for image, u in zip(images, chance, strict=True)
+                ]
+            )
+        if style.startswith("shift"):
+            images = shifted(images, chance)
+        if style.endswith("flip"):
+            images = np.where((chance[:, 5] < 0.5)[:, None, None, None], images[:, :, ::-1], images)
+        return images
+
+    def _from_file(self, row: int, style: str, chance: Array) -> Array:
+        files = self.data.images
+        size = self.size or (DEFAULT_SIZE, DEFAULT_SIZE)
+        # A crop takes at least 70 % of the area, so half as much again is sharp enough.
+        wanted = (size[1] * 3 // 2, size[0] * 3 // 2)
+        with files.open(row, at_least=wanted) as image:
+            box = crop_box(image.size, chance) if style == "crop+flip" else None
+            pixels = _scale(image.convert("RGB"), size, box)
+        if style.startswith("shift"):
+            pixels = shifted(pixels[None], chance[None])[0]
+        return flipped(pixels, chance[5]) if style.endswith("flip") else pixels
+
+
+def uniforms(seed: int, epoch: int, rows: Array, count: int) -> Array:
+    """(rows, count) numbers in [0, 1) that depend on seed, epoch, row and column alone.
+
+    SplitMix64 of a counter: no state, so any row can be drawn in any order, in any process.
+
+    Example:
+        >>> a = uniforms(0, 3, np.array([5, 7]), 2)
+        >>> bool((a[1] == uniforms(0, 3, np.array([7]), 2)[0]).all())
+        True
+    """
+    with np.errstate(over="ignore"):
+        state = _mix(np.uint64(seed & 0xFFFFFFFFFFFFFFFF))
+        state = _mix(state ^ np.uint64(epoch))
+        state = _mix(state ^ rows.astype(np.uint64))
+        columns = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        bits = _mix(state[:, None] + columns[None, :])
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(bits: Any) -> Any:
+    bits = np.asarray(bits) + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def shifted(images: Array, chance: Array) -> Array:
+    """Each image moved by up to an eighth of its side, the uncovered edge filled with zeros."""
+    count, height, width, _ = images.shape
+    reach_y, reach_x = height // 8, width // 8
+    down = (chance[:, 0] * (2 * reach_y + 1)).astype(int)
+    right = (chance[:, 1] * (2 * reach_x + 1)).astype(int)
+    padded = np.pad(images, ((0, 0), (reach_y, reach_y), (reach_x, reach_x), (0, 0)))
+    ys = down[:, None, None] + np.arange(height)[None, :, None]
+    xs = right[:, None, None] + np.arange(width)[None, None, :]
+    return padded[np.arange(count)[:, None, None], ys, xs]
+
+
+def flipped(image: Array, chance: float) -> Array:
+    """Mirrored left to right half of the time."""
+    return image[:, ::-1] if chance < 0.5 else image
+
+
+def crop_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float, float]:
+    """70–100 % of the area, sides 4:5 to 5:4 of the image's own: objects seldom fall out."""
+    width, height = size
+    area = 0.7 + 0.3 * chance[0]
+    stretch = np.exp((2 * chance[1] - 1) * np.log(5 / 4) / 2)
+    w, h = min(1.0, np.sqrt(area) * stretch), min(1.0, np.sqrt(area) / stretch)
+    left, top = (1 - w) * chance[2], (1 - h) * chance[3]
+    return (left * width, top * height, (left + w) * width, (top + h) * height)
+
+
+def _resized(
+    image: Array, size: tuple[int, int], box: tuple[float, float, float, float] | None = None
+) -> Array:
+    from PIL import Image
+
+    gray = image.shape[2] == 1
+    picture = Image.fromarray(image[..., 0] if gray else image)
+    return _scale(picture, size, box)
+
+
+def _scale(
+    image: Image, size: tuple[int, int], box: tuple[float, float, float, float] | None = None
+) -> Array:
+    """The whole image (or ``box``) at this size: nothing is cut off, so the labels stay true."""
+    from PIL.Image import Resampling
+
+    pixels = np.asarray(image.resize((size[1], size[0]), Resampling.BILINEAR, box=box))
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _size(image_size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    if image_size is None:
+        return None
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    if not (0 < height <= 4096 and 0 < width <= 4096):
+        raise InputError(f"`image_size` must lie between 1 and 4096; got {image_size!r}.")
+    return int(height), int(width)

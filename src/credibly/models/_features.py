@@ -1,0 +1,135 @@
+"""What a frozen backbone says of each row, computed once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from credibly._checks import InputError
+from credibly._files import atomic_path
+from credibly.data import Data
+from credibly.models._network import Network
+
+CHUNK = 4096
+"""Rows in one part of the cache; an interrupted run continues after the last whole part."""
+
+
+def cache_features(
+    model: Network,
+    data: Data,
+    path: str | Path,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    batch_size: int = 64,
+    workers: int = 0,
+    device: str | torch.device = "cpu",
+) -> Data:
+    """``data`` with the backbone's features in place of images, kept in the folder ``path``.
+
+    The folder holds one ``.npy`` a few thousand rows, each written whole, and says which model and
+    data they belong to: another model or other data is an error, a half-done folder is continued.
+
+    Example:
+        >>> import tempfile, credibly as cr
+        >>> scenes = cr.data.digits(50)
+        >>> model = cr.models.build("cnn", scenes, hidden=8, frozen=True)
+        >>> cache_features(model, scenes, tempfile.mkdtemp()).features.shape
+        (50, 64)
+    """
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    _claim(folder, model, data, image_size)
+    rows = data.torch_dataset(train=False, image_size=image_size)
+    parts = []
+    for start in range(0, len(data), CHUNK):
+        part = folder / f"features-{start:09d}.npy"
+        stop = min(start + CHUNK, len(data))
+        if not part.exists():
+            chunk = torch.utils.data.Subset(rows, range(start, stop))
+            with atomic_path(part) as beside, beside.open("wb") as file:
+                np.save(file, _features(model, chunk, batch_size, workers, device))
+        parts.append(_read(part, stop - start, model.num_features))
+    features = np.concatenate(parts) if parts else np.zeros((0, model.num_features), np.float32)
+    return Data(
+        labels=data.labels,
+        targets=data.targets,
+        ids=data.ids,
+        split=data.split,
+        features=features,
+        truth=data.truth,
+        source=f"{data.source} through {model.name}",
+        skipped=data.skipped,
+    )
+
+
+def _features(
+    model: Network,
+    rows: torch.utils.data.Dataset,
+    batch_size: int,
+    workers: int,
+    device: str | torch.device,
+) -> np.ndarray:
+    loader = torch.utils.data.DataLoader(rows, batch_size=batch_size, num_workers=workers)
+    training = model.training
+    model.eval().to(device)
+    try:
+        with torch.inference_mode():
+            found = [model.features(inputs.to(device)).float().cpu() for inputs, _, _ in loader]
+    finally:
+        model.train(training)
+    return torch.cat(found).numpy()
+
+
+def _claim(folder: Path, model: Network, data: Data, image_size: object) -> None:
+    """Write what the folder holds, or check that it holds what is asked for."""
+    size = list(image_size) if isinstance(image_size, tuple) else image_size
+    wanted = {
+        "version": 1,
+        "data": data.fingerprint(),
+        "model": model.name,
+        "weights": _weights_hash(model),
+        "image_size": size,
+    }
+    card = folder / "cache.json"
+    if not card.exists():
+        with atomic_path(card) as beside:
+            beside.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
+        return
+    try:
+        found = json.loads(card.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(
+            f"{card} must be JSON; {error}. Delete the folder to start over."
+        ) from None
+    for key, value in wanted.items():
+        if not isinstance(found, dict) or found.get(key) != value:
+            raise InputError(
+                f"{folder} caches features of another {key.replace('_', ' ')}; "
+                "give another folder, or delete this one."
+            )
+
+
+def _weights_hash(model: Network) -> str:
+    digest = hashlib.sha256()
+    for part in (model.standardize, model.backbone):
+        for name, value in part.state_dict().items():
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _read(part: Path, rows: int, columns: int) -> np.ndarray:
+    try:
+        features = np.load(part, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{part} must be a .npy file; {error}. Delete it and run again.") from None
+    if features.shape != (rows, columns):
+        raise InputError(
+            f"{part} must have shape {(rows, columns)}; got {features.shape}. Delete it and run "
+            "again."
+        )
+    return features
