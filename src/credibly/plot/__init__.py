@@ -1,0 +1,17 @@
+"""Plots, for people who would rather look. Each returns matplotlib Axes; pass ``ax`` to overlay."""
+
+from credibly.plot.calibration import labels, reliability
+from credibly.plot.label_sets import coverage, set_sizes
+from credibly.plot.losses import link, normalizer
+from credibly.plot.retrieval import hits, retrieval
+
+__all__ = [
+    "coverage",
+    "hits",
+    "labels",
+    "link",
+    "normalizer",
+    "reliability",
+    "retrieval",
+    "set_sizes",
+]

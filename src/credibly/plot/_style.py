@@ -1,0 +1,48 @@
+"""One look for every plot: few lines, muted frame, colours that survive colour blindness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe & Ito's palette, in the order of contrast on white and on black.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+INK, MUTED, GRID = "#1b1b1b", "#6b6b6b", "#d4d4d4"
+
+
+def colour(index: int) -> str:
+    """The colour of the ``index``-th series; after six they repeat."""
+    return PALETTE[index % len(PALETTE)]
+
+
+def axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
+    """``ax`` itself, or fresh axes on a figure of their own (no global state, no backend)."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(width, height), layout="constrained")
+        ax = figure.add_subplot()
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(MUTED)
+    ax.tick_params(colors=MUTED, labelcolor=INK, labelsize=9)
+    ax.grid(visible=True, color=GRID, linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def legend(ax: Axes, **where: str) -> None:
+    """A legend only where something has a name. Names are text, never mathtext."""
+    handles, names = ax.get_legend_handles_labels()
+    if names:
+        drawn = ax.legend(handles, names, frameon=False, fontsize=9, **where)
+        for text in drawn.get_texts():
+            text.set_parse_math(False)
+
+
+def series(ax: Axes) -> int:
+    """How many named series ``ax`` holds already: the next one's colour."""
+    return len(ax.get_legend_handles_labels()[1])

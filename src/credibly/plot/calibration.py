@@ -1,0 +1,117 @@
+"""Whether probabilities mean what they say, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly import metrics
+from credibly._arrays import to_numpy
+from credibly.plot import _style
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from credibly.metrics import Reliability
+
+
+def reliability(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    *,
+    bins: int = 15,
+    level: float = 0.95,
+    name: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Reliability diagram: how often a label was there, against the probability given.
+
+    A calibrated model lies on the diagonal. Bars are confidence bands of the frequency (Wilson);
+    the strip beneath counts how often each probability was given. Call again with the same ``ax``
+    to overlay another method.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random((500, 4))
+        >>> ax = reliability(p, rng.random((500, 4)) < p, name="honest")
+        >>> ax.get_xlabel(), len(ax.child_axes)
+        ('', 1)
+    """
+    found = metrics.reliability(to_numpy(probabilities), to_numpy(targets), bins, level=level)
+    ax = _style.axes(ax, 4.6, 5.0)
+    tint = _style.colour(_style.series(ax))
+    if not ax.child_axes:
+        ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=1, ls="--", zorder=1)
+        beneath = _style.axes(ax.inset_axes((0.0, -0.34, 1.0, 0.24)))
+        beneath.set(xlim=(0, 1), xlabel="probability given", ylabel="count", yscale="log")
+        ax.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that was present", xticklabels=[])
+        ax.set_box_aspect(1)
+    _curve(ax, found, tint, name or "model")
+    _histogram(ax.child_axes[0], found, tint)
+    if name:
+        _style.legend(ax, loc="upper left")
+    return ax
+
+
+def _curve(ax: Axes, found: Reliability, tint: str, name: str) -> None:
+    seen = found.counts > 0
+    x, y = found.confidence[seen], found.frequency[seen]
+    spread = np.abs(np.stack([y - found.lower[seen], found.upper[seen] - y]))
+    ax.errorbar(x, y, spread, color=tint, lw=1.5, elinewidth=1, marker="o", ms=3.5, label=name)
+
+
+def _histogram(ax: Any, found: Reliability, tint: str) -> None:
+    ax.stairs(found.counts, found.edges, color=tint, lw=1.2)
+    ax.set_ylim(0.8, None)
+
+
+def labels(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    names: Sequence[str],
+    *,
+    count: int = 12,
+    bins: int = 10,
+    min_count: int = 10,
+    columns: int = 4,
+) -> Array:
+    """Small reliability diagrams, one a label, the worst (by calibration error) first.
+
+    Returns:
+        The Axes, in reading order.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random((200, 3))
+        >>> len(labels(p, rng.random((200, 3)) < p, ["a", "b", "c"]))
+        3
+    """
+    from matplotlib.figure import Figure
+
+    p, y = to_numpy(probabilities), to_numpy(targets)
+    errors = metrics.calibration_error(p, y, "ace", bins, min_count, average=None)
+    order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count]
+    rows = -(-len(order) // columns)
+    figure = Figure(figsize=(2.1 * columns, 2.3 * rows), layout="constrained")
+    drawn = []
+    for place, label in enumerate(order):
+        ax = _style.axes(figure.add_subplot(rows, columns, place + 1))
+        ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=0.8, ls="--")
+        found = metrics.reliability(p[:, [label]], y[:, [label]], bins)
+        _curve(ax, found, _style.colour(0), "")
+        ax.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+        title = ax.set_title(_short(names[label], errors[label]), fontsize=9, color=_style.INK)
+        title.set_parse_math(False)
+        ax.set_box_aspect(1)
+        drawn.append(ax)
+    return np.array(drawn, dtype=object)
+
+
+def _short(name: str, error: float) -> str:
+    cut = name if len(name) <= 16 else name[:15] + "…"
+    return cut if np.isnan(error) else f"{cut}  {100 * error:.1f}"

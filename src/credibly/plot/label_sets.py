@@ -1,0 +1,99 @@
+"""How large label sets are, and how often they hold the truth, drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from credibly import metrics
+from credibly._arrays import to_numpy
+from credibly.plot import _style
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def set_sizes(
+    sets: ArrayLike,
+    *,
+    targets: ArrayLike | None = None,
+    train_counts: ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """How many labels rows were given, with a bar of its own for rows that got none.
+
+    With ``targets`` and ``train_counts`` bars are split by how often the row's rarest true label
+    was seen in training: few (< 20), medium (20–100), many (> 100).
+
+    Example:
+        >>> import numpy as np
+        >>> ax = set_sizes(np.array([[1, 1, 0], [0, 0, 0], [1, 0, 0]], dtype=bool))
+        >>> [text.get_text() for text in ax.get_xticklabels()]
+        ['no label', '1', '2']
+    """
+    chosen = to_numpy(sets).astype(bool)
+    sizes = chosen.sum(1)
+    ax = _style.axes(ax, 5.5, 3.4)
+    edges = np.arange(sizes.max(initial=0) + 1)
+    groups = _shots(targets, train_counts, len(sizes))
+    bottom = np.zeros(len(edges))
+    for place, (name, rows) in enumerate(groups.items()):
+        counts = np.bincount(sizes[rows], minlength=len(edges))
+        tint = _style.colour(place)
+        ax.bar(edges, counts, 0.8, bottom, color=tint, label=name if len(groups) > 1 else None)
+        bottom += counts
+    ax.set_xticks(edges, ["no label", *map(str, edges[1:])])
+    ax.set(xlabel="labels in the set", ylabel="rows")
+    ax.grid(visible=False, axis="x")
+    _style.legend(ax)
+    return ax
+
+
+def _shots(
+    targets: ArrayLike | None, train_counts: ArrayLike | None, rows: int
+) -> dict[str, Array]:
+    if targets is None or train_counts is None:
+        return {"all": np.ones(rows, dtype=bool)}
+    present = to_numpy(targets) > 0.5
+    rarest = np.where(present, to_numpy(train_counts)[None], np.inf).min(1)
+    groups = {"few": rarest < 20, "medium": (rarest >= 20) & (rarest <= 100)}
+    groups["many"] = (rarest > 100) & np.isfinite(rarest)
+    groups["no true label"] = ~np.isfinite(rarest)
+    return {name: members for name, members in groups.items() if members.any()}
+
+
+def coverage(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    *,
+    sizes: Sequence[float] | None = None,
+    name: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Share of true labels inside the sets, against the average size of the sets.
+
+    Each point is one threshold on these very rows: what a label budget would buy.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random((100, 8))
+        >>> coverage(p, rng.random((100, 8)) < p).get_ylabel()
+        'true labels covered'
+    """
+    p, y = to_numpy(probabilities), to_numpy(targets)
+    budgets = np.asarray(sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39))
+    ax = _style.axes(ax, 5.0, 3.8)
+    ordered = np.sort(p, axis=None)[::-1]
+    covered = []
+    for budget in budgets:
+        place = min(round(budget * len(p)), ordered.size) - 1
+        covered.append(float(metrics.set_coverage(p >= ordered[max(place, 0)], y)))
+    tint = _style.colour(_style.series(ax))
+    ax.plot(budgets, covered, color=tint, lw=1.8, label=name)
+    ax.set(xlabel="average set size", ylabel="true labels covered", ylim=(0, 1.01))
+    _style.legend(ax, loc="lower right")
+    return ax

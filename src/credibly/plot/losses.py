@@ -1,0 +1,72 @@
+"""What a loss looks like: its partial losses, its link, and the normalizer over training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from credibly._checks import InputError
+from credibly.plot import _style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from credibly.losses import Loss
+
+
+def link(loss: Loss, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
+    """Probability against score, with both partial losses where the loss treats labels alone.
+
+    Args:
+        loss: a loss whose link maps each score on its own (``loss.labelwise``).
+        reach: scores from ``-reach`` to ``reach`` are drawn.
+        ax: where to draw; a new figure otherwise.
+
+    Example:
+        >>> from credibly.losses import SPA
+        >>> link(SPA()).get_ylabel()
+        'probability'
+    """
+    import torch
+
+    if not loss.labelwise:
+        raise InputError(
+            f"a link can be drawn where each score maps to a probability on its own; "
+            f"{type(loss).__name__} couples labels or has no link."
+        )
+    ax = _style.axes(ax, 5.5, 4)
+    scores = torch.linspace(-reach, reach, 601, dtype=torch.float64)
+    columns = scores[:, None].expand(-1, 3)
+    x = scores.numpy()
+    ax.plot(x, loss.probabilities(columns)[:, 0].numpy(), color=_style.INK, lw=2, label="link")
+    ax.plot(x, torch.sigmoid(scores).numpy(), color=_style.MUTED, lw=1, ls=":", label="sigmoid")
+    ax.set(xlabel="score", ylabel="probability", ylim=(-0.02, 1.02), title=type(loss).__name__)
+    right = ax.twinx()
+    for name, target, tint in (("loss if present", 1.0, 2), ("loss if absent", 0.0, 1)):
+        values = loss.values(columns, torch.full_like(columns, target))[:, 0]
+        right.plot(x, values.detach().numpy(), color=_style.colour(tint), lw=1.3, label=name)
+    right.set_ylabel("loss", color=_style.INK)
+    right.set_ylim(0, None)
+    right.spines["top"].set_visible(False)
+    handles = [*ax.get_lines(), *right.get_lines()]
+    names = [str(line.get_label()) for line in handles]
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 4}
+    ax.legend(handles, names, frameon=False, fontsize=9, **place)
+    return ax
+
+
+def normalizer(
+    history: Sequence[float], *, name: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """The quasibinary normalizer C, step by step; it should settle.
+
+    Example:
+        >>> normalizer([3.0, 2.0, 1.6, 1.5]).get_xlabel()
+        'step'
+    """
+    ax = _style.axes(ax, 5.5, 3.2)
+    tint = _style.colour(_style.series(ax))
+    ax.plot(range(1, len(history) + 1), list(history), color=tint, lw=1.5, label=name)
+    ax.set(xlabel="step", ylabel="normalizer C", yscale="log")
+    _style.legend(ax)
+    return ax
