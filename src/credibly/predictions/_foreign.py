@@ -148,7 +148,7 @@ def _from_npz(path: Path) -> Table:
 
 def _load_npz(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             wanted = ("probabilities", "scores", "targets", "labels", "ids", "split")
             return {name: file[name] for name in wanted if name in file.files}
     except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:

@@ -165,13 +165,7 @@ class Predictions:
 
     def __getitem__(self, rows: Rows) -> Predictions:
         """Some rows: a slice, indices or a bool mask."""
-        if isinstance(rows, (int, np.integer)):
-            raise InputError(
-                f"rows must be a slice, indices or a mask; got {rows!r}. Use [[{rows}]]."
-            )
-        chosen = rows if isinstance(rows, slice) else np.asarray(rows)
-        if not isinstance(chosen, slice) and chosen.size == 0:
-            chosen = chosen.astype(np.intp)
+        chosen = row_index(rows)
         return replace(
             self,
             probabilities=self.probabilities[chosen],
@@ -278,6 +272,16 @@ class Predictions:
         known = [name for name in ("targets", "scores") if getattr(self, name) is not None]
         extra = f", with {' and '.join(known)}" if known else ""
         return f"Predictions({len(self)} rows × {self.num_labels} labels{extra})"
+
+
+def row_index(rows: Rows) -> slice | Array:
+    """``rows`` as numpy takes them: a slice, indices or a mask."""
+    if isinstance(rows, slice):
+        return rows
+    if isinstance(rows, (int, np.integer)):
+        raise InputError(f"rows must be a slice, indices or a mask; got {rows!r}. Use [{rows}].")
+    chosen = to_numpy(rows)
+    return chosen if chosen.size else chosen.astype(np.intp)  # numpy takes [] for floats
 
 
 def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:

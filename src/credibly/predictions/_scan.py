@@ -11,7 +11,7 @@ import numpy as np
 from credibly._checks import InputError, nearest
 from credibly.predictions import _layout, _values
 from credibly.predictions._part import Part, Piece
-from credibly.predictions._record import Predictions, Rows, label_mismatch
+from credibly.predictions._record import Predictions, Rows, label_mismatch, row_index
 from credibly.types import Array
 
 
@@ -71,6 +71,12 @@ class Scan:
         assert piece.probabilities is not None
         return piece.probabilities[:, 0], None if piece.targets is None else piece.targets[:, 0]
 
+    def ids(self) -> Array:
+        """All ids, in order."""
+        ids = self._gather([], [_layout.ID], None).ids
+        assert ids is not None
+        return ids
+
     def check_ids(self) -> None:
         """Raise if two ids are alike, in eight bytes of memory a row."""
         hashes = np.concatenate(
@@ -82,9 +88,7 @@ class Scan:
         )
         hashes.sort()
         if (hashes[1:] == hashes[:-1]).any():  # alike ids, or (hardly ever) alike hashes only
-            ids = self._gather([], [_layout.ID], None).ids
-            assert ids is not None
-            _values.check_unique(ids, f"{self.path}: ")
+            _values.check_unique(self.ids(), f"{self.path}: ")
 
     def _chosen(self, labels: Sequence[str] | None) -> list[str]:
         for name in labels or []:
@@ -98,12 +102,8 @@ class Scan:
         return [*kinds, _layout.TRUTH] if self.has_targets else kinds
 
     def _row_numbers(self, rows: Rows) -> Array:
-        if isinstance(rows, (int, np.integer)):
-            raise InputError(f"`rows` must be a slice, indices or a mask; got {rows!r}.")
         try:
-            numbers = np.arange(self.num_rows)[
-                rows if isinstance(rows, slice) else np.asarray(rows)
-            ]
+            numbers = np.arange(self.num_rows)[row_index(rows)]
         except IndexError as error:
             raise InputError(f"{self.path} has {self.num_rows} rows; {error}.") from error
         if not len(numbers):

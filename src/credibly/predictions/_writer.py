@@ -14,6 +14,7 @@ from credibly._checks import InputError
 from credibly._files import atomic_path
 from credibly.predictions import _layout, _values
 from credibly.predictions._record import Predictions, label_mismatch
+from credibly.predictions._scan import Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,10 +68,10 @@ class Writer:
     def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
         """Rows to add: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes."""
         if predictions is None:
-            arrays.setdefault(
-                "ids", [str(self.num_rows + i) for i in range(len(arrays["probabilities"]))]
-            )
             predictions = Predictions.from_arrays(labels=self.labels, **arrays)
+            if arrays.get("ids") is None:
+                numbers = [str(self.num_rows + row) for row in range(len(predictions))]
+                predictions.ids[:] = numbers
         elif predictions.labels != self.labels:
             if set(predictions.labels) != set(self.labels):
                 raise InputError(label_mismatch("the piece", predictions.labels, self.labels))
@@ -130,16 +131,12 @@ class Writer:
             raise InputError(f"{self.path}: a predictions file needs at least one row; got none.")
         if self._waiting_rows:
             self._flush(self._waiting_rows)
-        # Equal ids have equal hashes; unequal ones share one with probability rows² / 2⁶⁵, and
-        # then the file is refused for nothing rather than spoiled.
-        hashes = np.concatenate(self._hashes)
-        if len(np.unique(hashes)) < len(hashes):
-            raise InputError(
-                f"{self.path}: ids must differ; some id was written twice, nothing is kept."
-            )
         document = _layout.encode_metadata(self.metadata, self.labels)
         self._file.add_key_value_metadata({_layout.KEY.decode(): document})
         self._close()
+        hashes = np.concatenate(self._hashes)
+        if len(np.unique(hashes)) < len(hashes):  # alike ids, or (hardly ever) alike hashes only
+            _values.check_unique(Scan(self._beside).ids(), f"{self.path}: ")
 
     def __exit__(
         self,

@@ -1,0 +1,65 @@
+"""Records that every law of the predictions file goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from credibly import Predictions
+from credibly.predictions import Writer
+
+ODD_LABELS = ["dog", "a", "a.b", 'say "hi", \n:', "p:y", "Ärger 狗", " ", "'; DROP TABLE x; --"]
+
+
+def random_record(
+    rows: int = 57,
+    labels: list[str] | None = None,
+    *,
+    targets: str | None = "hard",
+    scores: bool = True,
+    seed: int = 0,
+) -> Predictions:
+    """Rows without a label, rows all unknown, a label without positives; exact 0 and 1."""
+    labels = ODD_LABELS if labels is None else labels
+    rng = np.random.default_rng(seed)
+    shape = (rows, len(labels))
+    probabilities = rng.random(shape, dtype=np.float32)
+    probabilities[0, 0], probabilities[-1, -1] = 0.0, 1.0
+    truth = None
+    if targets is not None:
+        truth = rng.integers(-1, 2, shape).astype(np.int8)
+        truth[::5], truth[1::7] = 0, -1
+        truth[:, -1] = np.minimum(truth[:, -1], 0)
+        if targets == "soft":
+            truth = np.where(truth == 1, rng.random(shape), truth).astype(np.float32)
+    return Predictions.from_arrays(
+        probabilities=probabilities,
+        labels=labels,
+        ids=[f"row {row}" for row in range(rows)],
+        targets=truth,
+        scores=rng.normal(size=shape).astype(np.float32) if scores else None,
+        metadata={"loss": "spa", "seed": 3, "calibrator": {"kind": "affine", "slope": 1.25}},
+    )
+
+
+RECORDS = {
+    "whole": random_record(),
+    "soft truth": random_record(targets="soft"),
+    "no truth": random_record(targets=None),
+    "no scores": random_record(scores=False),
+    "probabilities only": random_record(targets=None, scores=False),
+    "one row": random_record(rows=1),
+    "one label": random_record(labels=["only"]),
+}
+
+
+def write_pieces(path: Path, pieces: Iterable[Predictions], *, soft: bool = False) -> None:
+    """A file written piece by piece; an exception of ``pieces`` comes out as it would of a job."""
+    pieces = iter(pieces)
+    first = next(pieces)
+    with Writer(path, first.labels, metadata=first.metadata, soft=soft) as writer:
+        writer.append(first)
+        for piece in pieces:
+            writer.append(piece)

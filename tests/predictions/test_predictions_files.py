@@ -1,0 +1,225 @@
+"""What is written is what is read, whole or in pieces, and never half."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from predictions_instances import ODD_LABELS, RECORDS, random_record, write_pieces
+
+from credibly import InputError, Predictions
+from credibly.predictions import Writer, _layout
+
+UNICODE = st.characters(exclude_categories=["Cs"])  # all but halves of surrogate pairs
+each_record = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
+
+
+@each_record
+def test_what_is_written_is_what_is_read(record, tmp_path):
+    record.write(tmp_path / "p.parquet")
+    assert Predictions.read(tmp_path / "p.parquet") == record
+    assert [file.name for file in tmp_path.iterdir()] == ["p.parquet"]
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    labels=st.lists(st.text(UNICODE, min_size=1, max_size=12), min_size=1, max_size=5, unique=True)
+)
+def test_a_label_may_be_called_anything(labels, tmp_path):
+    record = random_record(4, labels)
+    record.write(tmp_path / "p.parquet")
+    assert Predictions.read(tmp_path / "p.parquet") == record
+
+
+@each_record
+def test_some_labels_and_rows_are_those_of_the_whole(record, tmp_path):
+    path = tmp_path / "p.parquet"
+    record.write(path)
+    n, labels = len(record), record.labels
+    reversed_labels = labels[::-1][:3]
+    for rows in (slice(None, None, 2), slice(n // 2, n), [n - 1, 0], np.arange(n) % 3 == 0, [0, 0]):
+        picked = Predictions.read(path, labels=reversed_labels, rows=rows)
+        assert picked == record.select(reversed_labels)[rows]
+    for name in labels:
+        probabilities, targets = Predictions.scan(path).column(name)
+        place = labels.index(name)
+        np.testing.assert_array_equal(probabilities, record.probabilities[:, place])
+        if record.targets is None:
+            assert targets is None
+        else:
+            np.testing.assert_array_equal(targets, record.targets[:, place])
+
+
+@each_record
+@pytest.mark.parametrize("rows", [1, 10, 10_000])
+def test_pieces_in_order_make_the_whole(record, rows, tmp_path):
+    record.write(tmp_path / "p.parquet")
+    pieces = list(Predictions.batches(tmp_path / "p.parquet", rows=rows))
+    assert max(map(len, pieces)) <= rows
+    assert Predictions.concat(pieces) == record
+
+
+@each_record
+@pytest.mark.parametrize("group", [1, 7, 100_000])
+def test_a_file_written_in_pieces_is_the_one_written_whole(record, group, tmp_path, monkeypatch):
+    monkeypatch.setattr(_layout, "ROW_GROUP_ROWS", group)
+    starts = range(0, len(record), 5)
+    write_pieces(tmp_path / "p.parquet", (record[start : start + 5] for start in starts))
+    assert Predictions.read(tmp_path / "p.parquet") == record
+    sizes = _row_groups(tmp_path / "p.parquet")
+    assert max(sizes) <= group
+    assert all(size == group for size in sizes[:-1])
+
+
+def _row_groups(path: Path) -> list[int]:
+    meta = pq.ParquetFile(path).metadata
+    return [meta.row_group(place).num_rows for place in range(meta.num_row_groups)]
+
+
+def test_the_layout_is_the_documented_one(tmp_path):
+    random_record().write(tmp_path / "p.parquet")
+    file = pq.ParquetFile(tmp_path / "p.parquet")
+    types = {field.name: field.type for field in file.schema_arrow}
+    assert list(types) == ["id"] + [
+        kind + name for kind in ("p:", "s:", "y:") for name in ODD_LABELS
+    ]
+    assert types["id"] == pa.string()
+    assert {types[f"p:{name}"] for name in ODD_LABELS} == {pa.float32()}
+    assert {types[f"y:{name}"] for name in ODD_LABELS} == {pa.int8()}
+    column = file.metadata.row_group(0).column(1)
+    assert column.compression == "ZSTD"
+    assert "RLE_DICTIONARY" not in column.encodings
+    document = json.loads(file.metadata.metadata[b"credibly"])
+    assert document["version"] == "1.0"
+    assert document["labels"] == ODD_LABELS
+    assert document["calibrator"] == {"kind": "affine", "slope": 1.25}
+
+
+def test_another_program_reads_unknown_as_null(tmp_path):
+    record = random_record(labels=["dog", "cat"])
+    record.write(tmp_path / "p.parquet")
+    table = duckdb.sql(f"""SELECT id, "p:dog", "y:dog" FROM '{tmp_path}/p.parquet'""").fetchnumpy()
+    np.testing.assert_array_equal(table["p:dog"], record.probabilities[:, 0])
+    assert record.targets is not None
+    np.testing.assert_array_equal(np.ma.getmaskarray(table["y:dog"]), record.targets[:, 0] == -1)
+
+
+def test_row_groups_shrink_where_there_are_many_columns(tmp_path):
+    assert _layout.row_group_rows(161) == 100_000
+    assert _layout.row_group_rows(20_001) * 20_001 <= _layout.ROW_GROUP_CELLS
+    assert _layout.row_group_rows(10**9) == 1
+
+
+def test_a_folder_of_parts_is_one_file(tmp_path):
+    record = random_record()
+    folder = tmp_path / "parts"
+    record[:20].write(folder / "part-0.parquet")
+    record[20:].select(record.labels[::-1]).write(folder / "part-1.parquet")
+    (folder / ".part-2.parquet").write_bytes(b"half a fi")
+    (folder / "part-3.parquet.part").write_bytes(b"half a fi")
+    (folder / "_SUCCESS").touch()
+    assert Predictions.read(folder) == record
+    assert Predictions.scan(folder).num_rows == len(record)
+    assert Predictions.read(folder, rows=[30, 3]) == record[[30, 3]]
+
+
+def test_truth_that_a_part_lacks_is_unknown(tmp_path):
+    for kind in ("hard", "soft"):
+        record = random_record(targets=kind)
+        folder = tmp_path / kind
+        bare = Predictions(record.probabilities, record.labels, record.ids)
+        bare[:20].write(folder / "part-0.parquet")
+        record[20:].write(folder / "part-1.parquet")
+        read = Predictions.read(folder)
+        assert read.targets is not None
+        assert record.targets is not None
+        assert (read.targets[:20] == -1).all()
+        assert read.targets.dtype == record.targets.dtype
+        np.testing.assert_array_equal(read.targets[20:], record.targets[20:])
+        assert read.scores is None
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "p.parquet"
+    record = random_record()
+    record.write(path)
+    with pytest.raises(RuntimeError, match="power cut"):
+        write_pieces(path, _power_cut(record))
+    with pytest.raises(
+        InputError, match=r"p.parquet: ids must differ; 'row 0' is the id of rows 0"
+    ):
+        write_pieces(path, [record, record])
+    with pytest.raises(InputError, match="at least one row"), Writer(path, record.labels):
+        pass
+    assert Predictions.read(path) == record
+    assert [file.name for file in tmp_path.iterdir()] == ["p.parquet"]
+
+
+def _power_cut(record: Predictions) -> Iterator[Predictions]:
+    yield record
+    raise RuntimeError("power cut")
+
+
+def test_metadata_may_change_until_the_file_is_finished(tmp_path):
+    with Writer(tmp_path / "p.parquet", ["dog"]) as writer:
+        writer.append(probabilities=[[0.5]])
+        writer.append(probabilities=[[0.25]], ids=None)
+        writer.metadata["seed"] = 7
+    read = Predictions.read(tmp_path / "p.parquet")
+    assert read.metadata["seed"] == 7
+    assert read.ids.tolist() == ["0", "1"]
+
+
+def test_soft_truth_may_follow_hard_truth_where_room_was_asked_for(tmp_path):
+    pieces = [
+        Predictions.from_arrays(probabilities=[[0.5]], labels=["x"], targets=[[y]], ids=[y])
+        for y in (1, 0.25, -1)
+    ]
+    write_pieces(tmp_path / "p.parquet", pieces, soft=True)
+    read = Predictions.read(tmp_path / "p.parquet")
+    np.testing.assert_array_equal(read.targets, np.float32([[1], [0.25], [-1]]))
+    with pytest.raises(InputError, match="soft=True"):
+        write_pieces(tmp_path / "p.parquet", pieces)
+
+
+@pytest.mark.parametrize("version", ["0.3", "1.0", "1.9"])
+def test_older_and_equal_versions_are_read(version, tmp_path):
+    _with_version(tmp_path / "p.parquet", version)
+    assert len(Predictions.read(tmp_path / "p.parquet")) == 1
+
+
+def test_a_newer_version_is_refused(tmp_path):
+    _with_version(tmp_path / "p.parquet", "2.0")
+    with pytest.raises(
+        InputError, match=r"p.parquet: layout version 2.0 is newer than 1.0.*Upgrade"
+    ):
+        Predictions.read(tmp_path / "p.parquet")
+
+
+def _with_version(path: Path, version: str) -> None:
+    table = pa.table({"id": ["a"], "p:dog": pa.array([0.5], pa.float32())})
+    document = json.dumps({"version": version, "labels": ["dog"]})
+    pq.write_table(table.replace_schema_metadata({"credibly": document}), path)
+
+
+def test_a_file_that_lost_its_metadata_is_read_by_its_columns(tmp_path):
+    record = random_record(labels=["dog", "cat"])
+    record.write(tmp_path / "p.parquet")
+    query = f"COPY (FROM '{tmp_path}/p.parquet') TO '{tmp_path}/q.parquet'"
+    duckdb.sql(query)
+    read = Predictions.read(tmp_path / "q.parquet")
+    assert read.metadata == {}
+    assert Predictions(*(getattr(read, n) for n in _FIELDS), record.metadata) == record
+
+
+_FIELDS = ("probabilities", "labels", "ids", "targets", "scores")
