@@ -1,1 +1,99 @@
+"""Probabilities, sets or rankings against targets → numbers.
 
+numpy in, numpy out; torch in, torch out. Targets are 0, 1, −1 (unknown: changes nothing) and,
+for calibration and proper scores, soft. Averages are explicit: pooled over entries, one a label
+(``None``), or the mean over labels (``"macro"``).
+
+ranking       average_precision, sample_average_precision, mean_average_precision, ranking_loss,
+              one_error, coverage_error
+calibration   calibration_error, top_k_calibration_error, reliability
+proper        log_loss, brier, kl_to_truth, expected_size
+sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverage,
+              coverage_by_frequency, set_size, size_histogram
+zero labels   zero_label
+retrieval     retrieval_map
+trust         interval, paired_interval, proportion_interval
+together      summary, summary_intervals, Running (chunks of rows), streaming (torchmetrics)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from credibly.metrics.calibration import (
+    Reliability,
+    calibration_error,
+    reliability,
+    top_k_calibration_error,
+)
+from credibly.metrics.headline import summary, summary_intervals
+from credibly.metrics.intervals import Interval, interval, paired_interval
+from credibly.metrics.label_sets import (
+    coverage_by_frequency,
+    exact_match,
+    f1,
+    hamming,
+    precision,
+    recall,
+    set_coverage,
+    set_size,
+    size_histogram,
+    top_k_f1,
+)
+from credibly.metrics.proportions import proportion_interval
+from credibly.metrics.ranking import (
+    average_precision,
+    coverage_error,
+    mean_average_precision,
+    one_error,
+    ranking_loss,
+    sample_average_precision,
+)
+from credibly.metrics.running import Running
+from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
+from credibly.metrics.zero_labels import ZeroLabel, zero_label
+
+if TYPE_CHECKING:
+    from credibly.metrics import streaming
+
+__all__ = [
+    "Interval",
+    "Reliability",
+    "Running",
+    "ZeroLabel",
+    "average_precision",
+    "brier",
+    "calibration_error",
+    "coverage_by_frequency",
+    "coverage_error",
+    "exact_match",
+    "expected_size",
+    "f1",
+    "hamming",
+    "interval",
+    "kl_to_truth",
+    "log_loss",
+    "mean_average_precision",
+    "one_error",
+    "paired_interval",
+    "precision",
+    "proportion_interval",
+    "ranking_loss",
+    "recall",
+    "reliability",
+    "sample_average_precision",
+    "set_coverage",
+    "set_size",
+    "size_histogram",
+    "streaming",
+    "summary",
+    "summary_intervals",
+    "top_k_calibration_error",
+    "top_k_f1",
+    "zero_label",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "streaming":  # needs torch and torchmetrics; the rest does not
+        return import_module("credibly.metrics.streaming")
+    raise AttributeError(f"module 'credibly.metrics' has no attribute {name!r}")

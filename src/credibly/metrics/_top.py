@@ -1,0 +1,27 @@
+"""The k highest labels of each row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from credibly import _checks
+from credibly.types import Array
+
+
+def top_k_sets(values: Array, truth: Array, k: int) -> Array:
+    """Each row's ``k`` highest known labels as a bool matrix; ties go to the first label."""
+    if int(_checks.at_least("k", k, 1)) != k or k > values.shape[1]:
+        raise _checks.InputError(
+            f"`k` must be a whole number between 1 and the number of labels, {values.shape[1]}; "
+            f"got {k!r}."
+        )
+    known = np.where(truth >= 0, values, -np.inf)
+    order = np.argsort(-known, axis=1, kind="stable")[:, : int(k)]
+    chosen: Array = np.zeros(values.shape, bool)
+    np.put_along_axis(chosen, order, True, axis=1)
+    return chosen & (truth >= 0)
+
+
+def unknown_below_top(values: Array, truth: Array, k: int) -> Array:
+    """``truth`` with everything but each row's top k marked unknown."""
+    return np.where(top_k_sets(values, truth, k), truth, truth.dtype.type(-1))

@@ -1,0 +1,141 @@
+"""Whether probabilities mean what they say: calibration errors and reliability diagrams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from credibly import _checks
+from credibly._arrays import like
+from credibly.metrics import _bins
+from credibly.metrics._inputs import mean_known, probability_pair
+from credibly.metrics._top import unknown_below_top
+from credibly.metrics.proportions import Band, proportion_interval
+from credibly.types import Array, ArrayLike
+
+Kind = Literal["ace", "mce", "ece"]
+Average = Literal["pooled", "macro"] | None
+KINDS = ("ace", "mce", "ece")
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """A reliability diagram: ``bins`` values each, or (labels, bins) where asked a label.
+
+    Empty bins have NaN confidence and frequency, and a band of [0, 1].
+    """
+
+    edges: Any
+    """``bins + 1`` edges; bin k holds edges[k] ≤ p < edges[k+1], the last bin p = 1 too."""
+    counts: Any
+    """Known entries in the bin."""
+    confidence: Any
+    """Mean probability in the bin."""
+    frequency: Any
+    """Mean target in the bin: the share present."""
+    lower: Any
+    """Lower end of the frequency's confidence band."""
+    upper: Any
+    """Upper end of the frequency's confidence band."""
+
+
+def calibration_error(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    kind: Kind = "ace",
+    bins: int = 15,
+    min_count: int = 0,
+    average: Average = "pooled",
+) -> Any:
+    """Distance between confidence and frequency over equal-width bins.
+
+    ``kind="ece"`` is the mean of |confidence − frequency| weighted by count, ``"ace"`` the
+    unweighted mean over non-empty bins, ``"mce"`` the largest. Bins with fewer than ``min_count``
+    known entries are left out (MCE is noise without, say, 30). ``average="pooled"`` bins all
+    (row, label) entries together; ``None`` gives one error a label, ``"macro"`` their mean; these
+    are different questions with very different values. Bin k of K holds k/K ≤ p < (k+1)/K, and
+    1 goes to the last bin. Targets may be soft: a bin's frequency is its mean target.
+
+    Example:
+        >>> probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.8, 0.3], [0.9, 0.2]])
+        >>> targets = np.array([[1, 0], [1, 0], [0, 1], [1, 0]])
+        >>> round(float(calibration_error(probabilities, targets, "ece", bins=5)), 4)
+        0.15
+    """
+    _checks.choice("kind", kind, KINDS)
+    _checks.choice("average", average, ("pooled", "macro", None))
+    _checks.at_least("min_count", min_count, 0)
+    values, truth = probability_pair(probabilities, targets)
+    total = _bins.sums(values, truth, _bins.number_of_bins(bins))
+    return like(averaged_error(total, kind, min_count, average), probabilities, targets)
+
+
+def averaged_error(total: Array, kind: Kind, min_count: float, average: Average) -> Any:
+    """Calibration error from the sums of bins (labels, bins, 3)."""
+    if average == "pooled":
+        return _bins.calibration_error(total.sum(0), kind, min_count)[()]
+    each = _bins.calibration_error(total, kind, min_count)
+    return mean_known(each) if average == "macro" else each
+
+
+def top_k_calibration_error(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    k: int = 4,
+    kind: Kind = "ece",
+    bins: int = 15,
+    min_count: int = 0,
+) -> Any:
+    """Calibration error of each row's ``k`` most probable (known) labels, pooled.
+
+    ECE-top-k of the quasibinary classifiers (Liao et al.), there with k = 4. Ties
+    at the k-th place go to the label that comes first.
+
+    Example:
+        >>> probabilities = np.array([[0.75, 0.25, 0.5], [1.0, 0.0, 0.0]])
+        >>> float(top_k_calibration_error(probabilities, np.array([[1, 0, 0], [1, 0, 0]]), k=1))
+        0.125
+    """
+    values, truth = probability_pair(probabilities, targets)
+    error = calibration_error(values, unknown_below_top(values, truth, k), kind, bins, min_count)
+    return like(error, probabilities, targets)
+
+
+def reliability(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    bins: int = 15,
+    per_label: bool = False,
+    band: Band = "wilson",
+    level: float = 0.95,
+) -> Reliability:
+    """Counts, mean confidence and frequency of each bin, with a confidence band.
+
+    ``band="wilson"`` is close to its level on average, ``"clopper-pearson"`` never below it. For
+    soft targets the band is that of 0/1 targets with the same mean, hence too wide if anything.
+
+    Example:
+        >>> diagram = reliability(np.array([0.1, 0.2, 0.8, 0.9]), np.array([0, 0, 1, 0]), bins=2)
+        >>> diagram.counts, diagram.confidence, diagram.frequency
+        (array([2, 2]), array([0.15, 0.85]), array([0. , 0.5]))
+        >>> diagram.lower.round(3), diagram.upper.round(3)
+        (array([0.   , 0.095]), array([0.658, 0.905]))
+    """
+    values, truth = probability_pair(probabilities, targets)
+    total = _bins.sums(values, truth, _bins.number_of_bins(bins))
+    diagram = diagram_of(total if per_label else total.sum(0), band, level)
+    parts = {name: like(part, probabilities, targets) for name, part in vars(diagram).items()}
+    return Reliability(**parts)
+
+
+def diagram_of(total: Array, band: Band = "wilson", level: float = 0.95) -> Reliability:
+    """The diagram of the sums of bins (…, bins, 3)."""
+    count = total[..., _bins.COUNT]
+    lower, upper = proportion_interval(total[..., _bins.TARGET], count, level, band)
+    with np.errstate(invalid="ignore"):
+        confidence = total[..., _bins.CONFIDENCE] / count
+        frequency = total[..., _bins.TARGET] / count
+    edges = _bins.edges(total.shape[-2])
+    return Reliability(edges, count.astype(np.int64), confidence, frequency, lower, upper)

@@ -1,0 +1,139 @@
+"""How well scores rank: average precision over labels and over rows, and the ranking errors."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from credibly import _checks
+from credibly._arrays import like, to_numpy
+from credibly.metrics import _kernels
+from credibly.metrics._inputs import mean_known, score_pair
+from credibly.types import Array, ArrayLike
+
+_BLOCK = 16  # labels gathered at once: a cache line of float32, and little memory
+
+
+def average_precision(scores: ArrayLike, targets: ArrayLike) -> Any:
+    r"""Average precision of each label; NaN for a label without a known positive.
+
+    $$\mathrm{AP} = \frac{1}{|P|} \sum_{i \in P}
+      \frac{\#\{j \in P : s_j \ge s_i\}}{\#\{j : s_j \ge s_i\}}$$
+
+    over known entries, which is scikit-learn's value, ties included. Rank on scores rather than
+    on probabilities where a link saturates. One-dimensional arguments are one label and give one
+    number, so that a file can be read a column at a time.
+
+    Example:
+        >>> scores = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]])
+        >>> average_precision(scores, np.array([[1, 0], [0, -1], [1, 0]]))
+        array([0.83333333,        nan])
+        >>> float(average_precision(scores[:, 0], np.array([1, 0, 1])))
+        0.8333333333333333
+    """
+    values, truth = score_pair(scores, targets)
+    result = _per_label(values, truth)
+    return like(result[0] if to_numpy(scores).ndim == 1 else result, scores, targets)
+
+
+def sample_average_precision(scores: ArrayLike, targets: ArrayLike) -> Any:
+    """Average precision of each row, over its known labels; NaN for rows without a positive.
+
+    Example:
+        >>> sample_average_precision(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 1]]))
+        array([0.58333333])
+    """
+    values, truth = score_pair(scores, targets)
+    out = np.empty(len(values))
+    _kernels.row_average_precision(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
+    return like(out, scores, targets)
+
+
+def mean_average_precision(
+    scores: ArrayLike, targets: ArrayLike, over: Literal["labels", "samples"] = "labels"
+) -> Any:
+    """mAP@y (``over="labels"``) or mAP@x (``over="samples"``): the mean over those with a positive.
+
+    Example:
+        >>> scores = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]])
+        >>> targets = np.array([[1, 0], [0, 1], [1, 0]])
+        >>> float(mean_average_precision(scores, targets))
+        0.9166666666666666
+        >>> float(mean_average_precision(scores, targets, over="samples"))
+        0.8333333333333334
+    """
+    _checks.choice("over", over, ("labels", "samples"))
+    each = average_precision if over == "labels" else sample_average_precision
+    values, truth = score_pair(scores, targets)
+    return like(mean_known(each(values, truth)), scores, targets)
+
+
+def ranking_loss(scores: ArrayLike, targets: ArrayLike) -> Any:
+    """Share of (present, absent) label pairs in the wrong order, a tie being wrong.
+
+    The mean over rows that have both; scikit-learn counts the others as 0.
+
+    Example:
+        >>> float(ranking_loss(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
+        0.5
+    """
+    return like(mean_known(_errors(scores, targets)[:, 0]), scores, targets)
+
+
+def one_error(scores: ArrayLike, targets: ArrayLike) -> Any:
+    """Share of rows whose highest label is absent, over rows with a positive.
+
+    Where several labels share the highest score, the row counts by the share of them absent.
+
+    Example:
+        >>> float(one_error(np.array([[0.9, 0.8], [0.1, 0.7]]), np.array([[0, 1], [0, 1]])))
+        0.5
+    """
+    return like(mean_known(_errors(scores, targets)[:, 1]), scores, targets)
+
+
+def coverage_error(scores: ArrayLike, targets: ArrayLike) -> Any:
+    """How many labels to return, from the top, to have all present ones: mean over rows with any.
+
+    Example:
+        >>> float(coverage_error(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
+        2.0
+    """
+    return like(mean_known(_errors(scores, targets)[:, 2]), scores, targets)
+
+
+def _errors(scores: ArrayLike, targets: ArrayLike) -> Array:
+    values, truth = score_pair(scores, targets)
+    out = np.empty((len(values), 3))
+    _kernels.row_errors(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
+    return out
+
+
+def _per_label(values: Array, truth: Array) -> Array:
+    """Sorts values, not indices: positives are looked up among all, block of labels by block."""
+    rows, num_labels = values.shape
+    width = min(_BLOCK, num_labels)
+    columns: Array = np.empty((width, rows), values.dtype)
+    positives = np.empty_like(columns)
+    known: Array = np.zeros(width, np.int64)
+    present: Array = np.zeros(width, np.int64)
+    result: Array = np.empty(num_labels)
+    for first in range(0, num_labels, _BLOCK):
+        size = min(_BLOCK, num_labels - first)
+        block = _block(values, truth, first, size)
+        _kernels.gather_columns(*block, size, columns, positives, known, present)
+        for t in range(size):
+            ranked, hits = columns[t, : known[t]], positives[t, : present[t]]
+            ranked.sort()
+            hits.sort()
+            result[first + t] = _kernels.sorted_average_precision(ranked, hits)
+    return result
+
+
+def _block(values: Array, truth: Array, first: int, size: int) -> tuple[Array, Array, int]:
+    """The arrays as they are where rows are contiguous, else a copy of these labels only."""
+    if values.flags.c_contiguous and truth.flags.c_contiguous:
+        return values, truth, first
+    labels = slice(first, first + size)
+    return np.ascontiguousarray(values[:, labels]), np.ascontiguousarray(truth[:, labels]), 0
