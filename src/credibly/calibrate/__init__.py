@@ -1,1 +1,33 @@
+"""Fitted maps from log-odds to log-odds, so that probabilities match rates on held-out rows.
 
+    log_odds = loss.log_odds(held_out_scores)
+    calibrator = Affine().fit(log_odds, held_out_targets)
+    probabilities = sigmoid(calibrator.transform(loss.log_odds(new_scores)))
+
+Fit on rows the model was not trained on, and never on the rows a result is reported on.
+"""
+
+from credibly.calibrate._base import Calibrator
+from credibly.calibrate.affine import Affine
+from credibly.calibrate.beta import Beta
+from credibly.calibrate.choose import choose, cross_validate
+from credibly.calibrate.identity import Identity
+from credibly.calibrate.isotonic import Isotonic
+from credibly.calibrate.naming import CALIBRATORS, from_name, from_state
+from credibly.calibrate.per_label import PerLabel
+from credibly.calibrate.temperature import Temperature
+
+__all__ = [
+    "CALIBRATORS",
+    "Affine",
+    "Beta",
+    "Calibrator",
+    "Identity",
+    "Isotonic",
+    "PerLabel",
+    "Temperature",
+    "choose",
+    "cross_validate",
+    "from_name",
+    "from_state",
+]

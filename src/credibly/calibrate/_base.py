@@ -1,0 +1,100 @@
+"""What every calibrator is: a fitted increasing map from log-odds to log-odds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from credibly import _checks
+from credibly._arrays import like, to_numpy
+from credibly.calibrate._entries import PIECE, Entries
+from credibly.types import Array, ArrayLike
+
+
+class Calibrator(ABC):
+    """A map from log-odds to log-odds, fitted by log loss on rows the model was not trained on.
+
+    A subclass gives ``_fit`` (sets its parameters from :class:`Entries`), ``_map`` (float64 in,
+    float64 out) and ``_parameters`` (the attributes that make up its state).
+    """
+
+    name: ClassVar[str]
+    """The name on the command line, for ``from_name``."""
+
+    _parameters: ClassVar[tuple[str, ...]] = ()
+
+    def fit(self, log_odds: ArrayLike, targets: ArrayLike, weights: Any = None) -> Self:
+        """Fit on held-out rows.
+
+        Args:
+            log_odds: (n, L), numpy or torch; ±inf allowed; NaN only where the target is unknown.
+            targets: (n, L) of 0, 1, soft in [0, 1] or −1 (unknown: ignored); or (n,) class indices.
+            weights: one a row (n,) or one an entry (n, L), at least 0.
+        """
+        self._fit(Entries.check(log_odds, targets, weights))
+        return self
+
+    def transform(self, log_odds: ArrayLike) -> Any:
+        """Calibrated log-odds: numpy in, numpy out; torch in, torch out; float64 stays float64."""
+        self._require_fitted()
+        array = to_numpy(log_odds)
+        return like(self._mapped(array), log_odds)
+
+    def state(self) -> dict[str, Any]:
+        """The fitted map as plain numbers, for JSON; ``from_state`` brings it back exactly."""
+        self._require_fitted()
+        plain = {name: _plain(getattr(self, name)) for name in self._parameters}
+        return {"calibrator": self.name, **plain}
+
+    def _load(self, values: dict[str, Any]) -> None:
+        for name in self._parameters:
+            if name not in values:
+                raise _checks.InputError(
+                    f"the state of a {self.name!r} calibrator must hold {name!r}; got "
+                    f"{sorted(values)}."
+                )
+            value = values[name]
+            setattr(self, name, np.asarray(value, float) if isinstance(value, list) else value)
+
+    def _mapped(self, array: Array) -> Array:
+        dtype = np.float64 if array.dtype.kind != "f" or array.dtype.itemsize > 4 else np.float32
+        result = np.empty(array.shape, dtype)
+        width = array.shape[-1] if array.ndim else 1
+        step = max(1, PIECE // max(1, width))
+        rows = array.reshape(-1, width) if array.ndim else array.reshape(1, 1)
+        flat = result.reshape(rows.shape)
+        for start in range(0, rows.shape[0], step):
+            piece = slice(start, start + step)
+            flat[piece] = self._map(rows[piece].astype(np.float64))
+        return result
+
+    def _require_fitted(self) -> None:
+        if any(not hasattr(self, name) for name in self._parameters):
+            raise _checks.InputError(
+                f"{type(self).__name__} must be fitted first: call `.fit(log_odds, targets)` on "
+                "held-out rows."
+            )
+
+    @abstractmethod
+    def _fit(self, entries: Entries) -> None:
+        """Set the parameters."""
+
+    @abstractmethod
+    def _map(self, log_odds: Array) -> Array:
+        """Log-odds (rows, L) to calibrated log-odds, both float64."""
+
+    def __repr__(self) -> str:
+        if any(not hasattr(self, name) for name in self._parameters):
+            return f"{type(self).__name__}()"
+        shown = [
+            f"{name}={getattr(self, name):.4g}"
+            for name in self._parameters
+            if isinstance(getattr(self, name), float)
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value

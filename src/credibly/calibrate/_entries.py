@@ -1,0 +1,118 @@
+"""What calibrators are fitted on: the known entries, checked once and read in small pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from credibly import _checks
+from credibly._arrays import to_numpy
+from credibly.types import Array, ArrayLike
+
+PIECE = 1 << 18
+"""Entries converted to float64 at a time: 2 MB an array, whatever the size of the whole."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Log-odds with their targets and weights; entries that are unknown or weigh 0 take no part."""
+
+    log_odds: Array
+    targets: Array
+    weights: Array | None  # (n, 1) or (n, L)
+
+    @classmethod
+    def check(cls, log_odds: ArrayLike, targets: ArrayLike, weights: Any = None) -> Entries:
+        """The three arrays, or an error that says what is wrong with them."""
+        odds = _checks.matrix("log_odds", to_numpy(log_odds))
+        if odds.dtype.kind not in "fiu":
+            raise _checks.InputError(f"`log_odds` must be numbers; got {odds.dtype}.")
+        truth = _targets(to_numpy(targets), odds.shape)
+        entries = cls(odds, truth, _weights(weights, odds.shape))
+        known = 0
+        for start, (g, _, w) in zip(entries._starts(), entries.pieces(), strict=True):
+            known += int(np.count_nonzero(w))
+            bad = np.isnan(g) & (w > 0)
+            if bad.any():
+                row, column = np.argwhere(bad)[0]
+                raise _checks.InputError(
+                    "`log_odds` must not be NaN where the target is known; got NaN at "
+                    f"({start + row}, {column}). Drop those rows or mark their targets −1."
+                )
+        if not known:
+            raise _checks.InputError(
+                f"calibration needs known targets (0, 1 or soft); got none in {odds.shape[0]} rows "
+                f"× {odds.shape[1]} labels that are known and weigh more than 0. Pass held-out "
+                "rows with truth."
+            )
+        return entries
+
+    @property
+    def num_labels(self) -> int:
+        return self.log_odds.shape[1]
+
+    def pieces(self) -> Iterator[tuple[Array, Array, Array]]:
+        """Log-odds, targets, weights in float64, some rows at a time; unknown entries weigh 0."""
+        for start in self._starts():
+            rows = slice(start, start + self._step)
+            y = self.targets[rows].astype(np.float64)
+            if self.weights is None:
+                w = (y >= 0).astype(np.float64)
+            else:
+                w = np.where(y >= 0, self.weights[rows], 0.0)
+            yield self.log_odds[rows].astype(np.float64), y, w
+
+    def take(self, rows: Array) -> Entries:
+        """The same for some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Entries(self.log_odds[rows], self.targets[rows], weights)
+
+    @property
+    def _step(self) -> int:
+        return max(1, PIECE // max(1, self.num_labels))
+
+    def _starts(self) -> range:
+        return range(0, self.log_odds.shape[0], self._step)
+
+
+def _targets(targets: Array, shape: tuple[int, ...]) -> Array:
+    if targets.ndim == 1 and targets.dtype.kind in "iu" and len(targets) == shape[0]:
+        return one_hot(targets, shape[1])
+    if targets.shape != shape:
+        raise _checks.InputError(
+            f"`targets` must have the shape of `log_odds`, {shape}, or be class indices of shape "
+            f"({shape[0]},); got {targets.shape}, {targets.dtype}."
+        )
+    return _checks.target_values(targets.astype(np.int8) if targets.dtype == bool else targets)
+
+
+def one_hot(indices: Array, num_labels: int) -> Array:
+    """Class indices as a 0/1 matrix; index −1 gives a row of unknowns."""
+    if indices.size and (indices.min() < -1 or indices.max() >= num_labels):
+        raise _checks.InputError(
+            f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); got "
+            f"[{indices.min()}, {indices.max()}]. There are {num_labels} columns of log-odds."
+        )
+    matrix = np.zeros((len(indices), num_labels), dtype=np.int8)
+    matrix[np.arange(len(indices)), np.maximum(indices, 0)] = 1
+    matrix[indices < 0] = -1
+    return matrix
+
+
+def _weights(weights: Any, shape: tuple[int, ...]) -> Array | None:
+    if weights is None:
+        return None
+    array = to_numpy(weights)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.shape not in (shape, (shape[0], 1)):
+        raise _checks.InputError(
+            f"`weights` must have shape ({shape[0]},), one a row, or {shape}, one an entry; got "
+            f"{np.shape(weights)}."
+        )
+    array = array.astype(np.float64)
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise _checks.InputError("`weights` must be finite and at least 0; got others.")
+    return array

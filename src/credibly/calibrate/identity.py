@@ -1,0 +1,25 @@
+"""No calibration: the log-odds as they are."""
+
+from __future__ import annotations
+
+from credibly.calibrate._base import Calibrator
+from credibly.calibrate._entries import Entries
+from credibly.types import Array
+
+
+class Identity(Calibrator):
+    """Leaves log-odds as they are; named ``none``, to compare with and to switch off.
+
+    Example:
+        >>> import numpy as np
+        >>> Identity().transform(np.array([[-1.5, 2.0]]))
+        array([[-1.5,  2. ]])
+    """
+
+    name = "none"
+
+    def _fit(self, entries: Entries) -> None:
+        pass
+
+    def _map(self, log_odds: Array) -> Array:
+        return log_odds

@@ -1,0 +1,51 @@
+"""Calibrators by name and from a stored state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from credibly import _checks
+from credibly.calibrate._base import Calibrator
+from credibly.calibrate.affine import Affine
+from credibly.calibrate.beta import Beta
+from credibly.calibrate.identity import Identity
+from credibly.calibrate.isotonic import Isotonic
+from credibly.calibrate.per_label import PerLabel
+from credibly.calibrate.temperature import Temperature
+
+# From the simplest to the most flexible: equal evidence goes to the earlier one.
+CALIBRATORS: dict[str, type[Calibrator]] = {
+    kind.name: kind for kind in (Identity, Temperature, Affine, Beta, PerLabel, Isotonic)
+}
+
+
+def from_name(name: str) -> Calibrator:
+    """An unfitted calibrator: affine, temperature, per-label, isotonic, beta or none.
+
+    Example:
+        >>> from_name("per-label")
+        PerLabel()
+    """
+    if name not in CALIBRATORS:
+        raise _checks.InputError(
+            f"unknown calibrator {name!r}. {_checks.nearest(name, CALIBRATORS)}"
+        )
+    return CALIBRATORS[name]()
+
+
+def from_state(state: dict[str, Any]) -> Calibrator:
+    """The fitted calibrator that ``state`` (its ``.state()``, perhaps through JSON) describes.
+
+    Example:
+        >>> state = {"calibrator": "affine", "slope": 0.5, "intercept": -1.0,
+        ...          "floor": -16.0, "ceiling": 16.0}
+        >>> from_state(state)
+        Affine(slope=0.5, intercept=-1, floor=-16, ceiling=16)
+    """
+    if not isinstance(state, dict) or "calibrator" not in state:
+        raise _checks.InputError(
+            f"a calibrator's state must be a dict with the key 'calibrator'; got {state!r:.80}."
+        )
+    calibrator = from_name(state["calibrator"])
+    calibrator._load(state)
+    return calibrator
