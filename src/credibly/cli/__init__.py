@@ -14,7 +14,11 @@ from importlib import import_module
 from credibly.cli._command import build_parser, resolve
 
 # In the order of `credibly --help`.
-COMMANDS: tuple[str, ...] = ("audit",)
+COMMANDS: tuple[str, ...] = (
+    "evaluate",
+    "report",
+    "audit",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,38 @@
+"""``credibly report``: predictions in, one self-contained page out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from credibly.cli._command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """One self-contained HTML page: verdict, tables with intervals, charts, every label.
+
+    Examples:
+      credibly report runs/spa/predictions.parquet --out report.html
+      credibly report before.parquet after.parquet --out report.html
+    """
+
+    predictions: tuple[str, ...] = option(help="predictions files, same labels", positional=True)
+    out: str = option("report.html", help="where to write the page")
+    resamples: int = option(200, help="bootstrap resamples behind each interval")
+    seed: int = option(0, help="seed of the bootstrap")
+    json: bool = option(False, help="print where it went as JSON")
+    quiet: bool = option(False, help="print nothing")
+
+
+def run(options: Options) -> int:
+    from credibly import report
+    from credibly.cli._tables import print_json, print_text
+
+    page = report.write(
+        options.predictions, options.out, resamples=options.resamples, seed=options.seed
+    )
+    if options.json:
+        print_json({"report": str(page), "bytes": page.stat().st_size})
+    elif not options.quiet:
+        print_text(f"{page}: open it in any browser; it needs no network.")
+    return 0

@@ -1,0 +1,124 @@
+"""Charts as inline SVG that follows the page's colours, each with the numbers behind it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly import metrics, plot
+from credibly.plot import _style
+from credibly.predictions import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# A chart is drawn once; its neutral colours become variables, so that it is readable on white,
+# on black and on paper.
+_THEMED = {_style.INK: "var(--ink)", _style.MUTED: "var(--muted)", _style.GRID: "var(--grid)"}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One figure of the report."""
+
+    title: str
+    alt: str
+    svg: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+def svg(figure: Figure, name: str, alt: str) -> str:
+    """A figure as an SVG element, with text as text and no identifiers shared between charts."""
+    import matplotlib as mpl
+
+    text = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    drawing = text.getvalue()
+    drawing = drawing[drawing.index("<svg") :]
+    drawing = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawing, count=1)
+    drawing = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", drawing, count=1)
+    drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
+    drawing = re.sub(r'(id="|url\(#|xlink:href="#|href="#)', rf"\g<1>{name}-", drawing)
+    for colour, variable in _THEMED.items():
+        drawing = drawing.replace(colour, variable)
+    drawing = drawing.replace("fill: #000000", "fill: var(--ink)")
+    drawing = drawing.replace("<text ", '<text fill="var(--ink)" ')
+    from html import escape
+
+    return drawing.replace("<svg ", f'<svg role="img" aria-label="{escape(alt, quote=True)}" ', 1)
+
+
+def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
+    """Every chart that the predictions allow."""
+    judged = {name: one for name, one in methods.items() if one.targets is not None}
+    if not judged:
+        return []
+    first = next(iter(judged))
+    one = judged[first]
+    return [_reliability(judged), _coverage(judged), _sizes(first, one), _label_errors(first, one)]
+
+
+def _reliability(methods: Mapping[str, Predictions]) -> Chart:
+    ax, rows = None, []
+    for name, one in methods.items():
+        ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax)
+        found = metrics.reliability(one.probabilities, one.targets)
+        for k, count in enumerate(found.counts):
+            if count:
+                edge = f"{found.edges[k]:.2f}–{found.edges[k + 1]:.2f}"
+                figures = (found.confidence[k], found.frequency[k], found.lower[k], found.upper[k])
+                rows.append([name, edge, int(count), *(f"{value:.3f}" for value in figures)])
+    assert ax is not None
+    alt = "Reliability diagram: share present against probability given, for " + ", ".join(methods)
+    columns = ["method", "bin", "count", "mean probability", "share present", "low", "high"]
+    return Chart(
+        "Does 80 % mean 80 %?",
+        alt,
+        svg(ax.get_figure(root=True), "reliability", alt),
+        columns,
+        rows,
+    )
+
+
+def _label_errors(name: str, one: Predictions) -> Chart:
+    drawn = plot.labels(one.probabilities, one.targets, one.labels)
+    errors = metrics.calibration_error(one.probabilities, one.targets, "ace", 10, 10, average=None)
+    order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
+    rows = [[one.labels[t], f"{100 * errors[t]:.1f}"] for t in order]
+    alt = f"Reliability diagrams of the {len(drawn)} labels of {name} with the largest gaps"
+    picture = svg(drawn[0].get_figure(root=True), "labels", alt)
+    return Chart(f"The least calibrated labels ({name})", alt, picture, ["label", "ACE (%)"], rows)
+
+
+def _coverage(methods: Mapping[str, Predictions]) -> Chart:
+    ax, rows = None, []
+    budgets = [0.5, 1, 1.5, 2, 3, 4, 5, 7.5, 10]
+    for name, one in methods.items():
+        sizes = [size for size in budgets if size <= one.num_labels]
+        ax = plot.coverage(one.probabilities, one.targets, sizes=sizes, name=name, ax=ax)
+        covered = np.asarray(ax.lines[-1].get_ydata(), dtype=float)
+        pairs = zip(sizes, covered, strict=True)
+        rows += [[name, size, f"{100 * value:.1f}"] for size, value in pairs]
+    assert ax is not None
+    alt = "Share of true labels inside the sets against average set size"
+    picture = svg(ax.get_figure(root=True), "coverage", alt)
+    return Chart("What a label budget buys", alt, picture, ["method", "size", "covered (%)"], rows)
+
+
+def _sizes(name: str, one: Predictions) -> Chart:
+    sets = one.probabilities >= 0.5
+    ax = plot.set_sizes(sets)
+    counts = np.bincount(sets.sum(1))
+    alt = f"How many labels {name} gives at a threshold of one half"
+    picture = svg(ax.get_figure(root=True), "sizes", alt)
+    rows = [["no label" if size == 0 else size, int(count)] for size, count in enumerate(counts)]
+    return Chart(
+        f"How many labels a row gets at one half ({name})", alt, picture, ["labels", "rows"], rows
+    )
