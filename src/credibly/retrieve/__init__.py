@@ -1,1 +1,16 @@
+"""Probabilities and a query → a ranking, and how many hits to expect.
 
+``parse`` reads ``+fork +apple -knife`` or ``(dog | cat) & !beach``; ``search`` ranks a predictions
+file with DuckDB or Spark; ``Index`` keeps predictions in memory for many queries; ``probability``
+is the formula alone; ``Joint`` corrects for labels that depend on each other.
+"""
+
+from credibly.retrieve._answer import Answer, Hit
+from credibly.retrieve._engines import search
+from credibly.retrieve._formula import Query
+from credibly.retrieve._joint import Joint
+from credibly.retrieve._parser import parse
+from credibly.retrieve._resident import Index
+from credibly.retrieve._rows import probability
+
+__all__ = ["Answer", "Hit", "Index", "Joint", "Query", "parse", "probability", "search"]

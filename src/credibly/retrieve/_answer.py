@@ -1,0 +1,114 @@
+"""What a search gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from credibly.retrieve._diagram import Diagram
+from credibly.retrieve._formula import Query, quoted
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One row of an answer.
+
+    Attributes:
+        id: of the row.
+        probability: that the row satisfies the query.
+        conditions: probability of each condition alone, by its text (``+fork``, ``-knife``).
+        truth: whether the row satisfies the query, None where that is not known.
+        path: the row's file, where the predictions name one.
+    """
+
+    id: Any
+    probability: float
+    conditions: Mapping[str, float]
+    truth: bool | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best rows for a query, and how many to expect in all.
+
+    Attributes:
+        query: what was asked.
+        hits: the best rows, most probable first, equal ones by id.
+        rows: how many rows were searched.
+        expected_hits: sum of the probabilities over all rows; None where it was not asked for.
+        known_rows: rows whose truth is known for every label of the query.
+        known_expected, known_hits: expected and real hits among those; None without any.
+        contradiction: the query excludes itself, so nothing can satisfy it.
+        sql: the statements that ran; empty for resident arrays.
+    """
+
+    query: Query
+    hits: Sequence[Hit]
+    rows: int
+    expected_hits: float | None
+    known_rows: int = 0
+    known_expected: float | None = None
+    known_hits: int | None = None
+    contradiction: bool = False
+    sql: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> list[Any]:
+        """Ids of the best rows in order."""
+        return [hit.id for hit in self.hits]
+
+    @property
+    def probabilities(self) -> list[float]:
+        """Probabilities of the best rows in order."""
+        return [hit.probability for hit in self.hits]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        result: dict[str, Any] = {
+            "query": str(self.query),
+            "results": [_plain(hit) for hit in self.hits],
+            "expected_hits": self.expected_hits,
+            "rows": self.rows,
+        }
+        if self.known_rows:
+            result["truth"] = {
+                "rows": self.known_rows,
+                "expected_hits": self.known_expected,
+                "hits": self.known_hits,
+            }
+        if self.contradiction:
+            result["contradiction"] = True
+        return result
+
+
+def _plain(hit: Hit) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": hit.id,
+        "probability": hit.probability,
+        "conditions": dict(hit.conditions),
+    }
+    if hit.truth is not None:
+        row["truth"] = hit.truth
+    if hit.path is not None:
+        row["path"] = hit.path
+    return row
+
+
+def conditions(query: Query, present: Mapping[str, float]) -> dict[str, float]:
+    """Probability of each condition from each label's probability of presence."""
+    wanted = {f"+{quoted(name)}": present[name] for name in query.wanted}
+    unwanted = {f"-{quoted(name)}": 1.0 - present[name] for name in query.unwanted}
+    return {**wanted, **unwanted}
+
+
+def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:
+    """Whether the formula holds for one row; None where a label of the query is unknown."""
+    if any(truth.get(name) not in (0, 1) for name in found.labels):
+        return None
+    number = found.root
+    while number > 1:
+        node = found.nodes[number - 2]
+        number = node.high if truth[found.labels[node.label]] == 1 else node.low
+    return number == 1

@@ -1,0 +1,179 @@
+"""The exact probability of a boolean formula when labels are independent.
+
+A formula becomes a reduced ordered decision diagram (Bryant 1986): each node asks for one label,
+no label is asked for twice on a path, and equal parts are shared. So a label that occurs twice is
+counted once, where the product rule would count it twice, and the cost is one multiply-add a node.
+
+The arithmetic is part of the definition. Labels are asked for in the order of their names, all in
+float64 from float32 probabilities, and a node is ``p·high + (1 − p)·low`` with the terms that are
+0 or 1 left out. Arrays, SQL and compiled scans follow it literally, so every engine gives the same
+bits, and so do formulas that mean the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from credibly._checks import InputError
+from credibly.retrieve._formula import And, Formula, Label, Not, Query
+
+Keep: TypeAlias = Callable[[Any], Any]
+
+NEVER, ALWAYS = 0, 1
+_MOST_LABELS = 200
+_MOST_NODES = 5000
+
+
+@dataclass(frozen=True)
+class Node:
+    """Asks for one label; ``high`` and ``low`` are the nodes for "present" and "absent"."""
+
+    label: int
+    high: int
+    low: int
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """``nodes[i]`` has the number ``i + 2``; 0 is "never", 1 is "always". Children come first."""
+
+    labels: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    root: int
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the formula contradicts itself."""
+        return self.root == NEVER
+
+    @property
+    def signs(self) -> tuple[tuple[int, bool], ...] | None:
+        """(label, wanted) from the first to the last if the formula is a conjunction."""
+        chain = []
+        for node in reversed(self.nodes):
+            if node.low == NEVER:
+                chain.append((node.label, True))
+            elif node.high == NEVER:
+                chain.append((node.label, False))
+            else:
+                return None
+        return tuple(chain) if self.nodes else None
+
+
+def diagram(query: Query) -> Diagram:
+    """The diagram of a query; refused where it would need too many nodes."""
+    labels = tuple(sorted(query.labels))
+    if len(labels) > _MOST_LABELS:
+        raise InputError(
+            f"a query may name {_MOST_LABELS} labels at most; got {len(labels)}. Split it."
+        )
+    builder = _Builder(labels)
+    root = builder.build(query.expression)
+    return _reachable(labels, builder.nodes, root)
+
+
+def evaluate(found: Diagram, present: Sequence[Any], keep: Keep = lambda value: value) -> Any:
+    """Probability of the formula from each label's: of every row, or as text.
+
+    ``present`` has one value a label: float64 columns, or terms of SQL, which know the same
+    operators. ``keep`` is told of every value that is used more than once.
+    """
+    uses = Counter(child for node in found.nodes for child in (node.high, node.low))
+    values: list[Any] = (
+        [0.0 * present[0], 0.0 * present[0] + 1.0] if found.root <= ALWAYS else [0, 1]
+    )
+    for place, node in enumerate(found.nodes, start=2):
+        value = _node_value(present[node.label], node, values)
+        values.append(keep(value) if uses[place] > 1 else value)
+    return values[found.root]
+
+
+def _node_value(present: Any, node: Node, values: list[Any]) -> Any:
+    if node.high == NEVER:
+        absent = 1.0 - present
+        return absent if node.low == ALWAYS else absent * values[node.low]
+    held = present if node.high == ALWAYS else present * values[node.high]
+    if node.low == NEVER:
+        return held
+    absent = 1.0 - present
+    return held + (absent if node.low == ALWAYS else absent * values[node.low])
+
+
+class _Builder:
+    """Hash-consed nodes: the same question with the same answers is the same node."""
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        self.index = {name: place for place, name in enumerate(labels)}
+        self.nodes: list[Node] = []
+        self.numbers: dict[Node, int] = {}
+        self.pairs: dict[tuple[bool, int, int], int] = {}
+
+    def build(self, formula: Formula) -> int:
+        if isinstance(formula, Label):
+            return self.number(Node(self.index[formula.name], ALWAYS, NEVER))
+        if isinstance(formula, Not):
+            return self.negation(self.build(formula.part), {NEVER: ALWAYS, ALWAYS: NEVER})
+        both = isinstance(formula, And)
+        result = ALWAYS if both else NEVER
+        for part in formula.parts:
+            result = self.combine(both, result, self.build(part))
+        return result
+
+    def number(self, node: Node) -> int:
+        if node.high == node.low:
+            return node.high
+        if node not in self.numbers:
+            if len(self.nodes) >= _MOST_NODES:
+                raise InputError(
+                    f"the query's exact probability would need more than {_MOST_NODES} steps a row."
+                    " Use fewer labels, or fewer alternatives joined by '&'."
+                )
+            self.nodes.append(node)
+            self.numbers[node] = len(self.nodes) + 1
+        return self.numbers[node]
+
+    def negation(self, one: int, known: dict[int, int]) -> int:
+        if one not in known:
+            node = self.nodes[one - 2]
+            known[one] = self.number(
+                Node(node.label, self.negation(node.high, known), self.negation(node.low, known))
+            )
+        return known[one]
+
+    def combine(self, both: bool, one: int, other: int) -> int:
+        """``one and other`` or ``one or other``."""
+        stop = NEVER if both else ALWAYS
+        if stop in (one, other):
+            return stop
+        if one <= ALWAYS or one == other:
+            return other
+        if other <= ALWAYS:
+            return one
+        key = (both, min(one, other), max(one, other))
+        if key not in self.pairs:
+            first, second = self.nodes[one - 2], self.nodes[other - 2]
+            label = min(first.label, second.label)
+            a = (first.high, first.low) if first.label == label else (one, one)
+            b = (second.high, second.low) if second.label == label else (other, other)
+            high, low = self.combine(both, a[0], b[0]), self.combine(both, a[1], b[1])
+            self.pairs[key] = self.number(Node(label, high, low))
+        return self.pairs[key]
+
+
+def _reachable(labels: tuple[str, ...], nodes: list[Node], root: int) -> Diagram:
+    """Only the nodes the root leads to, those of later labels first, whatever built them."""
+    order: dict[int, int] = {NEVER: NEVER, ALWAYS: ALWAYS}
+    kept: list[Node] = []
+
+    def visit(number: int) -> int:
+        if number not in order:
+            node = nodes[number - 2]
+            kept.append(Node(node.label, *(visit(child) for child in (node.high, node.low))))
+            order[number] = len(kept) + 1
+        return order[number]
+
+    top = visit(root)
+    return Diagram(labels, tuple(kept), top)

@@ -1,0 +1,65 @@
+"""The probability of a query for rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from credibly import _checks
+from credibly._arrays import like, to_numpy
+from credibly.retrieve._diagram import Diagram, diagram, evaluate
+from credibly.retrieve._formula import Query
+from credibly.retrieve._parser import parse
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from credibly.retrieve._joint import Joint
+
+
+def probability(
+    query: str | Query,
+    probabilities: ArrayLike,
+    labels: Sequence[str],
+    joint: Joint | None = None,
+) -> Array:
+    """Probability that each row satisfies the query; labels are independent without a ``joint``.
+
+    A conjunction is the product of its conditions' probabilities; any other formula is exact too,
+    a label that occurs twice included. Probabilities count as float32, as files hold them.
+
+    Example:
+        >>> probability("dog | cat & dog", [[0.5, 0.25]], labels=["dog", "cat"])
+        array([0.5])
+    """
+    chances = np.asarray(to_numpy(probabilities), np.float32)
+    _checks.matrix("probabilities", chances)
+    _checks.probabilities(chances)
+    names = {name: place for place, name in enumerate(labels)}
+    if len(names) != chances.shape[1]:
+        raise _checks.InputError(
+            f"`labels` must name each of the {chances.shape[1]} columns once; got {len(names)}."
+        )
+    asked = as_query(query, list(names))
+    found = diagram(asked)
+    return like(evaluate_rows(found, names, chances.T, joint), probabilities)
+
+
+def evaluate_rows(
+    found: Diagram, names: dict[str, int], columns: Array, joint: Joint | None
+) -> Array:
+    """The same for columns of float32, one row of ``columns`` a label."""
+    if joint is None:
+        return evaluate(found, [columns[names[x]].astype(np.float64) for x in found.labels])
+    joint.check(list(names))
+    labels = joint.in_order(found.labels)
+    present = [columns[names[name]].astype(np.float64) for name in labels]
+    return joint.evaluate(
+        found, labels, present, lambda value: value, lambda value: np.minimum(1.0, value)
+    )
+
+
+def as_query(query: str | Query, labels: Sequence[str]) -> Query:
+    """Text parsed, a query as it is; every label must be one of ``labels``."""
+    return parse(query, labels) if isinstance(query, str) else query.check(labels)

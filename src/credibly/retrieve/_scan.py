@@ -1,0 +1,128 @@
+"""Compiled loops over resident columns: the whole scan, and the walk that stops early.
+
+Both keep the ``top`` best rows by (probability down, row up) and follow the arithmetic of
+``_diagram``. A NaN never enters the answer: it is not above any bar.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+_BLOCK = 2048
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _node(present, label_high, label_low, values, out):
+    """One node for one block of rows; mirrors ``_diagram._node_value``."""
+    rows = present.size
+    high, low = values[label_high], values[label_low]
+    if label_high == 0:
+        if label_low == 1:
+            for i in range(rows):
+                out[i] = 1.0 - np.float64(present[i])
+        else:
+            for i in range(rows):
+                out[i] = (1.0 - np.float64(present[i])) * low[i]
+    elif label_low == 0:
+        if label_high == 1:
+            for i in range(rows):
+                out[i] = np.float64(present[i])
+        else:
+            for i in range(rows):
+                out[i] = np.float64(present[i]) * high[i]
+    else:  # multiplying by the constant 1 is exact, so 0/1 terms need no cases of their own
+        for i in range(rows):
+            held = np.float64(present[i])
+            out[i] = held * high[i] + (1.0 - held) * low[i]
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True, fastmath={"reassoc", "nsz"})
+def _total(values):
+    total = 0.0
+    for i in range(values.size):
+        total += values[i]
+    return total
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _count_above(values, bar):
+    above = 0
+    for i in range(values.size):
+        above += values[i] > bar
+    return above
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _keep_best(values, rows, filled, top):
+    """Sort the candidates by (value down, row up) and keep ``top``; returns how many stay."""
+    by_row = np.argsort(rows[:filled])
+    by_value = np.argsort(-values[:filled][by_row], kind="mergesort")
+    kept = min(top, filled)
+    order = by_row[by_value[:kept]]
+    best_values, best_rows = values[order], rows[order]
+    values[:kept], rows[:kept] = best_values, best_rows
+    return kept
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def scan(columns, node_labels, node_highs, node_lows, top):
+    """Evaluate a diagram on every row; returns the best values, their rows and the total."""
+    nodes, rows = node_labels.size, columns.shape[1]
+    values = np.empty((nodes + 2, _BLOCK))
+    values[0], values[1] = 0.0, 1.0
+    kept_values = np.empty(top + 2 * _BLOCK)
+    kept_rows = np.empty(top + 2 * _BLOCK, np.int64)
+    filled, bar, total = 0, -1.0, 0.0
+    for start in range(0, rows, _BLOCK):
+        size = min(_BLOCK, rows - start)
+        for node in range(nodes):
+            present = columns[node_labels[node], start : start + size]
+            _node(present, node_highs[node], node_lows[node], values, values[node + 2])
+        block = values[nodes + 1, :size]
+        total += _total(block)
+        # Rows come in order, so a later row that only equals the bar never enters.
+        if _count_above(block, bar) > 0:
+            for i in range(size):
+                if block[i] > bar:
+                    kept_values[filled], kept_rows[filled] = block[i], start + i
+                    filled += 1
+            if filled >= top and (bar < 0 or filled > top + _BLOCK):
+                filled = _keep_best(kept_values, kept_rows, filled, top)
+                bar = kept_values[filled - 1]
+    filled = _keep_best(kept_values, kept_rows, filled, top)
+    return kept_values[:filled].copy(), kept_rows[:filled].copy(), total
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def walk(columns, order, labels, wanted, driver, top, visits):
+    """The best rows of a conjunction, going down one wanted label's probabilities.
+
+    No factor is above 1, so a product never exceeds the probability of the label walked along:
+    once that falls below the ``top``-th best, no later row can enter. Returns one row fewer than
+    none (``filled = -1``) where the walk did not end within ``visits`` rows.
+    """
+    last = labels.size - 1
+    size = max(4 * top, 64)
+    kept_values, kept_rows = np.empty(size), np.empty(size, np.int64)
+    filled, bar, full = 0, -1.0, False
+    for step in range(order.size):
+        row = order[step]
+        if full and np.float64(columns[driver, row]) < bar:
+            break
+        if step == visits:
+            return kept_values[:0].copy(), kept_rows[:0].copy(), -1
+        value = np.float64(columns[labels[last], row])
+        if not wanted[last]:
+            value = 1.0 - value
+        for place in range(last - 1, -1, -1):
+            factor = np.float64(columns[labels[place], row])
+            value = (factor if wanted[place] else 1.0 - factor) * value
+        if value >= bar:
+            kept_values[filled], kept_rows[filled] = value, row
+            filled += 1
+            if filled == size or (not full and filled == top):
+                filled = _keep_best(kept_values, kept_rows, filled, top)
+                bar, full = kept_values[filled - 1], filled == top
+    filled = _keep_best(kept_values, kept_rows, filled, top)
+    return kept_values[:filled].copy(), kept_rows[:filled].copy(), filled
