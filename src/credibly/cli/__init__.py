@@ -16,6 +16,7 @@ from credibly.cli._command import build_parser, resolve
 # In the order of `credibly --help`.
 COMMANDS: tuple[str, ...] = (
     "evaluate",
+    "calibrate",
     "report",
     "audit",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -39,10 +40,10 @@ def build_parser(
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, module in modules.items():
-        text = (module.Options.__doc__ or "").replace("%", "%%")
+        text = inspect.cleandoc(module.Options.__doc__ or "").replace("%", "%%")
         sub = commands.add_parser(
             name,
-            help=text.strip().splitlines()[0],
+            help=text.splitlines()[0],
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             argument_default=argparse.SUPPRESS,

@@ -12,9 +12,9 @@ layout, the labels in order, and whatever the writer knew: loss, link, calibrato
 and ``Predictions.batches`` read a file of any size in pieces; ``Writer`` writes one in pieces.
 """
 
-from credibly.predictions._foreign import read_table
-from credibly.predictions._record import Predictions
+from credibly.predictions._foreign import ForeignTable, read_table
+from credibly.predictions._record import Predictions, label_mismatch
 from credibly.predictions._scan import Scan
 from credibly.predictions._writer import Writer
 
-__all__ = ["Predictions", "Scan", "Writer", "read_table"]
+__all__ = ["ForeignTable", "Predictions", "Scan", "Writer", "label_mismatch", "read_table"]

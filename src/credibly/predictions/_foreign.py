@@ -31,7 +31,7 @@ _NOT_LABELS = (_layout.ID, "split")
 
 
 @dataclass(frozen=True)
-class Table:
+class ForeignTable:
     """What a foreign file held. ``split`` is 0 train, 1 test, 2 calibration, where given."""
 
     where: str
@@ -49,7 +49,7 @@ def read_table(
     kind: Kind | None = None,
     plain: Meaning = "probabilities",
     labels: Sequence[str] | None = None,
-) -> Table:
+) -> ForeignTable:
     """Read a file by its ending (or ``kind``); columns with plain label names hold ``plain``."""
     path = Path(path)
     if not path.exists():
@@ -92,7 +92,7 @@ def from_file(
     )
 
 
-def _through(loss: str | Loss, table: Table) -> Array:
+def _through(loss: str | Loss, table: ForeignTable) -> Array:
     import torch
 
     from credibly import losses
@@ -112,7 +112,7 @@ def _kind(path: Path) -> Kind:
     return kinds[path.suffix.lower()]
 
 
-def _from_npz(path: Path) -> Table:
+def _from_npz(path: Path) -> ForeignTable:
     arrays = _load_npz(path)
     where = f"{path}: "
     main = arrays.get("probabilities", arrays.get("scores"))
@@ -135,7 +135,7 @@ def _from_npz(path: Path) -> Table:
                 f"{where}`{name}` must have {len(main)} rows, as the others; "
                 f"got {len(arrays[name])}."
             )
-    return Table(
+    return ForeignTable(
         where,
         labels,
         arrays.get("ids"),
@@ -182,7 +182,7 @@ def _parquet(path: Path) -> pa.Table:
 
 def _from_columns(
     table: pa.Table, where: str, plain: Meaning, labels: Sequence[str] | None
-) -> Table:
+) -> ForeignTable:
     names = table.column_names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -211,7 +211,7 @@ def _from_columns(
         return number_cells(columns, where, nulls=nulls)
 
     bare = None if prefixed else cells("")
-    return Table(
+    return ForeignTable(
         where=where,
         labels=chosen,
         ids=_optional(table, _layout.ID, where),

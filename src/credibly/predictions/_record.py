@@ -108,9 +108,9 @@ class Predictions:
 
     @classmethod
     def batches(
-        cls, path: Path, rows: int = 65_536, labels: Sequence[str] | None = None
+        cls, path: Path, rows: int | None = None, labels: Sequence[str] | None = None
     ) -> Iterator[Predictions]:
-        """A file of any size as pieces of at most ``rows`` rows, in order."""
+        """A file of any size as pieces of at most ``rows`` rows, in order (see ``Scan``)."""
         return cls.scan(path).batches(rows=rows, labels=labels)
 
     def write(self, path: Path) -> None:

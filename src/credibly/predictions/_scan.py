@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -55,21 +56,39 @@ class Scan:
         return picked if len(back) == len(ordered) and (np.diff(back) == 1).all() else picked[back]
 
     def batches(
-        self, rows: int = 65_536, labels: Sequence[str] | None = None
+        self, rows: int | None = None, labels: Sequence[str] | None = None
     ) -> Iterator[Predictions]:
-        """Pieces of at most ``rows`` rows, in order. Ids are not compared between pieces."""
+        """Pieces of at most ``rows`` rows, in order. Ids are not compared between pieces.
+
+        By default 65,536 rows, or fewer where a row has many labels: 32 MB of probabilities.
+        """
+        names, kinds = self._chosen(labels), self._kinds()
+        if rows is None:
+            rows = max(1, min(65_536, 2**23 // len(names)))
         if rows < 1:
             raise InputError(f"`rows` must be at least 1; got {rows!r}.")
-        names, kinds = self._chosen(labels), self._kinds()
         for piece in self._pieces(names, rows, kinds, None):
             yield self._predictions(names, piece)
 
-    def column(self, label: str) -> tuple[Array, Array | None]:
-        """Probabilities and targets of one label over all rows."""
-        kinds = [kind for kind in self._kinds() if kind in (_layout.PROBABILITY, _layout.TRUTH)]
-        piece = self._gather(self._chosen([label]), kinds, None)
-        assert piece.probabilities is not None
-        return piece.probabilities[:, 0], None if piece.targets is None else piece.targets[:, 0]
+    def columns(
+        self, labels: Sequence[str], what: Literal["probabilities", "scores"] = "probabilities"
+    ) -> tuple[Array, Array | None]:
+        """Values and targets of some labels over all rows, each (rows, labels); no ids are read."""
+        kind = _layout.SCORE if what == "scores" else _layout.PROBABILITY
+        if kind not in self._kinds():
+            raise InputError(f"{self.path} has no scores; read its probabilities.")
+        kinds = [kind, _layout.TRUTH] if self.has_targets else [kind]
+        piece = self._gather(self._chosen(labels), kinds, None)
+        values = piece.scores if what == "scores" else piece.probabilities
+        assert values is not None
+        return values, piece.targets
+
+    def column(
+        self, label: str, what: Literal["probabilities", "scores"] = "probabilities"
+    ) -> tuple[Array, Array | None]:
+        """Values and targets of one label over all rows, each (rows,)."""
+        values, targets = self.columns([label], what)
+        return values[:, 0], None if targets is None else targets[:, 0]
 
     def ids(self) -> Array:
         """All ids, in order."""
@@ -167,6 +186,7 @@ def parquet_files(path: Path) -> list[Path]:
 
 
 def _with_unknown(piece: Piece) -> Piece:
-    assert piece.probabilities is not None
-    unknown = np.full(piece.probabilities.shape, _values.UNKNOWN, dtype=np.int8)
+    values = piece.scores if piece.probabilities is None else piece.probabilities
+    assert values is not None
+    unknown = np.full(values.shape, _values.UNKNOWN, dtype=np.int8)
     return piece._replace(targets=unknown)

@@ -1,0 +1,99 @@
+"""``credibly calibrate SCORES --loss asl``: honest probabilities from a model trained elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from credibly.cli._command import option
+
+if TYPE_CHECKING:
+    from credibly.cli._rescue import Rescued
+
+METHODS = ("affine", "temperature", "per-label", "isotonic", "beta", "none", "choose")
+SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Honest probabilities from the scores of a model trained elsewhere.
+
+    The scores go through the link of the loss they were trained with, then through a calibrator
+    fitted on some of the rows; the table before and after is judged on the others. SCORES is .npz
+    (`scores`, `targets`, optional `labels`, `ids`, `split`), .csv or .parquet (`s:<label>` or plain
+    label columns, `y:<label>`, optional `id`, `split`). Where `split` marks calibration rows (2),
+    those are used for fitting and the test rows (1) for judging; train rows (0) for neither.
+
+    Examples:
+      credibly calibrate scores.npz --loss asl --out predictions.parquet
+      credibly calibrate scores.csv --loss 'asl(gamma_neg=4, detach_weight=true)' \\
+        --method choose --out predictions.parquet
+    """
+
+    scores: str = option(help="file of scores and truth", positional=True, metavar="SCORES")
+    loss: str = option(help="loss the model was trained with, e.g. asl, 'focal(gamma_neg=3)'")
+    out: str = option(help="predictions file to write", metavar="FILE")
+    method: str = option(
+        "affine", help="calibrator; choose takes the best in folds", choices=METHODS
+    )
+    fraction: float = option(0.5, help="share of the rows with truth to fit on")
+    rows: int | None = option(None, help="number of rows to fit on, instead of a share")
+    keep: str = option(
+        "all", help="rows to write; judged leaves out the rest", choices=("all", "judged")
+    )
+    seed: int = option(0, help="seed of the split")
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="print nothing but errors")
+
+
+def run(options: Options) -> int:
+    from pathlib import Path
+
+    from credibly._checks import InputError
+    from credibly.cli import _rescue, _tables
+
+    if Path(options.out).resolve() == Path(options.scores).resolve():
+        raise InputError(f"--out must not be the input; both are {options.out}.")
+    if Path(options.out).suffix != ".parquet":
+        raise InputError(f"--out must end in .parquet; got {options.out!r}.")
+    result = _rescue.rescue(
+        options.scores,
+        options.loss,
+        method=options.method,
+        fraction=options.fraction,
+        rows=options.rows,
+        seed=options.seed,
+    )
+    kept = result.predictions if options.keep == "all" else result.predictions[result.judged]
+    kept.write(options.out)
+    if options.json:
+        _tables.print_json(_document(result, options))
+    elif not options.quiet:
+        _show(result, options, len(kept))
+    return 0
+
+
+def _show(result: Rescued, options: Options, written: int) -> None:
+    from credibly.cli import _tables
+
+    title = f"judged on {len(result.judged):,} rows that were not used for fitting"
+    rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
+    _tables.print_table(title, ["", *SHOWN], rows)
+    change, low, high = result.change
+    _tables.print_text(
+        f"{result.calibrator!r}, fitted on {len(result.fitted):,} rows, changes NLL by "
+        f"{change:+.4f} [{low:+.4f}, {high:+.4f}] (95 %) against {result.compared}."
+    )
+    _tables.print_text(f"{written:,} rows written to {options.out}")
+
+
+def _document(result: Rescued, options: Options) -> dict[str, Any]:
+    return {
+        "out": options.out,
+        "loss": options.loss,
+        "calibrator": result.calibrator.state(),
+        "fitted_rows": len(result.fitted),
+        "judged_rows": len(result.judged),
+        "stages": result.stages,
+        "nll_change": {"against": result.compared, **result.change._asdict()},
+    }

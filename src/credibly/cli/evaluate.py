@@ -1,0 +1,134 @@
+"""``credibly evaluate PREDICTIONS…``: accuracy and calibration, a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from credibly.cli._command import option
+
+if TYPE_CHECKING:
+    from credibly.cli._measure import Measured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Accuracy and calibration of predictions whose truth is known, as a table.
+
+    mAP@y is over labels, mAP@x over rows; ACE, MCE and ECE are calibration errors in equal-width
+    bins pooled over rows and labels (macro ACE: a label at a time); NLL and Brier are proper
+    scores, lower is better. Files of any size are read piece by piece.
+
+    Examples:
+      credibly evaluate predictions.parquet
+      credibly evaluate raw.parquet calibrated.parquet --by-label --json
+    """
+
+    predictions: tuple[str, ...] = option(
+        help="predictions files, or folders of parts", positional=True, metavar="PREDICTIONS"
+    )
+    by_label: bool = option(False, help="a table of every label too")
+    intervals: bool = option(False, help="95 % intervals by resampling rows (whole file in memory)")
+    bins: int = option(15, help="bins of the calibration errors")
+    min_count: int = option(30, help="entries a bin needs to count for MCE")
+    seed: int = option(0, help="seed of the resampling")
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="no progress bar")
+
+
+def run(options: Options) -> int:
+    from credibly.cli import _tables
+
+    results = [_measured(path, options) for path in options.predictions]
+    _same_labels(results)
+    if options.json:
+        _tables.print_json({"files": [_document(each, options) for each in results]})
+        return 0
+    _tables.print_table("", ["", *_short_names(results)], _rows(results))
+    for each in results:
+        if options.by_label:
+            columns = ["label", *each.by_label]
+            cells = zip(each.labels, *(a.tolist() for a in each.by_label.values()), strict=True)
+            _tables.print_table(each.path, columns, list(cells))
+        if without := each.labels_without_truth:
+            listed = ", ".join(without[:5]) + (", …" if len(without) > 5 else "")
+            _tables.print_text(
+                f"{each.path}: {len(without)} of {len(each.labels)} labels have no known row "
+                f"and are left out of their means: {listed}"
+            )
+    return 0
+
+
+def _measured(path: str, options: Options) -> Measured:
+    from credibly.cli import _measure, _tables
+    from credibly.predictions import Predictions
+
+    scan = Predictions.scan(path)
+    with _tables.progress(path, total=1, quiet=options.quiet or options.json) as advance:
+        measured = _measure.measure(
+            scan, bins=options.bins, min_count=options.min_count, advance=advance
+        )
+    if options.intervals:
+        measured = _measure.with_intervals(
+            measured, scan, bins=options.bins, min_count=options.min_count, seed=options.seed
+        )
+    return measured
+
+
+def _same_labels(results: list[Measured]) -> None:
+    from credibly.predictions import label_mismatch
+
+    first = results[0]
+    for other in results[1:]:
+        if set(other.labels) != set(first.labels):
+            from credibly._checks import InputError
+
+            raise InputError(label_mismatch(other.path, other.labels, first.labels))
+
+
+def _rows(results: list[Measured]) -> list[list[Any]]:
+    from credibly.cli._tables import cell
+
+    names = list(dict.fromkeys(name for each in results for name in each.numbers))
+    rows: list[list[Any]] = [
+        ["rows", *(each.rows for each in results)],
+        ["labels", *(len(each.labels) for each in results)],
+    ]
+    for name in names:
+        row: list[Any] = [name]
+        for each in results:
+            text = cell(each.numbers.get(name))
+            if name in each.intervals:
+                low, high = each.intervals[name]
+                text += f" [{cell(low)}, {cell(high)}]"
+            row.append(text)
+        rows.append(row)
+    return rows
+
+
+def _short_names(results: list[Measured]) -> list[str]:
+    """File names; whole paths where two files have the same name."""
+    from pathlib import Path
+
+    names = [Path(each.path).name for each in results]
+    return names if len(set(names)) == len(names) else [each.path for each in results]
+
+
+def _document(measured: Measured, options: Options) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "path": measured.path,
+        "rows": measured.rows,
+        "labels": len(measured.labels),
+        "bins": options.bins,
+        "min_count": options.min_count,
+        "numbers": measured.numbers,
+        "labels_without_truth": measured.labels_without_truth,
+    }
+    if measured.intervals:
+        document["intervals"] = measured.intervals
+    if options.by_label:
+        document["by_label"] = {
+            label: {name: column[place] for name, column in measured.by_label.items()}
+            for place, label in enumerate(measured.labels)
+        }
+    return document
