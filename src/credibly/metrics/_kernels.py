@@ -79,7 +79,10 @@ def _first_not_below(ranked: Array, value: float, low: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
-    """Average precision of each row; NaN for rows without a positive."""
+    """Average precision of each row; NaN for rows without a positive.
+
+    Counts instead of sorting: rows have few positives, and counting runs at vector speed.
+    """
     num_labels = scores.shape[1]
     present = np.empty(num_labels, np.int64)
     for row in range(scores.shape[0]):
@@ -88,27 +91,15 @@ def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
         for t in range(num_labels):
             present[count] = t
             count += truth[t] > 0
-        if count == 0:
-            out[row] = nan
-        elif count <= 32:
-            out[row] = _counted_precision(values, truth, present[:count])
-        else:
-            known = truth >= 0
-            out[row] = sorted_average_precision(np.sort(values[known]), np.sort(values[truth > 0]))
-
-
-@njit(cache=True, error_model="numpy")
-def _counted_precision(values: Array, truth: Array, present: Array) -> float:
-    total: float = 0.0
-    for a in present:
-        above = 0
-        for t in range(len(values)):
-            above += int((values[t] >= values[a]) & (truth[t] >= 0))
-        hits = 0
-        for b in present:
-            hits += int(values[b] >= values[a])
-        total += hits / above
-    return total / len(present)
+        total = 0.0
+        for a in present[:count]:
+            above, hits = 0, 0
+            for t in range(num_labels):
+                above += (values[t] >= values[a]) & (truth[t] >= 0)
+            for b in present[:count]:
+                hits += values[b] >= values[a]
+            total += hits / above
+        out[row] = total / count  # 0/0 is NaN
 
 
 @njit(cache=True, error_model="numpy")
@@ -116,41 +107,29 @@ def row_errors(scores: Array, targets: Array, out: Array) -> None:
     """Ranking loss, one-error and coverage error of each row, in three columns of ``out``."""
     for row in range(scores.shape[0]):
         values, truth = scores[row], targets[row]
-        lowest, highest = np.inf, -np.inf
-        positives = negatives = 0
+        highest, top, hits = -np.inf, 0, 0
+        positives = negatives = wrong = deepest = 0
         for t in range(len(values)):
             if truth[t] >= 0:
-                highest = max(highest, values[t])
-                if truth[t] > 0:
-                    positives += 1
-                    lowest = min(lowest, values[t])
-                else:
-                    negatives += 1
-        out[row] = nan
-        if positives == 0:
-            continue
-        depth = top = hits = 0
-        for t in range(len(values)):
-            if truth[t] >= 0:
-                depth += values[t] >= lowest
+                positives += truth[t] > 0
+                negatives += truth[t] == 0
+                if values[t] > highest or top == 0:
+                    highest, top, hits = values[t], 0, 0
                 top += values[t] == highest
                 hits += (values[t] == highest) & (truth[t] > 0)
-        out[row, 1] = 1 - hits / top
-        out[row, 2] = depth
-        if negatives:
-            out[row, 0] = _wrong_pairs(values, truth) / (positives * negatives)
-
-
-@njit(cache=True, error_model="numpy")
-def _wrong_pairs(values: Array, truth: Array) -> float:
-    """Pairs of an absent and a present label where the absent one scores as high or higher."""
-    absent, present = np.sort(values[truth == 0]), np.sort(values[truth > 0])
-    wrong, below = 0, 0
-    for value in absent:
-        while below < len(present) and present[below] <= value:
-            below += 1
-        wrong += below
-    return float(wrong)
+            if truth[t] > 0:
+                depth, worse = 0, 0
+                for other in range(len(values)):
+                    depth += (values[other] >= values[t]) & (truth[other] >= 0)
+                    worse += (values[other] >= values[t]) & (truth[other] == 0)
+                wrong += worse
+                deepest = max(deepest, depth)
+        out[row] = nan
+        if positives:
+            out[row, 1] = 1 - hits / top
+            out[row, 2] = deepest
+        if positives and negatives:
+            out[row, 0] = wrong / (positives * negatives)
 
 
 @njit(cache=True, error_model="numpy")

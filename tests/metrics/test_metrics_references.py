@@ -1,0 +1,314 @@
+"""Every metric equals another implementation where one exists, else the plainest one."""
+
+from __future__ import annotations
+
+import warnings
+
+import metric_cases as plain
+import numpy as np
+import pytest
+import sklearn.metrics as sk
+import torch
+from metric_cases import CASES, make_case
+
+from credibly import metrics
+
+each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
+KNOWN = [(name, *CASES[name]) for name in ("plain", "ties", "one label", "many labels")]
+each_known = pytest.mark.parametrize(
+    ("probabilities", "targets"), [case[1:] for case in KNOWN], ids=[case[0] for case in KNOWN]
+)
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def with_both(targets):
+    """Rows that have a present and an absent label."""
+    return (targets == 1).any(1) & (targets == 0).any(1)
+
+
+@each_case
+def test_label_average_precision_is_scikit_learns(probabilities, targets):
+    ours = metrics.average_precision(probabilities, targets)
+    for t in range(targets.shape[1]):
+        known = targets[:, t] >= 0
+        if (targets[known, t] == 1).any():
+            theirs = sk.average_precision_score(targets[known, t], probabilities[known, t])
+            np.testing.assert_allclose(ours[t], theirs, **EXACT)
+        else:
+            assert np.isnan(ours[t])
+
+
+@pytest.mark.parametrize("name", ["plain", "ties"])
+def test_label_average_precision_is_torchmetrics(name):
+    from torchmetrics.functional.classification import multilabel_average_precision
+
+    probabilities, targets = (torch.from_numpy(array[:, 1:]) for array in CASES[name])
+    theirs = multilabel_average_precision(
+        probabilities, targets.long(), probabilities.shape[1], average=None
+    )
+    # torchmetrics divides in float32 whatever comes in.
+    torch.testing.assert_close(
+        metrics.average_precision(probabilities, targets), theirs.double(), rtol=0, atol=1e-6
+    )
+
+
+@each_case
+def test_average_precision_is_its_definition(probabilities, targets):
+    by_label = [
+        plain.average_precision(*each) for each in zip(probabilities.T, targets.T, strict=True)
+    ]
+    by_row = [plain.average_precision(*each) for each in zip(probabilities, targets, strict=True)]
+    np.testing.assert_allclose(metrics.average_precision(probabilities, targets), by_label, **EXACT)
+    rows = metrics.sample_average_precision(probabilities, targets)
+    np.testing.assert_allclose(rows, by_row, **EXACT)
+    for over, each in [("labels", by_label), ("samples", by_row)]:
+        mean = metrics.mean_average_precision(probabilities, targets, over=over)
+        assert mean == pytest.approx(np.nanmean(each), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["plain", "ties", "many labels"])
+def test_sample_average_precision_is_scikit_learns(name):
+    probabilities, targets = CASES[name]
+    rows = (targets == 1).any(1)
+    theirs = sk.label_ranking_average_precision_score(targets[rows], probabilities[rows])
+    ours = metrics.mean_average_precision(probabilities, targets, over="samples")
+    assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_with_many_positives_have_the_same_average_precision(seed):
+    rng = np.random.default_rng(seed)
+    scores = np.round(rng.normal(size=(6, 200)), 1)
+    targets = rng.integers(-1, 2, (6, 200))
+    by_row = [plain.average_precision(*each) for each in zip(scores, targets, strict=True)]
+    np.testing.assert_allclose(metrics.sample_average_precision(scores, targets), by_row, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["plain", "ties", "many labels"])
+def test_ranking_errors_are_scikit_learns(name):
+    probabilities, targets = CASES[name]
+    rows = with_both(targets)
+    p, y = probabilities[rows], targets[rows]
+    assert metrics.ranking_loss(p, y) == pytest.approx(sk.label_ranking_loss(y, p), abs=1e-12)
+    assert metrics.coverage_error(p, y) == pytest.approx(sk.coverage_error(y, p), abs=1e-12)
+    top = p == p.max(1, keepdims=True)
+    absent = 1 - (top & (y == 1)).sum(1) / top.sum(1)
+    assert metrics.one_error(p, y) == pytest.approx(absent.mean(), abs=1e-12)
+
+
+@each_case
+@pytest.mark.parametrize("kind", ["ece", "ace", "mce"])
+@pytest.mark.parametrize("bins", [1, 10, 15])
+@pytest.mark.parametrize("min_count", [0, 8])
+def test_calibration_error_is_its_definition(probabilities, targets, kind, bins, min_count):
+    if probabilities.dtype == np.float32:
+        probabilities = probabilities.astype(np.float64)
+    ours = metrics.calibration_error(probabilities, targets, kind, bins, min_count)
+    theirs = plain.calibration_error(probabilities, targets, kind, bins, min_count)
+    assert ours == pytest.approx(theirs, abs=1e-12, nan_ok=True)
+    each = metrics.calibration_error(probabilities, targets, kind, bins, min_count, average=None)
+    by_label = [
+        plain.calibration_error(p, y, kind, bins, min_count)
+        for p, y in zip(probabilities.T, targets.T, strict=True)
+    ]
+    np.testing.assert_allclose(each, by_label, **EXACT)
+
+
+def on_edges(bins):
+    """All values k/bins but the last, often and among others."""
+    rng = np.random.default_rng(bins)
+    values = np.concatenate([np.tile(np.arange(bins) / bins, 4), rng.random(50)])
+    return values, (rng.random(values.shape) < values).astype(np.int8)
+
+
+@pytest.mark.parametrize("bins", [8, 16])
+@pytest.mark.parametrize(("kind", "norm"), [("ece", "l1"), ("mce", "max")])
+def test_calibration_error_is_torchmetrics_on_edges_too(bins, kind, norm):
+    from torchmetrics.functional.classification import binary_calibration_error
+
+    values, targets = on_edges(bins)
+    theirs = binary_calibration_error(
+        torch.from_numpy(values), torch.from_numpy(targets), n_bins=bins, norm=norm
+    )
+    ours = metrics.calibration_error(values, targets, kind, bins)
+    assert ours == pytest.approx(theirs.item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("bins", [8, 15])
+@pytest.mark.parametrize("kind", ["ece", "ace", "mce"])
+def test_calibration_error_is_netcals_on_edges_too(bins, kind):
+    import netcal.metrics as netcal
+
+    values, targets = on_edges(bins)
+    values = np.append(values, [1.0, 1.0])  # netcal too has 1 in the last bin
+    targets = np.append(targets, [1, 0])
+    measure = getattr(netcal, kind.upper())(bins=bins, detection=True)
+    theirs = measure.measure(values[:, None], targets)
+    ours = metrics.calibration_error(values, targets, kind, bins)
+    assert ours == pytest.approx(float(theirs), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bins", [5, 10, 15, 20, 33, 100])
+def test_every_edge_opens_its_bin(bins, dtype):
+    edges = (np.arange(bins + 1) / bins).astype(dtype)
+    below = np.nextafter(edges[1:-1], dtype(0))
+    for values, first in [(edges[:-1], 0), (below, 0), (edges[-1:], bins - 1)]:
+        counts = metrics.reliability(values, np.zeros(len(values)), bins).counts
+        expected = np.zeros(bins, int)
+        expected[first : first + len(values)] = 1
+        np.testing.assert_array_equal(counts, expected)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_top_k_metrics_are_those_of_the_k_highest_labels(k):
+    probabilities, targets = make_case(unknown=False, seed=8)
+    order = np.argsort(-probabilities, axis=1)[:, :k]
+    chosen = np.zeros(targets.shape, bool)
+    np.put_along_axis(chosen, order, True, axis=1)
+    ours = metrics.top_k_calibration_error(probabilities, targets, k)
+    theirs = plain.calibration_error(probabilities[chosen], targets[chosen], "ece", 15)
+    assert ours == pytest.approx(theirs, abs=1e-12)
+    theirs = sk.f1_score(targets, chosen, average="macro", zero_division=0)
+    assert metrics.top_k_f1(probabilities, targets, k) == pytest.approx(theirs, abs=1e-12)
+
+
+@each_known
+def test_set_metrics_are_scikit_learns(probabilities, targets):
+    sets = probabilities > 0.4
+    for average in ["micro", "macro", "samples", None]:
+        if average == "samples" and targets.shape[1] == 1:
+            continue
+        kind = {None: None, "macro": "mean_of_f1s"}.get(average, average)
+        for ours, theirs in [
+            (metrics.precision(sets, targets, average), sk.precision_score),
+            (metrics.recall(sets, targets, average), sk.recall_score),
+            (metrics.f1(sets, targets, kind), sk.f1_score),
+        ]:
+            if targets.shape[1] == 1:
+                expected = theirs(targets[:, 0], sets[:, 0], zero_division=0)
+            else:
+                expected = theirs(targets, sets, average=average, zero_division=0)
+            np.testing.assert_allclose(ours, expected, **EXACT)
+    p = metrics.precision(sets, targets, "macro")
+    r = metrics.recall(sets, targets, "macro")
+    both = 2 * p * r / (p + r) if p + r else 0.0
+    assert metrics.f1(sets, targets, "f1_of_means") == pytest.approx(both, abs=1e-12)
+    assert metrics.hamming(sets, targets) == pytest.approx(sk.hamming_loss(targets, sets))
+    assert metrics.exact_match(sets, targets) == pytest.approx(sk.accuracy_score(targets, sets))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coverage_and_size_of_sets_are_their_definitions(seed):
+    rng = np.random.default_rng(seed)
+    sets = rng.random((80, 6)) < 0.4
+    classes = rng.integers(0, 5, 80)  # the last label never occurs
+    inside = sets[np.arange(80), classes]
+    assert metrics.set_coverage(sets, classes) == inside.mean()
+    by_label = [inside[classes == t].mean() for t in range(5)]
+    np.testing.assert_allclose(
+        metrics.set_coverage(sets, classes, average=None), [*by_label, np.nan]
+    )
+    assert metrics.set_coverage(sets, classes, "macro") == pytest.approx(np.mean(by_label))
+    counts = np.array([5, 20, 100, 101, 19, 0])
+    groups = metrics.coverage_by_frequency(sets, classes, counts)
+    assert groups["few"] == pytest.approx((by_label[0] + by_label[4]) / 2)
+    assert groups["medium"] == pytest.approx((by_label[1] + by_label[2]) / 2)
+    assert groups["many"] == pytest.approx(by_label[3])
+    histogram = metrics.size_histogram(sets)
+    assert len(histogram) == 7
+    assert (histogram * np.arange(7)).sum() / 80 == pytest.approx(metrics.set_size(sets))
+
+
+@each_known
+def test_proper_scores_are_scikit_learns(probabilities, targets):
+    inside = np.clip(probabilities, 0.01, 0.99)
+    theirs = sk.log_loss(targets.ravel(), inside.ravel(), labels=[0, 1])
+    assert metrics.log_loss(inside, targets) == pytest.approx(theirs, abs=1e-12)
+    theirs = sk.brier_score_loss(targets.ravel(), inside.ravel())
+    assert metrics.brier(inside, targets) == pytest.approx(theirs, abs=1e-12)
+    each = [sk.log_loss(y, p, labels=[0, 1]) for p, y in zip(inside.T, targets.T, strict=True)]
+    np.testing.assert_allclose(metrics.log_loss(inside, targets, average=None), each, **EXACT)
+    assert metrics.log_loss(inside, targets, "macro") == pytest.approx(np.mean(each), abs=1e-12)
+
+
+def test_divergence_is_log_loss_beyond_the_entropy():
+    rng = np.random.default_rng(0)
+    truth, estimate = rng.random((50, 4)), rng.random((50, 4))
+    beyond = metrics.log_loss(estimate, truth) - metrics.log_loss(truth, truth)
+    assert metrics.kl_to_truth(estimate, truth) == pytest.approx(beyond, abs=1e-12)
+    each = metrics.kl_to_truth(estimate, truth, average=None)
+    assert metrics.kl_to_truth(estimate, truth, "macro") == pytest.approx(each.mean())
+    assert metrics.kl_to_truth(truth, truth) == 0
+
+
+def test_divergence_of_exclusive_labels_is_scipys():
+    from scipy.stats import entropy
+
+    rng = np.random.default_rng(0)
+    truth, estimate = rng.dirichlet(np.ones(5), 30), rng.dirichlet(np.ones(5), 30)
+    theirs = entropy(truth, estimate, axis=1).mean()
+    ours = metrics.kl_to_truth(estimate, truth, exclusive=True)
+    assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_zero_label_numbers_are_their_definitions(ties):
+    probabilities, targets = make_case(rows=200, unknown=False, ties=ties, seed=9)
+    targets[:30] = 0
+    result = metrics.zero_label(probabilities, targets)
+    inside, confidence = targets.any(1), probabilities.max(1)
+    assert (result.rows_in, result.rows_out) == (inside.sum(), (~inside).sum())
+    assert result.auroc == pytest.approx(sk.roc_auc_score(inside, confidence), abs=1e-12)
+    assert result.mean_confidence_out == pytest.approx(confidence[~inside].mean())
+    assert result.mean_confidence_in == pytest.approx(confidence[inside].mean())
+    if not ties:
+        top = targets[np.arange(200), probabilities.argmax(1)]
+        assert result.accuracy == pytest.approx(top[inside].mean())
+
+
+@pytest.mark.parametrize(("method", "theirs"), [("wilson", "wilson"), ("clopper-pearson", "exact")])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_bands_of_proportions_are_scipys(method, theirs, level):
+    from scipy.stats import binomtest
+
+    for trials in (1, 7, 400):
+        for successes in {0, 1, trials // 3, trials}:
+            expected = binomtest(successes, trials).proportion_ci(level, theirs)
+            ours = metrics.proportion_interval(successes, trials, level, method)
+            np.testing.assert_allclose(ours, [expected.low, expected.high], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("per_label", [False, True])
+def test_reliability_is_its_definition(per_label):
+    probabilities, targets = CASES["unknown"]
+    diagram = metrics.reliability(probabilities, targets, bins=6, per_label=per_label)
+    columns = range(targets.shape[1]) if per_label else [slice(None)]
+    for i, t in enumerate(columns):
+        p, y = probabilities[:, t], targets[:, t]
+        place = np.where(y >= 0, plain.bins_of(p, 6), -1)
+        for k in range(6):
+            at = (i, k) if per_label else k
+            inside = place == k
+            assert diagram.counts[at] == inside.sum()
+            if inside.any():
+                assert diagram.confidence[at] == pytest.approx(p[inside].mean(), abs=1e-12)
+                assert diagram.frequency[at] == pytest.approx(y[inside].mean(), abs=1e-12)
+                assert diagram.lower[at] <= diagram.frequency[at] <= diagram.upper[at]
+            else:
+                assert np.isnan(diagram.frequency[at])
+                assert (diagram.lower[at], diagram.upper[at]) == (0, 1)
+
+
+def test_soft_targets_are_the_frequency():
+    rng = np.random.default_rng(0)
+    truth = rng.random((200, 3))
+    votes = rng.binomial(50, truth) / 50
+    diagram = metrics.reliability(truth, votes, bins=5)
+    place = plain.bins_of(truth, 5)
+    expected = [votes[place == k].mean() for k in range(5)]
+    np.testing.assert_allclose(diagram.frequency, expected, **EXACT)
+    assert metrics.calibration_error(truth, votes) < 0.02
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(metrics.summary(truth, votes)["mAP@x"])
