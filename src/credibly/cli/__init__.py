@@ -17,6 +17,7 @@ from credibly.cli._command import build_parser, resolve
 COMMANDS: tuple[str, ...] = (
     "evaluate",
     "calibrate",
+    "sets",
     "report",
     "audit",
 )

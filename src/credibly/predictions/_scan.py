@@ -64,11 +64,20 @@ class Scan:
         """
         names, kinds = self._chosen(labels), self._kinds()
         if rows is None:
-            rows = max(1, min(65_536, 2**23 // len(names)))
+            rows = self._usual_rows(names)
         if rows < 1:
             raise InputError(f"`rows` must be at least 1; got {rows!r}.")
         for piece in self._pieces(names, rows, kinds, None):
             yield self._predictions(names, piece)
+
+    def matrices(
+        self, labels: Sequence[str] | None = None, keep: Array | None = None
+    ) -> Iterator[Array]:
+        """Probabilities alone, (rows, labels) at a time; ``keep`` is a mask over all rows."""
+        names = self._chosen(labels)
+        for piece in self._pieces(names, self._usual_rows(names), [_layout.PROBABILITY], keep):
+            assert piece.probabilities is not None
+            yield piece.probabilities
 
     def columns(
         self, labels: Sequence[str], what: Literal["probabilities", "scores"] = "probabilities"
@@ -96,15 +105,18 @@ class Scan:
         assert ids is not None
         return ids
 
+    def hashed_ids(self) -> Array:
+        """A 64-bit hash of each id, in order: eight bytes a row, good within this process."""
+        hashes = [
+            np.fromiter(map(hash, ids), np.int64, len(ids))
+            for _, ids, *_ in self._pieces([], 65_536, [_layout.ID], None)
+            if ids is not None
+        ]
+        return np.concatenate(hashes)
+
     def check_ids(self) -> None:
-        """Raise if two ids are alike, in eight bytes of memory a row."""
-        hashes = np.concatenate(
-            [
-                np.fromiter(map(hash, ids), np.int64, len(ids))
-                for _, ids, *_ in self._pieces([], 65_536, [_layout.ID], None)
-                if ids is not None
-            ]
-        )
+        """Raise if two ids are alike, in little memory."""
+        hashes = self.hashed_ids()
         hashes.sort()
         if (hashes[1:] == hashes[:-1]).any():  # alike ids, or (hardly ever) alike hashes only
             _values.check_unique(self.ids(), f"{self.path}: ")
@@ -114,6 +126,9 @@ class Scan:
             if name not in self.labels:
                 raise InputError(f"{self.path} has no label {name!r}. {nearest(name, self.labels)}")
         return self.labels if labels is None else _values.as_labels(labels)
+
+    def _usual_rows(self, names: list[str]) -> int:
+        return max(1, min(65_536, 2**23 // len(names)))
 
     def _kinds(self) -> list[str]:
         kinds = [_layout.ID, _layout.PROBABILITY]
