@@ -1,11 +1,15 @@
-"""Image files, decoded when asked for; what cannot be decoded is named."""
+"""Images that are decoded when asked for; what cannot be decoded is named."""
 
 from __future__ import annotations
 
+import io
+import os
+from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,33 +25,10 @@ MAX_PIXELS = 80_000_000
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
 
-class ImageFiles(Sequence[Array]):
-    """Images by path below one folder; ``files[i]`` decodes one as RGB.
+class LazyImages(Sequence[Array]):
+    """A sequence of images; ``images[i]`` decodes one as RGB."""
 
-    Paths that leave the folder, and files that are not there, are refused at once.
-    """
-
-    def __init__(self, folder: str | Path, names: Sequence[str], *, source: str = "") -> None:
-        self.folder = Path(folder)
-        self.names = list(names)
-        self._source = source or str(folder)
-        root = self.folder.resolve()
-        missing = []
-        for row, name in enumerate(self.names):
-            path = self.folder / name
-            if not path.resolve().is_relative_to(root):
-                raise InputError(
-                    f"{self._source}: paths must stay inside {self.folder}; row {row} names "
-                    f"{name!r}."
-                )
-            if not path.is_file():
-                missing.append(name)
-        if missing:
-            listed = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
-            raise InputError(
-                f"{self._source}: {len(missing)} of {len(self.names)} images are not in "
-                f"{self.folder}: {listed}."
-            )
+    names: list[str]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -56,18 +37,17 @@ class ImageFiles(Sequence[Array]):
         with self.open(row) as image:
             return np.asarray(image.convert("RGB"))
 
-    def take(self, rows: Array) -> ImageFiles:
-        chosen = object.__new__(ImageFiles)
-        chosen.folder, chosen._source = self.folder, self._source
-        rows = np.asarray(rows)
-        if rows.dtype == bool:
-            rows = np.flatnonzero(rows)
-        chosen.names = [self.names[int(row)] for row in rows]
-        return chosen
-
+    @abstractmethod
     def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
         """The image, upright and fully decoded; JPEGs may come scaled to ``at_least`` that size."""
-        return decode(self.folder / self.names[row], at_least)
+
+    @abstractmethod
+    def take(self, rows: Array) -> LazyImages:
+        """These rows, in this order."""
+
+    def missing(self) -> list[int]:
+        """Rows whose image is not there."""
+        return []
 
     def bad(self, workers: int = 4) -> list[tuple[int, str]]:
         """Row and reason of every image that does not decode; all are decoded, in parallel."""
@@ -75,7 +55,7 @@ class ImageFiles(Sequence[Array]):
         def reason(row: int) -> str:
             try:
                 self.open(row, at_least=(64, 64)).close()
-            except InputError as error:
+            except (InputError, OSError) as error:
                 return str(error)
             return ""
 
@@ -84,15 +64,77 @@ class ImageFiles(Sequence[Array]):
             return [(row, text) for row, text in enumerate(reasons) if text]
 
 
-def decode(path: Path, at_least: tuple[int, int] | None = None) -> Image:
-    """One file as a PIL image; an error that names the file if that cannot be."""
+class ImageFiles(LazyImages):
+    """Files below one folder, or boxes (x, y, width, height) cut out of them.
+
+    A path that leaves the folder is refused.
+    """
+
+    def __init__(
+        self, folder: str | Path, names: Sequence[str], *, source: str, boxes: Array | None = None
+    ) -> None:
+        self.folder, self.boxes = Path(folder), boxes
+        self.names = [_inside(self.folder, name, row, source) for row, name in enumerate(names)]
+
+    def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
+        path = self.folder / self.names[row]
+        if self.boxes is None:
+            return decode(path, str(path), at_least)
+        image = decode(path, str(path))
+        x, y, width, height = (float(side) for side in self.boxes[row])
+        left, top = min(max(x, 0), image.width - 1), min(max(y, 0), image.height - 1)
+        right = max(min(x + width, image.width), left + 1)
+        bottom = max(min(y + height, image.height), top + 1)
+        return image.crop((round(left), round(top), round(right), round(bottom)))
+
+    def take(self, rows: Array) -> ImageFiles:
+        chosen = object.__new__(ImageFiles)
+        chosen.folder = self.folder
+        chosen.names = [self.names[int(row)] for row in rows]
+        chosen.boxes = None if self.boxes is None else self.boxes[rows]
+        return chosen
+
+    def missing(self) -> list[int]:
+        # One listing a folder: a look-up a file takes minutes on network disks.
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, name in enumerate(self.names):
+            rows[os.path.dirname(name)].append(row)
+        absent = []
+        for parent, members in rows.items():
+            folder = self.folder / parent
+            there = set(os.listdir(folder)) if folder.is_dir() else set()
+            absent += [row for row in members if os.path.basename(self.names[row]) not in there]
+        return sorted(absent)
+
+
+class EncodedImages(LazyImages):
+    """Images kept as the bytes of their files: ``column[i].as_py()`` of an Arrow column."""
+
+    def __init__(self, column: Any, names: Sequence[str], *, source: str) -> None:
+        self.names, self._column, self._source = list(names), column, source
+
+    def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
+        encoded = self._column[row].as_py()
+        where = f"{self._source}, image {self.names[row]!r}"
+        return decode(io.BytesIO(encoded or b""), where, at_least)
+
+    def take(self, rows: Array) -> EncodedImages:
+        names = [self.names[int(row)] for row in rows]
+        return EncodedImages(self._column.take(rows), names, source=self._source)
+
+    def missing(self) -> list[int]:
+        return np.flatnonzero(self._column.is_null().to_numpy()).tolist()
+
+
+def decode(file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None) -> Image:
+    """One PIL image; an error that names the file if that cannot be."""
     from PIL import Image, ImageOps
 
     try:
-        image = Image.open(path)
+        image = Image.open(file)
         if image.width * image.height > MAX_PIXELS:
             raise InputError(
-                f"{path}: images may have at most {MAX_PIXELS:,} pixels; this one claims "
+                f"{where}: images may have at most {MAX_PIXELS:,} pixels; this one claims "
                 f"{image.width} × {image.height}. Scale it down first."
             )
         if at_least is not None:
@@ -100,11 +142,22 @@ def decode(path: Path, at_least: tuple[int, int] | None = None) -> Image:
         image.load()
         return ImageOps.exif_transpose(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise InputError(f"{path}: {error} Scale it down first.") from None
+        raise InputError(f"{where}: {error} Scale it down first.") from None
     except InputError:
         raise
     except Exception as error:  # decoders raise anything at all on damaged files
         raise InputError(
-            f"{path} does not decode as an image ({type(error).__name__}: {error}). "
+            f"{where} does not decode as an image ({type(error).__name__}: {error}). "
             "Repair or remove it, or load with skip_bad_images=True to count and drop such files."
         ) from error
+
+
+def _inside(folder: Path, name: str, row: int, source: str) -> str:
+    path = PurePath(str(name).replace("\\", "/"))
+    if path.is_absolute() and path.is_relative_to(folder.absolute()):
+        path = path.relative_to(folder.absolute())
+    if path.is_absolute() or ".." in path.parts or not path.name:
+        raise InputError(
+            f"{source}, row {row}: an image must be a path inside {folder}; got {str(name)!r}."
+        )
+    return path.as_posix()

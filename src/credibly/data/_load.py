@@ -13,7 +13,7 @@ import numpy as np
 
 from credibly import _checks
 from credibly._checks import InputError, nearest
-from credibly.data._images import ImageFiles
+from credibly.data._images import LazyImages
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 
@@ -21,6 +21,21 @@ NAMES = {"digits": ("_digits", "digits"), "synthetic": ("_synthetic", "synthetic
 
 KINDS = {
     "npz": ("_npz", "read_npz"),
+    "parquet": ("_files", "read_parquet"),
+    "csv": ("_files", "read_csv"),
+    "arff": ("_arff", "read_arff"),
+    "imagefolder": ("_folders", "read_imagefolder"),
+    "coco": ("_coco", "read_coco"),
+    "voc": ("_voc", "read_voc"),
+    "wider": ("_attributes", "read_wider"),
+    "vispr": ("_attributes", "read_vispr"),
+    "nuswide": ("_nuswide", "read_nuswide"),
+    "cifar10": ("_cifar", "read_cifar10"),
+    "cifar100": ("_cifar", "read_cifar100"),
+    "cifar60+40": ("_cifar", "read_cifar60_40"),
+    "tinyimagenet": ("_folders", "read_tinyimagenet"),
+    "plantnet": ("_folders", "read_plantnet"),
+    "hf": ("_huggingface", "read_huggingface"),
 }
 """What may stand before the colon, and the reader behind it."""
 
@@ -67,10 +82,8 @@ def load(
     reader = _reader(*KINDS[kind])
     if labels is not None:
         options["labels"] = list(labels)
-    if "seed" in inspect.signature(reader).parameters:
-        options["seed"] = seed
     data = _call(reader, kind, path, **options)
-    data = _without_bad_images(data) if skip_bad_images else data
+    data = _without_bad_images(data, skip_bad_images)
     return _split(data, seed, test, calibration)
 
 
@@ -115,10 +128,20 @@ def _call(reader: Callable[..., Data], kind: str, *path: Path, **options: Any) -
     return reader(*path, **options)
 
 
-def _without_bad_images(data: Data) -> Data:
-    if not isinstance(data.images, ImageFiles):
+def _without_bad_images(data: Data, skip: bool) -> Data:
+    if not isinstance(data.images, LazyImages):
         return data
-    bad = {row for row, _ in data.images.bad()}
+    missing = data.images.missing()
+    if not skip:
+        if missing:
+            listed = ", ".join(data.images.names[row] for row in missing[:3])
+            raise InputError(
+                f"{data.source}: {len(missing)} of {len(data)} images are missing: {listed}"
+                f"{', …' if len(missing) > 3 else ''}. Add them, or load with "
+                "skip_bad_images=True to leave them out."
+            )
+        return data
+    bad = {*missing, *(row for row, _ in data.images.bad())}
     good = np.array([row for row in range(len(data)) if row not in bad], dtype=int)
     skipped = tuple(str(data.ids[row]) for row in sorted(bad))
     if not len(good):

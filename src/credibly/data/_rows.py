@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from credibly import _checks
 from credibly._checks import InputError
-from credibly.data._images import ImageFiles
+from credibly.data._images import LazyImages
 from credibly.data._split import PARTS
 from credibly.types import Array
 
@@ -146,17 +147,26 @@ class Data:
     def take(self, rows: Array) -> Data:
         """These rows, in this order; nothing is copied where they are a contiguous stretch."""
         rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         index: Any = rows
-        if len(rows) and rows.dtype != bool and (np.diff(rows) == 1).all():
+        if len(rows) and (np.diff(rows) == 1).all():
             index = slice(int(rows[0]), int(rows[-1]) + 1)
         chosen = {
             name: None if getattr(self, name) is None else getattr(self, name)[index]
             for name in ("targets", "ids", "split", "features", "truth")
         }
-        images = self.images.take(rows) if isinstance(self.images, ImageFiles) else self.images
+        images = self.images.take(rows) if isinstance(self.images, LazyImages) else self.images
         if isinstance(images, np.ndarray):
             images = images[index]
         return dataclasses.replace(self, **chosen, images=images, _hash=[])
+
+    def relabelled(self, labels: Sequence[str]) -> Data:
+        """The same rows with other names for their labels."""
+        return dataclasses.replace(self, labels=list(labels), _hash=[])
+
+    def named(self, source: str) -> Data:
+        """The same rows under another ``source``."""
+        return dataclasses.replace(self, source=source, _hash=[])
 
     def fingerprint(self) -> str:
         """A hash of labels, ids, targets, split, source and inputs; of files, only the names.

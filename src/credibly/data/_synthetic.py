@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from credibly import _checks
+from credibly._checks import InputError
 from credibly.data._rows import Data
 from credibly.data._split import split_rows
 from credibly.types import Array
@@ -53,7 +54,8 @@ def synthetic(
     _check(n, num_labels, num_features, imbalance, unknown)
     _checks.fraction("rate", rate, low_open=True, high_open=True)
     _checks.fraction("dependence", dependence, high_open=True)
-    _checks.fraction("noise", 2 * noise, high_open=True)
+    if not 0 <= noise < 0.5:
+        raise InputError(f"`noise` must lie in [0, ½); got {noise!r}.")
     _checks.finite("sharpness", sharpness)
     _checks.finite("curvature", curvature)
     generator = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credibly._checks import InputError
-from credibly.data._images import ImageFiles
+from credibly.data._images import LazyImages
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Rows(torch.utils.data.Dataset[Sample]):
         rows = index.numpy()
         style = self.data.augmentation if self.train else "none"
         chance = uniforms(self.seed, int(self._epoch), rows, 6)
-        if isinstance(self.data.images, ImageFiles):
+        if isinstance(self.data.images, LazyImages):
             pixels = (
                 np.stack(
                     [

@@ -1,0 +1,87 @@
+"""CSV and Parquet files as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from credibly._checks import InputError
+from credibly.data._rows import Data
+from credibly.data._tables import Layout, from_table
+
+DELIMITERS = (",", "\t", ";", "|")
+
+
+def read_csv(
+    path: Path,
+    *,
+    labels: Sequence[str] | None = None,
+    label_column: str | None = None,
+    separator: str | None = None,
+    image_column: str | None = None,
+    images: str | None = None,
+    ignore: Sequence[str] = (),
+    delimiter: str | None = None,
+) -> Data:
+    """A CSV file with a header: image paths or features, and labels in one of three ways.
+
+    Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
+    (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images, any other
+    columns of 0 and 1 are labels too. Empty or ``?`` is unknown. Columns ``id`` and ``split`` are
+    used where present, those in ``ignore`` not at all. Image paths are taken from the folder of
+    the file, or ``images``.
+    """
+    delimiter = _delimiter(path) if delimiter is None else delimiter
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    header = _header(path, parse)
+    # As text first: types guessed from the first block would fail without saying where.
+    convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
+    try:
+        table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
+    layout = Layout(labels, label_column, separator, image_column, images, ignore, first_row=2)
+    return from_table(table, path, layout)
+
+
+def read_parquet(
+    path: Path,
+    *,
+    labels: Sequence[str] | None = None,
+    label_column: str | None = None,
+    separator: str | None = None,
+    image_column: str | None = None,
+    images: str | None = None,
+    ignore: Sequence[str] = (),
+) -> Data:
+    """A Parquet file (or folder of parts), with the columns of ``read_csv``.
+
+    A column ``features`` may hold lists of numbers, a column ``labels`` lists of names, and an
+    image column the bytes of image files.
+    """
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{path} must be Parquet; {error}.") from None
+    layout = Layout(labels, label_column, separator, image_column, images, ignore)
+    return from_table(table, path, layout)
+
+
+def _delimiter(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        header = file.readline()
+    if not header.strip():
+        raise InputError(f"{path} must start with a header line of column names; it is empty.")
+    return max(DELIMITERS, key=header.count)
+
+
+def _header(path: Path, parse: pyarrow.csv.ParseOptions) -> list[str]:
+    try:
+        with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
+            return reader.schema.names
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path} must be a CSV file with a header; {error}.") from None

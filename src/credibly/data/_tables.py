@@ -1,0 +1,274 @@
+"""Tables, from CSV or Parquet: which columns are labels, features, images, ids and parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from credibly._checks import InputError, nearest
+from credibly.data._folders import SPLIT_NAMES, published_parts
+from credibly.data._images import EXTENSIONS, EncodedImages, ImageFiles
+from credibly.data._rows import Data
+from credibly.data._split import TRAIN
+from credibly.data._targets import UNKNOWN, listed_targets, unknown_targets
+from credibly.types import Array
+
+pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
+
+ID_NAMES = ("id", "ids", "image_id", "row_id")
+SPLIT_COLUMNS = ("split", "set", "subset", "part", "partition")
+IMAGE_NAMES = (
+    *("image", "images", "path", "file", "filename", "file_name", "image_path", "filepath"),
+    *("img", "image_name"),
+)
+LIST_NAMES = ("labels", "label", "tags", "classes", "class", "categories", "category", "targets")
+SEPARATORS = ("|", ";", ",", " ")
+FEATURE_LISTS = ("features", "embedding", "embeddings")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the caller says of a table; anything left out is found by name and content."""
+
+    labels: Sequence[str] | None = None
+    label_column: str | None = None
+    separator: str | None = None
+    image_column: str | None = None
+    images: str | None = None
+    ignore: Sequence[str] = ()
+    first_row: int = 0
+    """What errors call the first row: 2 for a CSV file, whose first line is the header."""
+
+
+def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
+    """Rows of a table. Raises with file, row and column where a cell does not fit."""
+    reader = _Reader(table, path, layout)
+    split = reader.split()
+    image_column = reader.image_column()
+    ids = reader.ids(image_column)
+    labels, targets = reader.targets(split)
+    images = None if image_column is None else reader.images(image_column, ids)
+    features = reader.features() if images is None else None
+    if ids is None and isinstance(images, ImageFiles):
+        ids = np.array(images.names)
+    return Data(
+        labels=labels,
+        targets=targets,
+        ids=ids,  # pyright: ignore[reportArgumentType]
+        split=split,
+        features=features,
+        images=images,
+        source=path.name,
+        augmentation="none" if images is None else "crop+flip",
+    )
+
+
+class _Reader:
+    """Takes columns out of a table one use at a time; what is left are features."""
+
+    def __init__(self, table: pa.Table, path: Path, layout: Layout) -> None:
+        names = table.column_names
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"{path}: columns must have different names; {twice!r} is there twice."
+            )
+        self.columns: dict[str, Any] = {name: table.column(name) for name in names}
+        self.rows, self.path, self.layout = table.num_rows, path, layout
+        for name in layout.ignore:
+            self._must_have(name)
+            del self.columns[name]
+
+    def ids(self, image_column: str | None) -> Array | None:
+        name = self._by_name(ID_NAMES)
+        if name is None or name == image_column:
+            return None
+        return np.array(self.columns.pop(name).cast(pa.string()).to_pylist(), dtype=str)
+
+    def split(self) -> Array:
+        name = self._by_name(SPLIT_COLUMNS)
+        if name is None:
+            return np.zeros(self.rows, dtype=np.int8)
+        cells = [str(cell).strip().lower() for cell in self.columns.pop(name).to_pylist()]
+        known: dict[str, int] = {**SPLIT_NAMES, "0": 0, "1": 1, "2": 2}
+        for row, cell in enumerate(cells):
+            if cell not in known:
+                raise InputError(
+                    f"{self._at(row)}, column {name!r} must be train, test or calibration (or 0, "
+                    f"1, 2); got {cell!r}."
+                )
+        parts = published_parts({cell: known[cell] for cell in dict.fromkeys(cells)})
+        return np.array([parts[cell] for cell in cells], dtype=np.int8)
+
+    def image_column(self) -> str | None:
+        given = self.layout.image_column
+        if given is not None:
+            self._must_have(given)
+            return given
+        for name, column in self.columns.items():
+            if name.lower() in IMAGE_NAMES and not pa.types.is_floating(column.type):
+                return name
+        for name, column in self.columns.items():
+            cells = column.slice(0, 20).to_pylist() if pa.types.is_string(column.type) else []
+            if cells and all(cell and cell.lower().endswith(EXTENSIONS) for cell in cells):
+                return name
+        return None
+
+    def images(self, name: str, ids: Array | None) -> ImageFiles | EncodedImages:
+        column = self.columns.pop(name)
+        if pa.types.is_struct(column.type):
+            fields = [column.type.field(i).name for i in range(column.type.num_fields)]
+            if "bytes" in fields and pc.struct_field(column, "bytes").null_count < self.rows:
+                column = pc.struct_field(column, "bytes")
+            elif "path" in fields:
+                column = pc.struct_field(column, "path")
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            names = [str(row) for row in range(self.rows)] if ids is None else ids.tolist()
+            return EncodedImages(column, names, source=str(self.path))
+        folder = self.path.parent if self.layout.images is None else Path(self.layout.images)
+        return ImageFiles(folder, [str(cell) for cell in column.to_pylist()], source=str(self.path))
+
+    def targets(self, split: Array) -> tuple[list[str], Array]:
+        """Columns ``y:NAME``; or the columns named by ``labels``; or one column of lists."""
+        given = self.layout.labels
+        marked = [name for name in self.columns if name.startswith("y:")]
+        if marked and self.layout.label_column is None:
+            names = [name.removeprefix("y:") for name in marked]
+            return names, self._matrix(marked)
+        if given is not None and all(name in self.columns for name in given):
+            return list(given), self._matrix(list(given))
+        column = self.layout.label_column or self._by_name(LIST_NAMES)
+        if column is not None:
+            self._must_have(column)
+            return self._lists(column, split)
+        if given is not None:
+            some = [name for name in given if name in self.columns]
+            if some:
+                absent = next(name for name in given if name not in self.columns)
+                hint = nearest(absent, self.columns)
+                raise InputError(f"{self.path} has no column for label {absent!r}. {hint}")
+            return list(given), unknown_targets(self.rows, len(given))
+        return self._rest_as_labels()
+
+    def _rest_as_labels(self) -> tuple[list[str], Array]:
+        """With images, every other column of 0, 1, −1 or nothing is a label."""
+        if self.image_column() is None:
+            raise InputError(
+                f"{self.path} must say which columns are labels: name them y:NAME, pass "
+                f"labels=[…], or put label names into one column called labels. "
+                f"Its columns: {', '.join(list(self.columns)[:10])}."
+            )
+        names = [name for name in self.columns if name != self.image_column()]
+        if not names:
+            raise InputError(f"{self.path} must have a column of labels beside the images.")
+        return names, self._matrix(names)
+
+    def _matrix(self, names: list[str]) -> Array:
+        columns = [self._numbers(name, empty=float(UNKNOWN)) for name in names]
+        targets = np.stack(columns, axis=1) if columns else np.zeros((self.rows, 0))
+        strange = ~((targets == UNKNOWN) | ((targets >= 0) & (targets <= 1)))
+        if strange.any():
+            row, column = (int(i) for i in np.argwhere(strange)[0])
+            raise InputError(
+                f"{self._at(row)}, column {names[column]!r} must be 0, 1, −1 (unknown) or soft in "
+                f"[0, 1]; got {targets[row, column]:g}."
+            )
+        return targets
+
+    def _lists(self, name: str, split: Array) -> tuple[list[str], Array]:
+        cells = self.columns.pop(name).to_pylist()
+        separator = self.layout.separator
+        if separator is None:
+            texts = [cell for cell in cells if isinstance(cell, str)]
+            separator = next((s for s in SEPARATORS[:3] if any(s in cell for cell in texts)), "|")
+        rows = [_names(cell, separator) for cell in cells]
+        if self.layout.labels is not None:
+            labels = [str(label) for label in self.layout.labels]
+        else:
+            # Test rows may not bring labels of their own: nothing could have learnt them.
+            held = split == TRAIN if (split == TRAIN).any() else np.ones(self.rows, dtype=bool)
+            labels = sorted({label for row in np.flatnonzero(held) for label in rows[row]})
+        where = f"{self.path}, column {name!r}"
+        targets = listed_targets(rows, labels, where, first_row=self.layout.first_row)
+        unknown = [row for row, cell in enumerate(cells) if cell is None]
+        targets[unknown] = UNKNOWN
+        return labels, targets
+
+    def features(self) -> Array:
+        for name in FEATURE_LISTS:
+            column = self.columns.get(name)
+            if column is not None and _is_list(column.type):
+                return self._feature_list(name)
+        names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
+        if not names:
+            raise InputError(f"{self.path} must have columns of features or of image paths.")
+        return np.stack([self._numbers(name, empty=float("nan")) for name in names], axis=1)
+
+    def _feature_list(self, name: str) -> Array:
+        cells = self.columns.pop(name).to_pylist()
+        sizes = [0 if cell is None else len(cell) for cell in cells]
+        wrong = next((row for row, size in enumerate(sizes) if size != sizes[0]), None)
+        if wrong is not None:
+            raise InputError(
+                f"{self._at(wrong)}, column {name!r} must hold {sizes[0]} numbers like the first "
+                f"row; got {sizes[wrong]}."
+            )
+        return np.array(cells, dtype=np.float32).reshape(self.rows, -1)
+
+    def _numbers(self, name: str, empty: float) -> Array:
+        column = self.columns.pop(name)
+        if pa.types.is_string(column.type):
+            column = _without_blanks(column)
+        try:
+            numbers = column.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            row, cell = _first_non_number(column)
+            raise InputError(
+                f"{self._at(row)}, column {name!r} must be a number; got {cell!r}."
+            ) from None
+        return pc.fill_null(numbers, empty).to_numpy()
+
+    def _by_name(self, names: Sequence[str]) -> str | None:
+        return next((name for name in self.columns if name.lower() in names), None)
+
+    def _must_have(self, name: str) -> None:
+        if name not in self.columns:
+            raise InputError(f"{self.path} has no column {name!r}. {nearest(name, self.columns)}")
+
+    def _at(self, row: int) -> str:
+        return f"{self.path}, row {row + self.layout.first_row}"
+
+
+def _names(cell: Any, separator: str) -> list[str]:
+    """Label names in one cell: a list, or text with a separator; nothing gives none."""
+    if cell is None:
+        return []
+    parts = cell if isinstance(cell, list) else str(cell).split(separator)
+    return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def _without_blanks(column: Any) -> Any:
+    trimmed = pc.utf8_trim_whitespace(column)
+    blank = pc.is_in(trimmed, value_set=pa.array(["", "?", "NA", "nan", "NaN"]))
+    return pc.if_else(blank, pa.scalar(None, pa.string()), trimmed)
+
+
+def _first_non_number(column: Any) -> tuple[int, Any]:
+    for row, cell in enumerate(column.to_pylist()):
+        try:
+            float(cell if cell is not None else 0)
+        except (TypeError, ValueError):
+            return row, cell
+    return 0, column[0].as_py()
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
