@@ -31,7 +31,8 @@ class ZeroLabel:
 def zero_label(probabilities: ArrayLike, targets: ArrayLike) -> ZeroLabel:
     """Accuracy where labels exist, confidence where none does, and how well the two separate.
 
-    Rows whose known labels are all absent while others are unknown belong to neither side.
+    Rows whose known labels are all absent while others are unknown belong to neither side; a
+    label that is unknown in every row is left out.
 
     Example:
         >>> probabilities = np.array([[0.9, 0.1], [0.2, 0.6], [0.1, 0.3]])
@@ -40,7 +41,8 @@ def zero_label(probabilities: ArrayLike, targets: ArrayLike) -> ZeroLabel:
         (0.5, 0.3, 1.0)
     """
     values, truth = probability_pair(probabilities, targets, soft=False)
-    inside, outside = (truth > 0).any(1), (truth == 0).all(1)
+    inside, used = (truth > 0).any(1), (truth >= 0).any(0)
+    outside = (truth[:, used] == 0).all(1) & used.any()
     known = np.where(truth >= 0, values.astype(np.float64), -np.inf)
     confidence = known.max(1, initial=-np.inf)
     top = known == confidence[:, None]
