@@ -15,11 +15,15 @@ from credibly.cli._command import build_parser, resolve
 
 # In the order of `credibly --help`.
 COMMANDS: tuple[str, ...] = (
+    "train",
+    "predict",
     "evaluate",
     "calibrate",
     "sets",
     "report",
+    "serve",
     "audit",
+    "export",
 )
 
 

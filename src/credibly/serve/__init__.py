@@ -1,1 +1,26 @@
+"""The web app and its REST API: search, see why, judge every label. Needs ``credibly[serve]``."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from credibly.serve._app import create_app
+
+__all__ = ["create_app"]
+
+
+def __getattr__(name: str):
+    if name != "create_app":
+        raise AttributeError(f"module 'credibly.serve' has no attribute {name!r}")
+    try:
+        import fastapi  # noqa: F401
+    except ImportError as error:
+        from credibly._checks import InputError
+
+        raise InputError(
+            "the web app needs fastapi and uvicorn. Install with `pip install 'credibly[serve]'`."
+        ) from error
+    from credibly.serve._app import create_app
+
+    return create_app

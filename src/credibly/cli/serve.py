@@ -1,0 +1,69 @@
+"""``credibly serve``: the web app and its REST API on this machine."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from credibly.cli._command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Search, judge labels and spend a label budget in the browser, on this machine.
+
+    Examples:
+      credibly serve runs/spa/predictions.parquet --images photos
+      credibly serve before.parquet after.parquet --port 9000
+      credibly serve runs/spa/predictions.parquet --run runs/spa     (opens /api/predict)
+    """
+
+    predictions: tuple[str, ...] = option(
+        help="a predictions file, or two to compare", positional=True
+    )
+    images: str | None = option(None, help="folder of images named by row ids")
+    run: str | None = option(None, help="a trained run: opens /api/predict")
+    port: int = option(8000, help="port; 0 takes a free one")
+    host: str = option("127.0.0.1", help="address to listen on; others can reach it if changed")
+    quiet: bool = option(False, help="print only where the server is")
+
+
+def run(options: Options) -> int:
+    import socket
+
+    from credibly._checks import InputError
+    from credibly.serve import create_app
+
+    local = ("127.0.0.1", "localhost", "::1")
+    if options.host not in local:
+        print(
+            f"credibly serve: warning: {options.host} can be reached by others; there is no "
+            "password. Use 127.0.0.1 unless you mean it.",
+            file=sys.stderr,
+        )
+    app = create_app(
+        options.predictions, images=options.images, run=options.run, hosts=(*local, options.host)
+    )
+    import uvicorn
+
+    listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((options.host, options.port))
+    except OSError as error:
+        raise InputError(
+            f"port {options.port} on {options.host} cannot be used; {error.strerror}. "
+            "Choose another with --port, or 0 for any free one."
+        ) from error
+    port = listener.getsockname()[1]
+    print(f"http://{options.host}:{port}  (stop with Ctrl-C)", flush=True)
+    config = uvicorn.Config(
+        app,
+        log_level="warning" if options.quiet else "info",
+        timeout_keep_alive=10,
+        h11_max_incomplete_event_size=32 * 1024,
+        server_header=False,
+        access_log=False,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+    return 0

@@ -1,0 +1,108 @@
+"""Putting the server together: state, pages, API, guard, errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from credibly import __version__
+from credibly._checks import InputError
+from credibly.serve import _api, _pages
+from credibly.serve._book import Book
+from credibly.serve._guard import Guard
+from credibly.serve._images import Images
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Everything the server was started with."""
+
+    books: tuple[Book, ...]
+    images: Images | None = None
+    run: Any = None
+
+    def book(self, number: int, raw: bool) -> Book:
+        """One of the files, before calibration if asked."""
+        if not 0 <= number < len(self.books):
+            raise InputError(f"there are {len(self.books)} predictions files; got number {number}.")
+        chosen = self.books[number]
+        if not raw:
+            return chosen
+        before = chosen.uncalibrated
+        if before is None:
+            raise InputError(
+                f"{chosen.name} does not hold scores and a calibrator, so there is no state before "
+                "calibration to show."
+            )
+        return before
+
+
+def create_app(
+    predictions: Sequence[str | os.PathLike[str]],
+    *,
+    images: str | os.PathLike[str] | None = None,
+    run: str | os.PathLike[str] | None = None,
+    hosts: Sequence[str] = LOCAL,
+) -> Any:
+    """The web app, for any ASGI server.
+
+    Args:
+        predictions: one file, or two to compare; each may be a folder of parts.
+        images: folder of images named by row ids.
+        run: a trained run, which opens ``/api/predict``.
+        hosts: names the server answers to; a request with another Host header is refused.
+    """
+    shelf = Shelf(
+        books=tuple(Book(path) for path in predictions),
+        images=None if images is None else Images(images),
+        run=None if run is None else _load(run),
+    )
+    if not shelf.books:
+        raise InputError("the web app needs at least one predictions file; got none.")
+    app = FastAPI(
+        title="credibly",
+        version=__version__,
+        description="Search predictions, judge labels, spend a label budget.",
+        docs_url=None,  # FastAPI's own page loads scripts from elsewhere; ours is /docs
+        redoc_url=None,
+    )
+    app.state.shelf = shelf
+    app.include_router(_api.router)
+    app.include_router(_pages.router)
+    app.add_exception_handler(InputError, _input_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    return Guard(app, hosts)
+
+
+def _load(run: str | os.PathLike[str]) -> Any:
+    from credibly.train import load
+
+    return load(os.fspath(run))
+
+
+async def _input_error(request: Request, error: Exception) -> Any:
+    return _pages.failure(request, 400, str(error))
+
+
+async def _validation_error(request: Request, error: Exception) -> Any:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part not in ("query", "body"))
+    return _pages.failure(request, 422, f"`{place}`: {first['msg']}.")
+
+
+async def _http_error(request: Request, error: Exception) -> Any:
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": str(error.detail)}, error.status_code)
+    return _pages.failure(request, error.status_code, str(error.detail))

@@ -1,0 +1,212 @@
+"""One predictions file, opened for serving: resident for search, sampled for budgets."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from credibly import metrics
+from credibly._checks import InputError, nearest
+from credibly.decide import AverageSize
+from credibly.predictions import Predictions
+from credibly.retrieve import Answer, Index
+from credibly.types import Array
+
+SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A row where the label's probability was confidently wrong."""
+
+    id: str
+    probability: float
+    present: bool
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What an average of so many labels a row means on these rows."""
+
+    average_size: float
+    threshold: float
+    mean_size: float
+    rows: int
+    coverage: float | None
+    precision: float | None
+    histogram: list[int]
+    promise: str
+
+
+class Book:
+    """A predictions file. Everything slow is worked out once, when first asked for."""
+
+    def __init__(self, path: str | os.PathLike[str], *, calibrated: bool = True) -> None:
+        self.path = Path(path)
+        self.scan = Predictions.scan(path)
+        self.labels = list(self.scan.labels)
+        self.calibrated = calibrated
+        self._lock = Lock()
+        self.label_page = lru_cache(maxsize=256)(self._label_page)
+        self.budget = lru_cache(maxsize=256)(self._budget)
+
+    @property
+    def name(self) -> str:
+        stem = self.path.stem
+        return self.path.resolve().parent.name if stem == "predictions" else stem
+
+    @property
+    def has_truth(self) -> bool:
+        return self.scan.has_targets and not self.scan.soft
+
+    @cached_property
+    def uncalibrated(self) -> Book | None:
+        """The same scores through the loss's link alone, where the file tells how."""
+        about = self.scan.metadata
+        if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
+            return None
+        return _Uncalibrated(self.path, about.get("loss"))
+
+    @cached_property
+    def index(self) -> Index:
+        return Index.read(self.path)
+
+    @cached_property
+    def sample(self) -> Predictions:
+        """All rows, or a fixed random part of a large file."""
+        if self.scan.num_rows <= SAMPLE:
+            return self.scan.read()
+        chosen = np.random.default_rng(0).choice(self.scan.num_rows, SAMPLE, replace=False)
+        return self.scan.read(rows=np.sort(chosen))
+
+    def search(self, query: str, top: int) -> Answer:
+        with self._lock:  # the first query builds the index; others wait for it, not beside it
+            index = self.index
+        return index.search(query, top=top)
+
+    def column(self, label: str) -> tuple[Array, Array | None]:
+        return self.scan.column(label)
+
+    def check(self, label: str) -> str:
+        if label not in self.labels:
+            raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
+        return label
+
+    def _label_page(self, label: str) -> dict[str, Any]:
+        """Statistics of one label."""
+        p, y = self.column(self.check(label))
+        about: dict[str, Any] = {
+            "label": label,
+            "rows": len(p),
+            "expected": float(p.sum(dtype=np.float64)),
+        }
+        if y is None or not self.has_truth:
+            return about
+        known = y >= 0
+        about["known"] = int(known.sum())
+        about["present"] = int((y == 1).sum())
+        columns = p[:, None], y[:, None]
+        about["average_precision"] = float(metrics.average_precision(*columns)[0])
+        about["calibration_error"] = float(metrics.calibration_error(*columns, "ace"))
+        about["log_loss"] = float(metrics.log_loss(*columns))
+        return about
+
+    def reliability(self, label: str, bins: int = 15) -> metrics.Reliability | None:
+        p, y = self.column(self.check(label))
+        if y is None or not self.has_truth:
+            return None
+        return metrics.reliability(p[:, None], y[:, None], bins)
+
+    def mistakes(self, label: str, count: int = 12) -> list[Mistake]:
+        """The rows whose probability is farthest from the truth."""
+        p, y = self.column(self.check(label))
+        if y is None or not self.has_truth:
+            return []
+        wrong = np.where(y >= 0, np.abs(p - y), -1.0)
+        worst = np.argsort(-wrong, kind="stable")[:count]
+        worst = worst[wrong[worst] > 0.5]
+        if not worst.size:
+            return []
+        rows = self.scan.read(labels=[label], rows=worst)
+        return [
+            Mistake(str(name), float(p[row]), bool(y[row] == 1))
+            for name, row in zip(rows.ids, worst, strict=True)
+        ]
+
+    def _budget(self, average_size: float) -> Budget:
+        """Label sets for an average size, on the sample."""
+        rows = self.sample
+        decision = AverageSize(average_size).fit(rows.probabilities)
+        sets = decision.predict(rows.probabilities)
+        sizes = sets.sum(1)
+        truth = rows.targets if self.has_truth else None
+        return Budget(
+            average_size=average_size,
+            threshold=float(decision.threshold),
+            mean_size=float(sizes.mean()),
+            rows=len(rows),
+            coverage=None if truth is None else _finite(metrics.set_coverage(sets, truth)),
+            precision=None if truth is None else _finite(metrics.precision(sets, truth)),
+            histogram=np.bincount(sizes).tolist(),
+            promise=decision.promise,
+        )
+
+
+class _Uncalibrated(Book):
+    """A file read through its loss's link alone: what the model said before calibration."""
+
+    def __init__(self, path: str | os.PathLike[str], loss: str | None) -> None:
+        super().__init__(path, calibrated=False)
+        from credibly.losses import from_name
+
+        found = from_name(loss, num_labels=len(self.labels), average_size=1) if loss else None
+        one_score = found is not None and found.has_link and found.scores_per_label == 1
+        self._loss = found if one_score else None
+
+    def _through_link(self, scores: Array) -> Array:
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(scores))
+        with torch.no_grad():
+            raw = torch.sigmoid(tensor) if self._loss is None else self._loss.probabilities(tensor)
+        return raw.float().numpy()
+
+    @cached_property
+    def index(self) -> Index:
+        whole = self.scan.read()
+        truth = whole.targets if self.has_truth else None
+        return Index(self._through_link(_required(whole.scores)), self.labels, whole.ids, truth)
+
+    @cached_property
+    def sample(self) -> Predictions:
+        rows = Book(self.path, calibrated=False).sample
+        return Predictions.from_arrays(
+            probabilities=self._through_link(_required(rows.scores)),
+            targets=rows.targets,
+            labels=rows.labels,
+            ids=rows.ids,
+        )
+
+    def column(self, label: str) -> tuple[Array, Array | None]:
+        scores, targets = self.scan.column(label, "scores")
+        # A link may look at all labels of a row (softmax): then one column is not enough.
+        if self._loss is not None and not self._loss.labelwise:
+            scores = self.scan.columns(self.labels, "scores")[0]
+            return self._through_link(scores)[:, self.labels.index(label)], targets
+        return self._through_link(scores[:, None])[:, 0], targets
+
+
+def _required(scores: Array | None) -> Array:
+    assert scores is not None, "only files with scores have an uncalibrated reading"
+    return scores
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value)
+    return number if np.isfinite(number) else None

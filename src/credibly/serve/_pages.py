@@ -1,0 +1,207 @@
+"""The pages. All state is in the address; without JavaScript every form still works."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import numpy as np
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from credibly import __version__, plot
+from credibly._checks import InputError
+from credibly.report._charts import svg
+from credibly.report._numbers import HEADLINES, comparison
+from credibly.report._verdict import verdict
+from credibly.serve._api import Name, Number, Raw, Size
+from credibly.serve._images import TYPES
+
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+PageTop = Annotated[int, Query(ge=1, le=200)]
+Text = Annotated[str, Query(max_length=2000)]
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("credibly.serve", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = lambda value: f"{100 * value:.1f} %"
+    environment.globals["version"] = __version__
+    return environment
+
+
+def _page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    shelf = request.app.state.shelf
+    query = dict(request.query_params)
+
+    def address(path: str, **changes: Any) -> str:
+        """A link that keeps which file is looked at, and whether before calibration."""
+        kept = {key: query[key] for key in ("book", "raw") if key in query}
+        merged = {**kept, **changes}
+        return path + "?" + urlencode({k: v for k, v in merged.items() if v is not None})
+
+    text = (
+        _environment()
+        .get_template(template)
+        .render(shelf=shelf, address=address, path=request.url.path, query=query, **values)
+    )
+    return HTMLResponse(text, status)
+
+
+def failure(request: Request, status: int, message: str) -> Response:
+    """An error as JSON for programs and as a page for people."""
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": message}, status)
+    return _page(request, "error.html", status, message=message)
+
+
+@router.get("/")
+def search_page(
+    request: Request, q: Text = "", top: PageTop = 24, book: Number = 0, raw: Raw = False
+) -> HTMLResponse:
+    chosen = request.app.state.shelf.book(book, raw)
+    answer, problem = None, None
+    if q.strip():
+        try:
+            answer = chosen.search(q, top)
+        except InputError as error:
+            problem = str(error)
+    return _page(
+        request,
+        "search.html",
+        400 if problem else 200,
+        book=chosen,
+        number=book,
+        raw=raw,
+        q=q,
+        top=top,
+        answer=answer,
+        problem=problem,
+        some_labels=chosen.labels[:8],
+    )
+
+
+@router.get("/labels")
+def labels_page(request: Request, book: Number = 0, raw: Raw = False) -> HTMLResponse:
+    chosen = request.app.state.shelf.book(book, raw)
+    sample = chosen.sample
+    expected = sample.probabilities.mean(0, dtype=np.float64)
+    truth = sample.targets if chosen.has_truth else None
+    present = None if truth is None else np.where(truth >= 0, truth, 0).mean(0, dtype=np.float64)
+    rows = [
+        (name, expected[t], None if present is None else present[t])
+        for t, name in enumerate(chosen.labels)
+    ]
+    return _page(request, "labels.html", book=chosen, number=book, raw=raw, rows=rows)
+
+
+@router.get("/label")
+def label_page(request: Request, name: Name, book: Number = 0, raw: Raw = False) -> HTMLResponse:
+    chosen = request.app.state.shelf.book(book, raw)
+    about = chosen.label_page(name)
+    found = chosen.reliability(name)
+    return _page(
+        request,
+        "label.html",
+        book=chosen,
+        number=book,
+        raw=raw,
+        about=about,
+        reliability=found,
+        chart="" if found is None else _reliability_chart(chosen, name),
+        mistakes=chosen.mistakes(name),
+    )
+
+
+def _reliability_chart(book: Any, name: str) -> str:
+    p, y = book.column(name)
+    ax = plot.reliability(p[:, None], y[:, None])
+    alt = f"Reliability diagram of {name}: share present against probability given"
+    return svg(ax.get_figure(root=True), "label", alt)
+
+
+@router.get("/budget")
+def budget_page(
+    request: Request, average_size: Size | None = None, book: Number = 0, raw: Raw = False
+) -> HTMLResponse:
+    chosen = request.app.state.shelf.book(book, raw)
+    most = float(min(len(chosen.labels), 20))
+    size = min(average_size or max(0.1, round(_expected_size(chosen), 1)), len(chosen.labels))
+    found = chosen.budget(round(size, 2))
+    values = {"budget": found, "size": size, "most": max(most, size)}
+    return _page(request, "budget.html", book=chosen, number=book, raw=raw, **values)
+
+
+def _expected_size(book: Any) -> float:
+    return float(book.sample.probabilities.sum(1, dtype=np.float64).mean())
+
+
+@router.get("/compare")
+def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLResponse:
+    shelf = request.app.state.shelf
+    if len(shelf.books) < 2:
+        raise InputError("comparing needs two files: `credibly serve A.parquet B.parquet`.")
+    methods = {book.name: book.sample for book in shelf.books}
+    answers, problem = [], None
+    if q.strip():
+        try:
+            answers = [book.search(q, top) for book in shelf.books]
+        except InputError as error:
+            problem = str(error)
+    judged = {name: one for name, one in methods.items() if one.targets is not None}
+    chart = ""
+    if judged:
+        ax = None
+        for name, one in judged.items():
+            ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax)
+        assert ax is not None
+        chart = svg(ax.get_figure(root=True), "compare", "Reliability of both files")
+    return _page(
+        request,
+        "compare.html",
+        q=q,
+        top=top,
+        answers=answers,
+        problem=problem,
+        chart=chart,
+        headlines=HEADLINES,
+        comparison=comparison(judged, resamples=50),
+        verdicts={name: verdict(one) for name, one in methods.items()},
+    )
+
+
+@router.get("/docs")
+def docs_page(request: Request) -> HTMLResponse:
+    return _page(request, "docs.html", description=request.app.openapi())
+
+
+@router.get("/image")
+def image(request: Request, id: Annotated[str, Query(max_length=1000)]) -> Response:
+    images = request.app.state.shelf.images
+    path = None if images is None else images.find(id)
+    if path is None:
+        raise HTTPException(404, "there is no image for this row.")
+    return FileResponse(
+        path, media_type=TYPES[path.suffix.lower()], headers={"cache-control": "max-age=3600"}
+    )
+
+
+@router.get("/static/{name}")
+def static(name: str) -> Response:
+    kinds = {"app.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml"}
+    if name not in kinds:
+        raise HTTPException(404, "there is no such file.")
+    content = (files("credibly.serve") / "static" / name).read_bytes()
+    return Response(content, media_type=kinds[name])

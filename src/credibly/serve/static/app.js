@@ -1,0 +1,254 @@
+"use strict";
+// The pages work without this file; it adds chips, suggestions, keys and a live slider.
+
+for (const element of document.querySelectorAll("[data-submit]")) {
+  element.addEventListener("change", () => element.form.submit());
+}
+
+// Sortable tables ------------------------------------------------------------------------------
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
+    const down = head.getAttribute("aria-sort") !== "descending";
+    heads.forEach((other) => other.setAttribute("aria-sort", "none"));
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const text = (row) => row.cells[column].textContent;
+    const number = (row) => { const n = parseFloat(text(row)); return Number.isNaN(n) ? -Infinity : n; };
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => column === 0 ? text(a).localeCompare(text(b)) : number(a) - number(b));
+    if (column === 0 ? !down : down) rows.reverse();
+    table.tBodies[0].append(...rows);
+  }));
+}
+
+// Search box -----------------------------------------------------------------------------------
+const box = document.getElementById("q");
+const list = document.getElementById("suggestions");
+const chips = document.getElementById("chips");
+
+// The plain form: signs before names, quotes around names with spaces. A boolean query has none.
+const TERM = /([+-]?)(?:"((?:[^"\\]|\\.)*)"|([^\s"()|&!]+))\s*/gy;
+
+function terms(text) {
+  const found = [];
+  TERM.lastIndex = 0;
+  while (TERM.lastIndex < text.length) {
+    const start = TERM.lastIndex;
+    const match = TERM.exec(text);
+    if (!match) return null;
+    const name = match[2] === undefined ? match[3] : match[2].replace(/\\(.)/g, "$1");
+    found.push({ sign: match[1] === "-" ? "-" : "+", name, start, end: TERM.lastIndex });
+  }
+  return found;
+}
+
+const quoted = (name) => '"' + name.replace(/[\\"]/g, "\\$&") + '"';
+const written = (term) => term.sign + (/^[\p{L}\p{N}_.]+$/u.test(term.name) ? term.name : quoted(term.name));
+
+function showChips() {
+  if (!chips) return;
+  const found = terms(box.value.trim());
+  chips.replaceChildren();
+  if (!found) return;
+  found.forEach((term, place) => {
+    const chip = document.createElement("span");
+    chip.className = "chip " + (term.sign === "-" ? "not" : "want");
+    chip.append(term.sign + " " + term.name);
+    const flip = document.createElement("button");
+    flip.type = "button";
+    flip.textContent = "⇄";
+    flip.title = "want / do not want";
+    flip.setAttribute("aria-label", "turn " + term.name + " around");
+    flip.addEventListener("click", () => {
+      found[place].sign = term.sign === "-" ? "+" : "-";
+      box.value = found.map(written).join(" ");
+      box.form.submit();
+    });
+    const remove = document.createElement("button");
+    remove.type = "button";
+    remove.textContent = "×";
+    remove.setAttribute("aria-label", "remove " + term.name);
+    remove.addEventListener("click", () => {
+      found.splice(place, 1);
+      box.value = found.map(written).join(" ");
+      if (found.length) box.form.submit(); else showChips();
+      box.focus();
+    });
+    chip.append(flip, remove);
+    chips.append(chip);
+  });
+}
+
+let chosen = -1;
+function hide() {
+  list.hidden = true;
+  chosen = -1;
+  box.setAttribute("aria-expanded", "false");
+  box.removeAttribute("aria-activedescendant");
+}
+
+function choose(place) {
+  const options = [...list.children];
+  if (!options.length) return;
+  chosen = (place + options.length) % options.length;
+  options.forEach((option, i) => option.setAttribute("aria-selected", String(i === chosen)));
+  options[chosen].scrollIntoView({ block: "nearest" });
+  box.setAttribute("aria-activedescendant", options[chosen].id);
+}
+
+// The word the cursor stands in, with its sign.
+function word() {
+  const before = box.value.slice(0, box.selectionStart);
+  const match = /([+\-!(|&\s]|^)("?)([^"+()|&!\s][^"()|&!]*)?$/.exec(before);
+  if (!match || !match[3]) return null;
+  const plain = match[2] ? match[3] : match[3].split(/\s/).pop();
+  return plain ? { text: plain, start: box.selectionStart - plain.length - match[2].length } : null;
+}
+
+function take(name) {
+  const at = word();
+  const end = box.selectionStart;
+  const start = at ? at.start : end;
+  const text = written({ sign: "", name }).replace(/^[+-]/, "");
+  box.value = box.value.slice(0, start) + text + " " + box.value.slice(end).trimStart();
+  const cursor = start + text.length + 1;
+  box.setSelectionRange(cursor, cursor);
+  hide();
+  showChips();
+  box.focus();
+}
+
+let waiting;
+async function suggest() {
+  const at = word();
+  if (!at) { hide(); return; }
+  const prefix = at.text.replace(/^[+-]/, "");
+  if (!prefix) { hide(); return; }
+  const parameters = new URLSearchParams({ prefix, limit: "8", book: box.dataset.book || "0" });
+  const response = await fetch("/api/labels?" + parameters);
+  if (!response.ok) { hide(); return; }
+  const { labels } = await response.json();
+  if (!labels.length || (labels.length === 1 && labels[0] === prefix)) { hide(); return; }
+  list.replaceChildren(...labels.map((name, i) => {
+    const option = document.createElement("li");
+    option.id = "suggestion-" + i;
+    option.setAttribute("role", "option");
+    option.setAttribute("aria-selected", "false");
+    option.textContent = name;
+    option.addEventListener("mousedown", (event) => { event.preventDefault(); take(name); });
+    return option;
+  }));
+  chosen = -1;
+  list.hidden = false;
+  box.setAttribute("aria-expanded", "true");
+}
+
+if (box && list) {
+  showChips();
+  box.addEventListener("input", () => {
+    showChips();
+    clearTimeout(waiting);
+    waiting = setTimeout(suggest, 80);
+  });
+  box.addEventListener("blur", hide);
+  box.addEventListener("keydown", (event) => {
+    if (list.hidden) {
+      if (event.key === "ArrowDown") {
+        const first = document.querySelector(".tile");
+        if (first) { event.preventDefault(); first.focus(); }
+      }
+      return;
+    }
+    if (event.key === "ArrowDown") { event.preventDefault(); choose(chosen + 1); }
+    else if (event.key === "ArrowUp") { event.preventDefault(); choose(chosen - 1); }
+    else if (event.key === "Escape") { event.preventDefault(); hide(); }
+    else if ((event.key === "Enter" || event.key === "Tab") && chosen >= 0) {
+      event.preventDefault();
+      take(list.children[chosen].textContent);
+    }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+      event.preventDefault();
+      box.focus();
+      box.select();
+    }
+  });
+}
+
+// Walking the tiles ----------------------------------------------------------------------------
+document.addEventListener("keydown", (event) => {
+  const tile = document.activeElement.closest && document.activeElement.closest(".tile");
+  if (!tile) return;
+  const tiles = [...tile.parentElement.children];
+  const across = tiles.filter((other) => other.offsetTop === tiles[0].offsetTop).length;
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  const next = tiles[tiles.indexOf(tile) + step];
+  if (next) next.focus();
+  else if (event.key === "ArrowUp" && box) box.focus();
+});
+
+// Images that are not there say so -------------------------------------------------------------
+for (const image of document.querySelectorAll(".tile img")) {
+  image.addEventListener("error", () => {
+    const note = document.createElement("div");
+    note.className = "muted";
+    note.textContent = "no image";
+    image.replaceWith(note);
+  });
+}
+
+// Label budget ---------------------------------------------------------------------------------
+const slider = document.getElementById("size");
+const histogram = document.getElementById("histogram");
+
+function draw(counts) {
+  const highest = Math.max(1, ...counts);
+  histogram.replaceChildren(...counts.map((count, size) => {
+    const bar = document.createElement("div");
+    bar.style.height = (100 * count / highest) + "%";
+    bar.title = (size === 0 ? "no label" : size) + ": " + count + " rows";
+    const name = document.createElement("span");
+    name.textContent = size === 0 ? "no label" : String(size);
+    bar.append(name);
+    return bar;
+  }));
+  const table = document.getElementById("histogram-table");
+  table.replaceChildren(...counts.map((count, size) => {
+    const row = document.createElement("tr");
+    for (const text of [size === 0 ? "no label" : String(size), String(count)]) {
+      const cell = document.createElement("td");
+      cell.textContent = text;
+      row.append(cell);
+    }
+    return row;
+  }));
+}
+
+if (slider && histogram) {
+  draw(JSON.parse(histogram.dataset.counts));
+  const form = document.getElementById("budget");
+  const percent = (value) => value === null ? "–" : (100 * value).toFixed(1) + " %";
+  let newest = 0;
+  slider.addEventListener("input", async () => {
+    document.getElementById("size-out").textContent = String(Number(slider.value));
+    const mine = ++newest;
+    const parameters = new URLSearchParams({
+      average_size: slider.value, book: form.dataset.book, raw: form.dataset.raw,
+    });
+    const response = await fetch("/api/sets?" + parameters);
+    if (!response.ok || mine !== newest) return; // a later position is on its way
+    const budget = await response.json();
+    document.getElementById("threshold").textContent = budget.threshold.toFixed(4);
+    document.getElementById("mean-size").textContent = budget.mean_size.toFixed(3);
+    document.getElementById("coverage").textContent = percent(budget.coverage);
+    document.getElementById("precision").textContent = percent(budget.precision);
+    document.getElementById("promise").textContent = budget.promise;
+    draw(budget.histogram);
+    const address = new URL(location.href);
+    address.searchParams.set("average_size", slider.value);
+    history.replaceState(null, "", address);
+  });
+}
