@@ -1,0 +1,34 @@
+"""Decisions from a stored state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from credibly import _checks
+from credibly.decide._base import Decision
+from credibly.decide.average_size import AverageSize
+from credibly.decide.best_f import BestF
+from credibly.decide.coverage import Coverage
+from credibly.decide.threshold import Threshold
+from credibly.decide.top_k import TopK
+
+DECISIONS: dict[str, type[Decision]] = {
+    kind.name: kind for kind in (Threshold, BestF, TopK, AverageSize, Coverage)
+}
+
+
+def from_state(state: dict[str, Any]) -> Decision:
+    """The fitted decision that ``state`` (its ``.state()``, perhaps through JSON) describes.
+
+    Example:
+        >>> from_state({"decision": "top-k", "k": 3})
+        TopK(k=3)
+    """
+    if not isinstance(state, dict) or "decision" not in state:
+        raise _checks.InputError(
+            f"a decision's state must be a dict with the key 'decision'; got {state!r:.80}."
+        )
+    name = state["decision"]
+    if name not in DECISIONS:
+        raise _checks.InputError(f"unknown decision {name!r}. {_checks.nearest(name, DECISIONS)}")
+    return DECISIONS[name]._restore(state)

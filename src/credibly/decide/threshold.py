@@ -1,0 +1,44 @@
+"""Threshold: every label whose probability reaches a given value."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from credibly import _checks
+from credibly.decide._base import Decision
+from credibly.types import Array
+
+
+class Threshold(Decision):
+    """Labels with a probability of at least ``threshold``; nothing to fit.
+
+    With calibrated probabilities, ½ makes the fewest wrong labels, and c/(c + m) costs least where
+    a wrong label costs c and a missed one m.
+
+    Args:
+        threshold: in [0, 1].
+
+    Example:
+        >>> import numpy as np
+        >>> Threshold(0.5).predict(np.array([[0.2, 0.5, 0.9]]))
+        array([[False,  True,  True]])
+    """
+
+    name = "threshold"
+    _settings = ("threshold",)
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        self.threshold = _checks.fraction("threshold", threshold)
+
+    def fit(self, probabilities: Any = None, targets: Any = None) -> Self:
+        return self
+
+    @property
+    def promise(self) -> str:
+        return (
+            f"Each label in a set is present with probability {self.threshold:g} or more, if the "
+            "probabilities are calibrated; how many labels a set holds is not promised."
+        )
+
+    def _sets(self, probabilities: Array) -> Array:
+        return probabilities >= self.threshold

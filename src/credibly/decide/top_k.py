@@ -1,0 +1,52 @@
+"""TopK: the same number of labels for every row."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from credibly import _checks
+from credibly.decide._base import Decision
+from credibly.types import Array
+
+
+class TopK(Decision):
+    """The ``k`` most probable labels of each row; of equal ones, those that come first.
+
+    Args:
+        k: at least 1, at most the number of labels.
+
+    Example:
+        >>> TopK(2).predict(np.array([[0.2, 0.5, 0.2]]))
+        array([[ True,  True, False]])
+    """
+
+    name = "top-k"
+    _settings = ("k",)
+
+    def __init__(self, k: int) -> None:
+        if k != int(k) or k < 1:
+            raise _checks.InputError(f"`k` must be a whole number of at least 1; got {k!r}.")
+        self.k = int(k)
+
+    def fit(self, probabilities: Any = None, targets: Any = None) -> Self:
+        return self
+
+    @property
+    def promise(self) -> str:
+        labels = "1 label" if self.k == 1 else f"{self.k} labels"
+        return f"Every set holds exactly {labels}; whether they are right is not promised."
+
+    def _sets(self, probabilities: Array) -> Array:
+        num_labels = probabilities.shape[1]
+        if self.k > num_labels:
+            raise _checks.InputError(
+                f"`k` must be at most the number of labels, {num_labels}; got {self.k}."
+            )
+        last = num_labels - self.k
+        lowest = np.partition(probabilities, last, axis=1)[:, last : last + 1]
+        above = probabilities > lowest
+        tied = probabilities == lowest
+        room = self.k - above.sum(axis=1, keepdims=True)
+        return above | (tied & (np.cumsum(tied, axis=1) <= room))
