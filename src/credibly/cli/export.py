@@ -1,0 +1,38 @@
+"""``credibly export RUN``: one ONNX file from inputs to calibrated probabilities and sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from credibly.cli._command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Export a run to ONNX: inputs → scores → link → calibrator → probabilities → label sets.
+
+    The file is run in onnxruntime and compared with torch before it gets its name.
+
+    Example:
+      credibly export runs/digits --out digits.onnx
+    """
+
+    folder: str = option(help="folder of a finished run", positional=True, metavar="RUN")
+    out: str = option(help="the .onnx file to write")
+    json: bool = option(False, help="print the result as JSON")
+
+
+def run(options: Options) -> int:
+    from credibly import train
+    from credibly.cli._tables import print_json, print_text
+
+    result = train.export(train.load(options.folder), options.out)
+    if options.json:
+        print_json({"file": options.out, **result})
+    else:
+        print_text(
+            f"Wrote {options.out}: input `inputs` {tuple(result['shape'])}, outputs `scores`, "
+            f"`probabilities`, `sets`. Largest difference from torch in probabilities: "
+            f"{result['difference']:.1e}."
+        )
+    return 0

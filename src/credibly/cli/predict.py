@@ -1,0 +1,59 @@
+"""``credibly predict RUN DATA``: predictions of a trained run, in parts if there are many."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from credibly.cli._command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Predict with a trained run: calibrated probabilities, scores, and the truth where known.
+
+    OUT is a .parquet file, or a folder of one part a shard, which every command reads as one file.
+    Under torchrun each process takes its share of the shards; parts that are there are skipped.
+
+    Examples:
+      credibly predict runs/digits digits --part test --out predictions.parquet
+      torchrun --nproc-per-node 4 -m credibly predict runs/coco coco:data --shards 16 --out parts/
+    """
+
+    folder: str = option(help="folder of a finished run", positional=True, metavar="RUN")
+    data: str = option(help="what to predict: a name, a file, or KIND:PATH", positional=True)
+    out: str = option(help="a .parquet file, or a folder for parts")
+    part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
+    shards: int | None = option(None, help="number of parts (default: one a process)")
+    skip_bad_images: bool = option(False, help="leave out images that do not decode")
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="no progress")
+
+
+def run(options: Options) -> int:
+    from credibly import data, train
+    from credibly.cli._tables import print_json, print_text, progress
+
+    process, processes = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
+    done = train.load(options.folder)
+    rows = data.load(
+        options.data,
+        seed=done.settings.split_seed,
+        labels=None if options.data in ("digits", "synthetic") else done.labels,
+        skip_bad_images=options.skip_bad_images,
+    ).part(options.part)
+    with progress("predicting", total=len(rows), quiet=options.quiet) as advance:
+        written = train.predict_to(
+            done,
+            rows,
+            options.out,
+            shards=options.shards or processes,
+            process=process,
+            processes=processes,
+            advance=advance,
+        )
+    if options.json and process == 0:
+        print_json({"rows": len(rows), "written": [str(path) for path in written]})
+    elif not options.quiet and process == 0:
+        print_text(f"{len(rows):,} rows in {options.out}; {len(written)} file(s) written now.")
+    return 0

@@ -1,0 +1,142 @@
+"""``credibly train DATA``: from data to calibrated predictions and a run that can be resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import typing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from credibly.cli._command import option
+from credibly.train.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """Train a classifier; calibrate it on held-out rows; predict and measure the test rows.
+
+    Settings come from their defaults, then --preset, then --config, then flags. OUT becomes a run
+    folder: config.toml, model.safetensors, state/, log.jsonl, calibration.json,
+    predictions.parquet (test rows) and metrics.json. Killed at any moment, --resume goes on to the
+    same result. On several processes: torchrun --nproc-per-node 2 -m credibly train …
+
+    Examples:
+      credibly train digits --loss spa+lpr --out runs/digits
+      credibly train voc2012.npz --model mlp --epochs 60 --out runs/voc
+      credibly train coco:data/coco --preset spa-coco --out runs/coco
+    """
+
+    data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
+    out: str = option(help="folder of the run")
+    preset: str | None = option(None, help="recipe of a paper, e.g. spa-coco; see docs/training.md")
+    resume: bool = option(False, help="go on with the run in OUT, or start it")
+    skip_bad_images: bool = option(False, help="leave out images that do not decode")
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="no progress")
+
+
+def with_settings(own: type[Any], leave_out: Sequence[str] = ()) -> Any:
+    """The options of a command and a flag for every setting, None where it is not given."""
+    hints = typing.get_type_hints(Settings)
+    fields = []
+    for field in dataclasses.fields(Settings):
+        if field.name in leave_out:
+            continue
+        text = str(field.metadata["help"])
+        if field.default not in (None, False, ()) and "default" not in text:
+            text += f" (default: {field.default})"
+        metadata = {"help": text, "choices": field.metadata["choices"]}
+        flag = dataclasses.field(default=None, metadata=metadata)
+        fields.append((field.name, hints[field.name] | None, flag))
+    return dataclasses.make_dataclass(
+        "Options",
+        fields,
+        bases=(own,),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": own.__doc__},
+    )
+
+
+Options: Any = with_settings(Own)
+
+
+def given(options: Any) -> dict[str, Any]:
+    """The settings that a flag or a file names."""
+    values = {
+        field.name: getattr(options, field.name, None) for field in dataclasses.fields(Settings)
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def settings_of(options: Any) -> Settings:
+    """Defaults, then the preset or the run to resume, then what was given."""
+    from credibly.train.presets import preset
+    from credibly.train.settings import from_mapping, read_toml
+
+    base = preset(options.preset) if options.preset else {}
+    config = Path(options.out) / "config.toml"
+    if options.resume and config.exists():
+        base = {**read_toml(config)["settings"], **base}
+    return from_mapping({**base, **given(options)}, "settings")
+
+
+def run(options: Any) -> int:
+    from credibly import data, train
+    from credibly.cli._tables import print_json, print_table, print_text
+
+    settings = settings_of(options)
+    rows = data.load(
+        options.data, seed=settings.split_seed, skip_bad_images=options.skip_bad_images
+    )
+    with watching(settings.loss, settings.epochs, options.quiet or not is_main()) as watcher:
+        done = train.fit(rows, options.out, settings, resume=options.resume, watcher=watcher)
+    if not is_main():
+        return 0
+    if options.json:
+        print_json({"run": options.out, "metrics": done.metrics})
+        return 0
+    title = f"{done.settings.loss} · {done.settings.model} · test rows"
+    print_table(title, ["", "value"], list(done.metrics.items()))
+    print_text(f"{rows}")
+    for row in rows.skipped[:10]:
+        print_text(f"left out, does not decode: {row}")
+    print_text(
+        f"Wrote {options.out}. Next: credibly evaluate {options.out}/predictions.parquet, "
+        f"credibly report {options.out}/predictions.parquet --out report.html"
+    )
+    return 0
+
+
+def is_main() -> bool:
+    """Whether this is the process that speaks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def watching(name: str, epochs: int, quiet: bool) -> Iterator[Any]:
+    """A progress bar with the last epoch's figures; silent where no person looks."""
+    from credibly.train import Watcher
+
+    if quiet or not sys.stderr.isatty():
+        yield Watcher()
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    class Bar(Watcher):
+        def update(self, done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        def epoch(self, figures: dict[str, Any]) -> None:
+            shown = ", ".join(f"{k} {figures[k]:.3f}" for k in ("loss", "nll", "map", "ace"))
+            bar.update(task, description=f"{name}: epoch {figures['epoch']}/{epochs} · {shown}")
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{name}: epoch 0/{epochs}", total=None)
+        yield Bar()

@@ -1,0 +1,174 @@
+"""A scikit-learn classifier on features whose probabilities can be acted on."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from credibly import _checks
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from credibly.train.features import Fitted
+
+
+class CredibleClassifier(ClassifierMixin, BaseEstimator):
+    """Zero, one or many labels a row, with calibrated probabilities.
+
+    ``y`` may be class labels (n,), or a matrix (n, L) of 0, 1, −1 (unknown) and anything in
+    between (soft). With class labels exactly one is present, and rows of ``predict_proba`` sum to
+    one; with a matrix each column is a probability of its own. The matrix needs at least two
+    columns, since scikit-learn reads one column as class labels.
+
+    The probabilities are calibrated on rows that the scores were not trained on. ``linear`` is
+    cross-fitted: ``1/held_out`` models, each scoring the rows it has not seen, fit the calibrator;
+    the final model has all rows. ``mlp`` sets ``held_out`` of the rows aside, which choose the
+    epoch and fit the calibrator.
+
+    Args:
+        loss: name of a loss, as on the command line: ``bce``, ``asl``, ``spa+lpr``, ``softmax``.
+        model: ``linear``, trained to the optimum by L-BFGS, or ``mlp``.
+        l2: strength of the penalty ½‖weights‖² against the sum of the losses of all rows and
+            labels; scikit-learn's 1/C for ``bce``. For ``linear``.
+        hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``.
+        calibrate: a calibrator's name, or ``none``.
+        held_out: share of rows that calibrate.
+        random_state: of everything random.
+
+    Attributes:
+        classes_: class labels, or column numbers.
+        held_out_probabilities_: of the rows that calibrated; label budgets are fitted on them.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = CredibleClassifier().fit(X, y)
+        >>> classifier.predict_proba(X[:1]).round(2).shape, bool(classifier.score(X, y) > 0.9)
+        ((1, 3), True)
+        >>> classifier.predict_sets(X, average_size=1.2).sum(axis=1).mean().round(1)
+        np.float64(1.2)
+    """
+
+    def __init__(
+        self,
+        loss: str = "bce",
+        *,
+        model: str = "linear",
+        l2: float = 1.0,
+        hidden: int = 256,
+        dropout: float = 0.5,
+        epochs: int = 40,
+        learning_rate: float = 1e-3,
+        batch_size: int = 128,
+        calibrate: str = "affine",
+        held_out: float = 0.2,
+        random_state: Any = 0,
+    ) -> None:
+        self.loss = loss
+        self.model = model
+        self.l2 = l2
+        self.hidden = hidden
+        self.dropout = dropout
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.calibrate = calibrate
+        self.held_out = held_out
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> CredibleClassifier:
+        """Train and calibrate. ``X`` is (n, features): array, data frame or sparse matrix."""
+        from credibly.train.features import fit_features
+
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True
+        )
+        targets = self._targets(y)
+        self.fitted_: Fitted = fit_features(X, targets, self._seed(), **self._recipe())
+        self.held_out_probabilities_ = self._normalised(self.fitted_.held_out)
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """(n, L): how probable each label is."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        return self._normalised(self.fitted_.probabilities(X))
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class; with many labels, those more probable than not, as 0/1."""
+        estimates = self.predict_proba(X)
+        if self.multi_label_:
+            return (estimates > 0.5).astype(self.target_dtype_)
+        return self.classes_[estimates.argmax(axis=1)]
+
+    def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
+        """Label sets, a bool matrix (n, L), with ``average_size`` labels a row on average.
+
+        The threshold comes from held-out rows; ``guarantee="expected"`` makes the budget hold in
+        expectation for exchangeable rows (see ``cr.decide.AverageSize``).
+        """
+        from credibly import decide
+
+        estimates = self.predict_proba(X)
+        budget = decide.AverageSize(average_size, guarantee=guarantee)
+        return budget.fit(self.held_out_probabilities_).predict(estimates)
+
+    # The pieces ------------------------------------------------------------------------------
+
+    def _targets(self, y: Any) -> Array:
+        """(n, L) targets; sets ``classes_``, ``multi_label_`` and ``target_dtype_``."""
+        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected.",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+            y = y[:, 0]
+        self.multi_label_ = y.ndim == 2
+        if self.multi_label_:
+            _checks.target_values(y, "y")
+            self.classes_, self.target_dtype_ = np.arange(y.shape[1]), y.dtype
+            if y.dtype.kind == "f" and not np.isin(y, (0, 1, -1)).all():
+                self.target_dtype_ = np.dtype(int)
+            return y.astype(np.float64)
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        return np.eye(len(self.classes_))[index]
+
+    def _normalised(self, estimates: Array) -> Array:
+        """With class labels exactly one is present, so a row's probabilities sum to one."""
+        if self.multi_label_:
+            return estimates
+        total = estimates.sum(axis=1, keepdims=True)
+        even = np.full_like(estimates, 1 / estimates.shape[1])
+        return np.where(total > 0, estimates / np.where(total > 0, total, 1), even)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _recipe(self) -> dict[str, Any]:
+        _checks.choice("model", self.model, ("linear", "mlp"))
+        _checks.fraction("held_out", self.held_out, low_open=True, high_open=True)
+        _checks.at_least("l2", self.l2, 0)
+        names = ("loss", "model", "l2", "hidden", "dropout", "epochs", "learning_rate")
+        names = (*names, "batch_size", "calibrate", "held_out")
+        return {name: getattr(self, name) for name in names}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,70 @@
+"""Which rows make which batch: a function of seed and epoch, cut the same for any process count."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+
+def mixed(*numbers: int) -> int:
+    """One seed from several numbers; near ones give unrelated seeds.
+
+    Example:
+        >>> mixed(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
+        (True, False)
+    """
+    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=7)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def epoch_batches(num_rows: int, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+    """The rows of one epoch in their order, in batches of nearly equal size.
+
+    Equal sizes, at most ``batch_size``, rather than a small rest at the end: a last batch of one
+    row would break batch norm and weigh that row like a whole batch.
+
+    Example:
+        >>> [len(batch) for batch in epoch_batches(10, 4, seed=0, epoch=0)]
+        [4, 3, 3]
+    """
+    generator = torch.Generator().manual_seed(mixed(seed, epoch))
+    order = torch.randperm(num_rows, generator=generator)
+    return list(order.tensor_split(number_of_batches(num_rows, batch_size)))
+
+
+def number_of_batches(num_rows: int, batch_size: int) -> int:
+    """Batches an epoch; every process takes part in each."""
+    return max(1, -(-num_rows // batch_size))
+
+
+def share(batches: Sequence[Tensor], rank: int, processes: int) -> list[Tensor]:
+    """This process's rows of each batch; together the processes see each batch whole."""
+    return [batch.tensor_split(processes)[rank] for batch in batches]
+
+
+def stream(dataset: Any, batches: Sequence[Tensor], workers: int) -> Iterator[tuple[Tensor, ...]]:
+    """(inputs, targets, rows) of each batch; decoded in ``workers`` processes if there are any."""
+    if workers == 0:
+        return map(dataset.batch, batches)
+    loader = DataLoader(
+        _Batches(dataset, batches), batch_size=None, num_workers=workers, prefetch_factor=4
+    )
+    return iter(loader)
+
+
+class _Batches(torch.utils.data.Dataset[Any]):
+    """Batch numbers as items, so that a worker makes whole batches and nothing is collated."""
+
+    def __init__(self, dataset: Any, batches: Sequence[Tensor]) -> None:
+        self.dataset, self.batches = dataset, batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> tuple[Tensor, ...]:
+        return self.dataset.batch(self.batches[number])

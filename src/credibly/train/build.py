@@ -1,0 +1,125 @@
+"""From data and settings to the parts of a run: model, loss, first biases, accelerator."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from credibly._checks import InputError
+from credibly.train.batches import mixed
+from credibly.train.settings import Settings
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from credibly.data import Data
+    from credibly.losses import Loss
+    from credibly.models import Network
+
+SMALL_IMAGE = 64
+
+
+def resolved(settings: Settings, data: Data) -> Settings:
+    """``settings`` with the model named, checked against ``data``."""
+    model = settings.model
+    if model == "auto":
+        model = _default_model(settings, data)
+    if settings.solver == "lbfgs" and data.kind != "features":
+        raise InputError(
+            f"`solver` lbfgs needs features; {data.source} holds images. "
+            "Cache a backbone's features first (`cr.models.cache_features`)."
+        )
+    if settings.average_size is not None and settings.average_size > len(data.labels):
+        raise InputError(
+            f"`average_size` must be at most the number of labels, {len(data.labels)}; "
+            f"got {settings.average_size:g}."
+        )
+    return dataclasses.replace(settings, model=model)
+
+
+def _default_model(settings: Settings, data: Data) -> str:
+    if data.kind == "features":
+        return "linear" if settings.solver == "lbfgs" else "mlp"
+    shape = data.input_shape
+    if shape is not None and max(shape[1:]) <= SMALL_IMAGE:
+        return "cnn"
+    raise InputError(
+        f"{data.source} holds images larger than {SMALL_IMAGE} pixels; name a network for them, "
+        "e.g. --model timm:resnet50."
+    )
+
+
+def build_loss(settings: Settings, data: Data, num_rows: int) -> Loss:
+    """The loss by its name, told what the data set knows."""
+    from credibly import losses
+
+    criterion = losses.from_name(
+        settings.loss,
+        num_labels=len(data.labels),
+        num_rows=num_rows,
+        average_size=settings.average_size,
+    )
+    if not criterion.has_link and settings.calibrate == "none":
+        raise InputError(
+            f"loss {settings.loss!r} has no link, so its scores become probabilities only through "
+            "a calibrator; got `calibrate` none. Use affine."
+        )
+    return criterion
+
+
+def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: Array) -> Network:
+    """A fresh model, the same for the same seed, its last biases at the labels' rates."""
+    from credibly import models
+
+    torch.manual_seed(mixed(settings.seed))
+    options: dict[str, Any] = {
+        name: getattr(settings, name)
+        for name in ("dropout", "hidden", "weights", "image_size")
+        if getattr(settings, name) is not None
+    }
+    model = models.build(
+        settings.model,
+        data,
+        len(data.labels),
+        criterion.scores_per_label,
+        frozen=settings.frozen,
+        **options,
+    )
+    if settings.prior_bias:
+        set_prior_bias(model, criterion, train_targets)
+    return model
+
+
+@torch.no_grad()
+def set_prior_bias(model: nn.Module, criterion: Loss, targets: Array) -> None:
+    """Start the last layer where its probabilities are the labels' rates (add-half smoothed)."""
+    bias = getattr(getattr(model, "head", None), "bias", None)
+    if bias is None:
+        return
+    known = targets >= 0
+    present = np.where(known, targets, 0).sum(axis=0)
+    rates = torch.from_numpy((present + 0.5) / (known.sum(axis=0) + 1.0))
+    # Without a link any increasing map of the rates will do: only differences count.
+    initial = criterion.initial_scores(rates) if criterion.has_link else torch.logit(rates)
+    if initial.shape == bias.shape:
+        bias.copy_(initial)
+
+
+def build_accelerator(settings: Settings) -> Accelerator:
+    """Device, processes (from torchrun's environment) and precision."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    if settings.precision == "fp16" and not torch.cuda.is_available():
+        raise InputError("`precision` fp16 needs a GPU; got none. Use bf16 or float32.")
+    # Two runs in one interpreter may differ in precision; accelerate keeps the first one's.
+    AcceleratorState._reset_state()
+    precision = "no" if settings.precision == "float32" else settings.precision
+    forced = os.environ.get("CREDIBLY_DEVICE") == "cpu"
+    return Accelerator(mixed_precision=precision, cpu=forced)

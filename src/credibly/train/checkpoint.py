@@ -1,0 +1,134 @@
+"""All that a run needs to go on as if nothing had happened, in one file; no pickle.
+
+A checkpoint is a safetensors file ``state/step-00000042.safetensors`` whose header carries a JSON
+document beside the tensors. It is written beside, flushed and renamed, so that it is whole or not
+there; the last two are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from credibly import __version__
+from credibly._checks import InputError
+from credibly._files import atomic_path
+
+KEPT = 2
+
+
+@dataclass
+class Checkpoint:
+    """Tensors by name, and plain values."""
+
+    tensors: dict[str, Tensor]
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def group(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors under ``prefix``, without it."""
+        start = prefix + "."
+        return {k[len(start) :]: v for k, v in self.tensors.items() if k.startswith(start)}
+
+
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``tensors`` with ``prefix.`` before each name."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+    """One safetensors file, atomically, with ``values`` as JSON in its header."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    # A copy each: safetensors refuses tensors that share memory, as tied weights do.
+    plain = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    header = {"credibly": json.dumps({"version": __version__, **values}, sort_keys=True)}
+    try:
+        with atomic_path(path) as beside:
+            save_file(plain, beside, metadata=header)
+            beside.chmod(0o666 & ~_umask())  # safetensors leaves it readable to the owner only
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_tensors(path: Path) -> Checkpoint:
+    """What ``save_tensors`` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get("credibly")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise InputError(f"{path} must be a safetensors file; {error}.") from error
+    if header is None:
+        raise InputError(f"{path} was not written by credibly: its header has no entry for it.")
+    values = json.loads(header)
+    _check_version(path, values["version"])
+    return Checkpoint(tensors, values)
+
+
+def _check_version(path: Path, version: str) -> None:
+    """Minor versions of 0.x may change the format."""
+    ours, theirs = __version__.split("."), version.split(".")
+    if ours[:2] != theirs[:2]:
+        raise InputError(
+            f"{path} was written by credibly {version}; this is {__version__}. "
+            f"Install `credibly=={version}` to go on with it, or train anew."
+        )
+
+
+def write(folder: Path, step: int, checkpoint: Checkpoint) -> None:
+    """Add a checkpoint to ``folder`` and drop the ones before the last two."""
+    save_tensors(folder / f"step-{step:09d}.safetensors", checkpoint.tensors, checkpoint.values)
+    for old in _files(folder)[:-KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def newest(folder: Path) -> Checkpoint | None:
+    """The last checkpoint of ``folder``; ``None`` where there is none."""
+    files = _files(folder)
+    return read_tensors(files[-1]) if files else None
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+# Optimizers ----------------------------------------------------------------------------------
+
+
+def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """State tensors by ``index.name``, and the plain numbers among the state."""
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for index, state in optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            target = tensors if isinstance(value, Tensor) else numbers
+            target[f"{index}.{name}"] = value
+    return tensors, numbers
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
+) -> None:
+    """The inverse of ``flatten_optimizer``; rates and decays stay as ``optimizer`` has them."""
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in {**tensors, **numbers}.items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

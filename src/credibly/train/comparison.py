@@ -1,0 +1,299 @@
+"""Several losses on one data set, each with several seeds: same rows, same budget, one table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly._checks import InputError, at_least
+from credibly.train.settings import Settings
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+    from credibly.train.run import Run
+
+FIGURES = ("mAP@y", "mAP@x", "ACE", "MCE", "NLL", "set coverage")
+LEVEL = 0.95
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One run of a comparison."""
+
+    source: str
+    options: dict[str, Any]
+    folder: str
+    settings: Settings
+    threads: int
+    conditions: int
+
+
+def compare(
+    source: str,
+    out: str | Path,
+    losses: Sequence[str],
+    *,
+    seeds: int = 3,
+    settings: Settings | None = None,
+    jobs: int = 1,
+    conditions: int = 3,
+    data_options: dict[str, Any] | None = None,
+    done: Callable[[str], None] = lambda name: None,
+) -> dict[str, Any]:
+    """Train every loss with every seed on the same split, and compare their test rows.
+
+    Finished runs are kept and interrupted ones go on, so the same call after a crash completes
+    the table. Nothing but loss and seed differs between runs. Intervals are over seeds (Student's
+    t), or, with one seed, over test rows (bootstrap): the two are not the same thing, and
+    ``results["interval"]`` says which.
+
+    Args:
+        source: data, as for ``cr.data.load``; each worker reads it for itself.
+        out: a folder: one run folder a loss and seed in ``runs/``, and ``results.json``.
+        losses: names, as for ``cr.losses.from_name``.
+        seeds: runs a loss; seeds 0, 1, ….
+        settings: budget; ``loss`` and ``seed`` are replaced. Without ``average_size`` sets get as
+            many labels on average as training rows have, rounded up.
+        jobs: processes that work at the same time.
+        conditions: retrieval is measured for queries of up to this many conditions.
+        data_options: for ``cr.data.load``.
+        done: told the name of each run that is finished.
+
+    Returns:
+        The document that ``results.json`` holds.
+    """
+    at_least("seeds", seeds, 1)
+    at_least("jobs", jobs, 1)
+    names = list(dict.fromkeys(losses))
+    if not names:
+        raise InputError("`losses` must name at least one loss, e.g. bce,spa+lpr; got none.")
+    out = Path(out)
+    settings = settings or Settings()
+    options = data_options or {}
+    rows = _load(source, settings.split_seed, tuple(sorted(options.items())))
+    settings = _with_budget(settings, rows)
+    _check_names(names, rows, settings)
+    _claim(out, rows, settings)
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    work = [
+        Job(
+            source,
+            options,
+            str(out / "runs" / f"{folder_name(name)}-seed{seed}"),
+            dataclasses.replace(settings, loss=name, seed=seed),
+            threads,
+            conditions,
+        )
+        for seed in range(seeds)
+        for name in names
+    ]
+    figures = _work(work, jobs, done)
+    results = _results(names, seeds, figures, rows, settings)
+    from credibly.train.run import write_json
+
+    write_json(out / "results.json", results)
+    return results
+
+
+def folder_name(loss: str) -> str:
+    """A loss's name as part of a path.
+
+    Example:
+        >>> folder_name("asl(gamma_neg=4)+lpr")
+        'asl_gamma_neg_4_+lpr'
+    """
+    return re.sub(r"[^\w.+-]", "_", loss)
+
+
+_CACHE: dict[Any, Data] = {}
+
+
+def _load(source: str, seed: int, options: tuple[Any, ...]) -> Data:
+    """The data, read once a process."""
+    from credibly import data
+
+    key = (source, seed, options)
+    if key not in _CACHE:
+        _CACHE.clear()
+        _CACHE[key] = data.load(source, seed=seed, **dict(options))
+    return _CACHE[key]
+
+
+def _with_budget(settings: Settings, rows: Data) -> Settings:
+    if settings.average_size is not None:
+        return settings
+    targets = rows.part("train").targets
+    mean = float(np.where(targets > 0, targets, 0).sum() / max(len(targets), 1))
+    size = min(float(max(1, math.ceil(mean))), float(len(rows.labels)))
+    return dataclasses.replace(settings, average_size=size)
+
+
+def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
+    """A misspelt loss is found before hours are spent on the others."""
+    from credibly.train.build import build_loss, resolved
+
+    for name in names:
+        one = resolved(dataclasses.replace(settings, loss=name), rows)
+        build_loss(one, rows, len(rows.part("train")))
+    if len({folder_name(name) for name in names}) < len(names):
+        raise InputError(f"two of the losses {', '.join(names)} would share one folder.")
+
+
+def _claim(out: Path, rows: Data, settings: Settings) -> None:
+    """A folder belongs to one data set; other runs in it would be compared with strangers."""
+    from credibly.train.run import write_json
+
+    path = out / "comparison.json"
+    about = {"data": rows.source, "fingerprint": rows.fingerprint()}
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before != about:
+            raise InputError(
+                f"{out} holds a comparison on other data ({before.get('data')}); choose another "
+                "--out."
+            )
+        return
+    write_json(path, about)
+
+
+def _work(work: Sequence[Job], jobs: int, done: Callable[[str], None]) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    if jobs == 1:
+        for job in work:
+            figures[job.folder] = perform(job)
+            done(Path(job.folder).name)
+        return figures
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(perform, job): job for job in work}
+        try:
+            for future in as_completed(waiting):
+                figures[waiting[future].folder] = future.result()
+                done(Path(waiting[future].folder).name)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return figures
+
+
+def perform(job: Job) -> dict[str, Any]:
+    """Train one run, or take it over finished; its figures."""
+    import torch
+
+    from credibly.train.fitting import fit
+
+    torch.set_num_threads(job.threads)
+    rows = _load(job.source, job.settings.split_seed, tuple(sorted(job.options.items())))
+    run = fit(rows, job.folder, job.settings, resume=True)
+    kept = run.folder / "compared.json"
+    if kept.exists():
+        figures = json.loads(kept.read_text(encoding="utf-8"))
+        if figures.get("conditions") == job.conditions:
+            return figures
+    figures = {**run.metrics, **_further(run, job.conditions), "conditions": job.conditions}
+    from credibly.train.run import write_json
+
+    write_json(kept, figures)
+    return figures
+
+
+def _further(run: Run, conditions: int) -> dict[str, Any]:
+    """Calibration before the calibrator, and retrieval by number of conditions."""
+    import torch
+
+    from credibly import metrics
+    from credibly.predictions import Predictions
+    from credibly.train.judge import log_odds, probabilities
+
+    predictions = Predictions.read(run.folder / "predictions.parquet")
+    scores, targets = predictions.scores, predictions.targets
+    assert scores is not None
+    assert targets is not None
+    further: dict[str, Any] = {}
+    sigmoid = probabilities(scores.astype(np.float64))
+    further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, targets, kind="ace"))
+    if run.criterion.has_link and run.criterion.scores_per_label == 1:
+        linked = probabilities(log_odds(run.criterion, torch.from_numpy(scores)))
+        further["ACE, link"] = float(metrics.calibration_error(linked, targets, kind="ace"))
+    if targets.dtype == np.int8:
+        most = min(conditions, len(predictions.labels))
+        found = metrics.retrieval_map(
+            predictions.probabilities, targets, max_conditions=most, budget_seconds=5.0
+        )
+        for count in range(1, most + 1):
+            value = float(found.by_conditions[count])
+            further[f"retrieval@{count}"] = None if math.isnan(value) else value
+    return further
+
+
+# The table -----------------------------------------------------------------------------------
+
+
+def _results(
+    names: Sequence[str], seeds: int, figures: dict[str, Any], rows: Data, settings: Settings
+) -> dict[str, Any]:
+    by_loss: dict[str, Any] = {}
+    for name in names:
+        ends = [f"{folder_name(name)}-seed{seed}" for seed in range(seeds)]
+        runs = [value for end in ends for key, value in figures.items() if Path(key).name == end]
+        folders = [key for end in ends for key in figures if Path(key).name == end]
+        by_loss[name] = _over_seeds(runs) if seeds > 1 else _over_rows(runs[0], Path(folders[0]))
+    return {
+        "data": rows.source,
+        "fingerprint": rows.fingerprint(),
+        "test_rows": len(rows.part("test")),
+        "average_size": settings.average_size,
+        "seeds": seeds,
+        "interval": f"{LEVEL:.0%} over seeds" if seeds > 1 else f"{LEVEL:.0%} over test rows",
+        "losses": by_loss,
+        "runs": {Path(folder).name: value for folder, value in sorted(figures.items())},
+    }
+
+
+def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and Student's t interval of every figure that all runs have."""
+    from scipy.stats import t
+
+    table: dict[str, Any] = {}
+    for name in runs[0]:
+        values = [float(run[name]) for run in runs if run.get(name) is not None]
+        if name == "conditions" or len(values) < len(runs):
+            continue
+        mean = float(np.mean(values))
+        spread = float(np.std(values, ddof=1)) / len(values) ** 0.5
+        half = float(t.ppf((1 + LEVEL) / 2, len(values) - 1)) * spread
+        table[name] = {"mean": mean, "low": mean - half, "high": mean + half}
+    return table
+
+
+def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Each figure of the only run, with a bootstrap interval where there is one."""
+    from credibly import metrics
+    from credibly.predictions import Predictions
+    from credibly.train.run import load
+
+    predictions = Predictions.read(folder / "predictions.parquet")
+    assert predictions.targets is not None
+    decision = load(folder).decision
+    sets = None if decision is None else decision.predict(predictions.probabilities)
+    intervals = metrics.summary_intervals(
+        predictions.probabilities, predictions.targets, scores=predictions.scores, sets=sets
+    )
+    table: dict[str, Any] = {}
+    for name, value in figures.items():
+        if name == "conditions" or value is None:
+            continue
+        table[name] = {"mean": value}
+        if name in intervals:
+            interval = intervals[name]
+            table[name] |= {"low": float(interval.low), "high": float(interval.high)}
+    return table

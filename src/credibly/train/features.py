@@ -1,0 +1,277 @@
+"""Models on a feature matrix, without a run folder: what the scikit-learn estimator stands on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from credibly._checks import InputError
+from credibly.train.batches import epoch_batches, mixed, number_of_batches
+from credibly.train.build import set_prior_bias
+from credibly.train.judge import Judge, log_odds, probabilities
+from credibly.train.optim import build_optimizer, learning_rate
+from credibly.train.probe import minimise
+from credibly.train.settings import Settings
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.losses import Loss
+
+FEW_ROWS = 20
+"""Below twice this, too few to set rows aside: the calibrator is left out where it can be."""
+
+
+@dataclasses.dataclass
+class Fitted:
+    """A trained model with its loss and calibrator."""
+
+    model: nn.Module
+    criterion: Loss
+    calibrator: Any
+    held_out: Array
+
+    def probabilities(self, rows: Any) -> Array:
+        odds = log_odds(self.criterion, scores(self.model, rows))
+        odds = odds if self.calibrator is None else self.calibrator.transform(odds)
+        return probabilities(odds)
+
+
+class Columns(nn.Module):
+    """A linear layer on scaled columns, dense or sparse; sparse rows are scaled, not centred."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, rows: Any, num_scores: int) -> None:
+        super().__init__()
+        mean, scale = _moments(rows)
+        self.register_buffer("mean", torch.from_numpy(mean))
+        self.register_buffer("scale", torch.from_numpy(scale))
+        self.head = nn.Linear(rows.shape[1], num_scores)
+        # Zero, not random: the optimum does not depend on the start, and what noise there is in
+        # directions the data do not see would stay.
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, rows: Any) -> Tensor:
+        if sparse.issparse(rows):
+            return _SparseProduct.apply(self.head.weight / self.scale, rows) + self.head.bias
+        return self.head((rows - self.mean) / self.scale)
+
+
+class _SparseProduct(torch.autograd.Function):
+    """rows · weightsᵀ for scipy rows; the gradient is gradientᵀ · rows."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, rows: Any) -> Tensor:  # type: ignore[override]
+        ctx.rows = rows
+        return torch.from_numpy(rows @ weights.detach().numpy().T)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return torch.from_numpy((ctx.rows.T @ gradient.numpy()).T), None
+
+
+def _moments(rows: Any) -> tuple[Array, Array]:
+    """Mean and deviation of the columns; a constant column keeps scale 1."""
+    if sparse.issparse(rows):
+        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
+        scale = np.sqrt(square)
+        return np.zeros(rows.shape[1]), np.where(scale > 0, scale, 1.0)
+    mean, scale = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    constant = scale <= 1e-9 * np.maximum(np.abs(mean), 1e-30)
+    return mean, np.where(constant, 1.0, scale)
+
+
+def as_inputs(rows: Any) -> Any:
+    """float64: a tensor, or a CSR matrix where ``rows`` is one."""
+    if sparse.issparse(rows):
+        return rows.astype(np.float64)
+    return torch.from_numpy(np.require(rows, np.float64, ["C", "W"]))
+
+
+@torch.no_grad()
+def scores(model: nn.Module, rows: Any) -> Tensor:
+    """float64, in pieces, so that a row's scores do not depend on its neighbours."""
+    model.eval()
+    pieces = [rows[start : start + 4096] for start in range(0, rows.shape[0], 4096)]
+    if not isinstance(model, Columns):
+        pieces = [p.toarray() if sparse.issparse(p) else p for p in pieces]
+    return torch.cat([model(as_inputs(piece)) for piece in pieces])
+
+
+def fit_features(
+    rows: Any,
+    targets: Array,
+    seed: int,
+    *,
+    loss: str,
+    model: str,
+    l2: float,
+    calibrate: str,
+    held_out: float,
+    **steps: Any,
+) -> Fitted:
+    """Train on ``rows`` (n, features), dense or CSR; calibrate on rows not trained on.
+
+    The caller's random numbers go on as if nothing had been drawn here.
+    """
+    with torch.random.fork_rng(devices=[]):
+        if model == "linear":
+            folds = max(2, round(1 / held_out))
+            return _cross_fitted(rows, targets, seed, loss, l2, calibrate, folds)
+        settings = Settings(loss=loss, model=model, calibrate=calibrate, seed=seed, **steps)
+        return _held_out(rows, targets, settings, held_out)
+
+
+def _criterion(loss: str, targets: Array) -> Loss:
+    from credibly import losses
+
+    criterion = losses.from_name(loss, num_labels=targets.shape[1], num_rows=len(targets))
+    if any(True for _ in criterion.parameters()):
+        raise InputError(
+            f"loss {loss!r} learns an estimate for each training row; train it with "
+            "`cr.train.fit`, which knows rows by number."
+        )
+    return criterion
+
+
+def _calibrated(calibrate: str, criterion: Loss, odds: Array, targets: Array) -> Any:
+    from credibly import calibrate as maps
+
+    few = len(odds) < FEW_ROWS
+    if calibrate == "none" or (few and criterion.has_link):
+        if not criterion.has_link:
+            raise InputError("a loss without a link needs a calibrator; got calibrate='none'.")
+        return None
+    if not (targets >= 0).any():
+        raise InputError("`y` must hold known labels; got only −1 (unknown).")
+    if calibrate == "choose":
+        return maps.choose(odds, targets)
+    return maps.from_name(calibrate).fit(odds, targets)
+
+
+def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -> Fitted:
+    mapped = odds if calibrator is None else calibrator.transform(odds)
+    return Fitted(model.eval(), criterion.eval(), calibrator, probabilities(mapped))
+
+
+# Linear: to the optimum, cross-fitted ---------------------------------------------------------
+
+
+def _cross_fitted(
+    rows: Any, targets: Array, seed: int, loss: str, l2: float, calibrate: str, folds: int
+) -> Fitted:
+    model, criterion = _linear(rows, targets, loss, l2)
+    if calibrate == "none" or len(targets) < FEW_ROWS:
+        odds = log_odds(criterion, scores(model, rows))
+        calibrator = _calibrated(calibrate, criterion, odds, targets)
+        return _finished(model, criterion, calibrator, odds)
+    odds = np.empty(targets.shape)
+    part = fold_numbers(targets, folds, seed)
+    for fold in range(folds):
+        out = part == fold
+        other, other_criterion = _linear(rows[~out], targets[~out], loss, l2)
+        odds[out] = log_odds(other_criterion, scores(other, rows[out]))
+    calibrator = _calibrated(calibrate, criterion, odds, targets)
+    return _finished(model, criterion, calibrator, odds)
+
+
+def _linear(rows: Any, targets: Array, loss: str, l2: float) -> tuple[nn.Module, Loss]:
+    criterion = _criterion(loss, targets)
+    model = Columns(rows, targets.shape[1] * criterion.scores_per_label).double()
+    set_prior_bias(model, criterion, targets)
+    inputs, wanted = as_inputs(rows), torch.from_numpy(targets)
+    minimise(model, criterion.train(), inputs, wanted, l2 / targets.size)
+    return model, criterion.eval()
+
+
+def fold_numbers(targets: Array, folds: int, seed: int) -> Array:
+    """A fold for each row, each label's rows dealt evenly.
+
+    Example:
+        >>> fold_numbers(np.eye(2)[[0, 0, 1, 1]], 2, seed=0).tolist()
+        [1, 0, 0, 1]
+    """
+    from credibly.data._split import rarest_label
+
+    order = np.random.default_rng(seed).permutation(len(targets))
+    order = order[np.argsort(rarest_label(targets)[order], kind="stable")]
+    part = np.empty(len(targets), dtype=np.int64)
+    part[order] = np.arange(len(targets)) % folds
+    return part
+
+
+# MLP: steps, the best epoch on held-out rows --------------------------------------------------
+
+
+def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> Fitted:
+    from credibly.data import split_rows
+
+    part = split_rows(targets, test=0.0, calibration=share, seed=settings.seed)
+    enough = len(targets) >= 2 * FEW_ROWS and (part == 2).any()
+    train = np.flatnonzero(part != 2) if enough else np.arange(len(targets))
+    judged = np.flatnonzero(part == 2) if enough else train
+    criterion = _criterion(settings.loss, targets)
+    model = _mlp(rows[train], targets[train], criterion, settings)
+    judge = Judge(settings, None, targets[judged])
+    best, kept = np.inf, _state(model, criterion)
+    for _ in _epochs(model, criterion, rows[train], targets[train], settings):
+        cost = judge(criterion.eval(), scores(model, rows[judged]))["selection"]
+        if cost < best:
+            best, kept = cost, _state(model, criterion)
+    model.load_state_dict(kept[0])
+    criterion.load_state_dict(kept[1])
+    odds = log_odds(criterion.eval(), scores(model, rows[judged]))
+    calibrator = _calibrated(settings.calibrate, criterion, odds, targets[judged])
+    return _finished(model, criterion, calibrator, odds)
+
+
+def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.Module:
+    from credibly import models
+
+    torch.manual_seed(mixed(settings.seed))
+    model = models.build(
+        "mlp",
+        rows.shape[1:],
+        targets.shape[1],
+        criterion.scores_per_label,
+        hidden=settings.hidden,
+        dropout=settings.dropout,
+    )
+    model.standardize.set(*_moments(rows))
+    set_prior_bias(model, criterion, targets)
+    return model.double()
+
+
+def _epochs(
+    model: nn.Module, criterion: Loss, rows: Any, targets: Array, settings: Settings
+) -> Iterator[None]:
+    """Train, pausing after each epoch."""
+    optimizer = build_optimizer(settings, model, criterion)
+    wanted = torch.from_numpy(targets)
+    total = settings.epochs * number_of_batches(len(targets), settings.batch_size)
+    step = 0
+    for epoch in range(settings.epochs):
+        model.train()
+        criterion.train()
+        for batch in epoch_batches(len(targets), settings.batch_size, settings.seed, epoch):
+            chosen = rows[batch.numpy()]
+            chosen = chosen.toarray() if sparse.issparse(chosen) else chosen
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(settings, step, total)
+            criterion(model(as_inputs(chosen)), wanted[batch]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            step += 1
+        yield
+
+
+def _state(model: nn.Module, criterion: Loss) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    return own, {name: tensor.clone() for name, tensor in criterion.state_dict().items()}

@@ -1,0 +1,74 @@
+"""Which epoch was best: figures of held-out rows, as the finished run would have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly.train.settings import Settings
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.losses import Loss
+
+
+@torch.no_grad()
+def log_odds(criterion: Loss, scores: Tensor) -> Array:
+    """Log-odds where the loss has a link; else what it ranks by, for a calibrator to map."""
+    odds = criterion.log_odds(scores) if criterion.has_link else criterion.ranking_scores(scores)
+    return odds.double().numpy()
+
+
+def probabilities(odds: Array) -> Array:
+    """σ of log-odds, float64."""
+    from scipy.special import expit
+
+    return expit(odds)
+
+
+class Judge:
+    """Turns held-out scores into figures and one number to select by; lower is better.
+
+    The number is the log loss after an affine calibration of those same rows: a proper score, and
+    the one the finished run will have, since calibration follows. Without it an epoch whose
+    scores rank well but are too steep would lose to a worse one, and losses without a link could
+    not be judged at all. ``select`` may ask for mAP or for average-K accuracy instead.
+    """
+
+    def __init__(self, settings: Settings, rows: Any, targets: Array) -> None:
+        self.settings, self.rows, self.targets = settings, rows, targets
+
+    def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
+        from credibly import calibrate, metrics
+
+        odds = log_odds(criterion, scores)
+        if self.settings.calibrate != "none":
+            odds = calibrate.Affine().fit(odds, self.targets).transform(odds)
+        estimates = probabilities(odds)
+        with torch.no_grad():
+            ranked = criterion.ranking_scores(scores).numpy()
+        precision = metrics.average_precision(ranked, self.targets)
+        figures = {
+            "nll": float(metrics.log_loss(estimates, self.targets)),
+            "map": float(np.nanmean(precision)) if not np.isnan(precision).all() else 0.0,
+            "ace": float(metrics.calibration_error(estimates, self.targets, kind="ace")),
+        }
+        if self.settings.select == "average-k":
+            figures["average-k"] = self._coverage(estimates)
+        return {**figures, "selection": self._selection(figures)}
+
+    def _coverage(self, estimates: Array) -> float:
+        from credibly import decide, metrics
+
+        assert self.settings.average_size is not None
+        sets = decide.AverageSize(self.settings.average_size).fit(estimates).predict(estimates)
+        return float(metrics.set_coverage(sets, self.targets))
+
+    def _selection(self, figures: dict[str, float]) -> float:
+        chosen = self.settings.select
+        if chosen == "last":
+            return 0.0
+        return figures["nll"] if chosen == "nll" else -figures[chosen]

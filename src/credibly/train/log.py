@@ -1,0 +1,51 @@
+"""What happened in each epoch, one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from credibly._checks import InputError
+from credibly._files import atomic_path
+
+
+class Log:
+    """``log.jsonl`` of a run, and TensorBoard events where asked for.
+
+    An epoch that is done again after a crash replaces its line, so the file always reads as one
+    uninterrupted run.
+    """
+
+    def __init__(self, folder: Path, tensorboard: bool = False) -> None:
+        self.path = folder / "log.jsonl"
+        self.events = _events(folder / "tensorboard") if tensorboard else None
+
+    def add(self, figures: dict[str, Any]) -> None:
+        """One epoch's figures; ``figures["epoch"]`` counts from 1."""
+        lines = [line for line in read_log(self.path) if line["epoch"] < figures["epoch"]]
+        with atomic_path(self.path) as beside:
+            text = "".join(json.dumps(line) + "\n" for line in [*lines, figures])
+            beside.write_text(text, encoding="utf-8")
+        if self.events is not None:
+            for name in sorted(set(figures) - {"epoch"}):
+                self.events.add_scalar(name, figures[name], figures["epoch"])
+            self.events.flush()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The epochs so far; none if there is no file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _events(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError(
+            f"`tensorboard` needs the tensorboard package ({error}). "
+            "Install it with `pip install tensorboard`, or leave the option out."
+        ) from error
+    return SummaryWriter(str(folder))

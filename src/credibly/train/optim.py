@@ -1,0 +1,93 @@
+"""Parameter groups, the course of the learning rate, and the moving average of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from credibly.train.settings import Settings
+
+
+def build_optimizer(
+    settings: Settings, model: nn.Module, criterion: nn.Module
+) -> torch.optim.Optimizer:
+    """SGD or AdamW. Biases, norms and the loss's own parameters are not decayed."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {
+            "params": [p for p in trained if p.ndim <= 1] + list(criterion.parameters()),
+            "weight_decay": 0.0,
+        },
+    ]
+    groups = [group for group in groups if group["params"]]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(
+            groups,
+            lr=settings.learning_rate,
+            momentum=settings.momentum,
+            nesterov=settings.nesterov,
+        )
+    return torch.optim.AdamW(groups, lr=settings.learning_rate)
+
+
+def learning_rate(settings: Settings, step: int, total: int) -> float:
+    """The rate of update ``step`` of ``total``: a function, so that resuming needs no state.
+
+    Example:
+        >>> course = Settings(schedule="step", milestones=(0.5,), warmup=0.0, learning_rate=0.1)
+        >>> [round(learning_rate(course, step, 4), 3) for step in range(4)]
+        [0.1, 0.1, 0.01, 0.01]
+    """
+    rising = settings.warmup * total
+    if step < rising:
+        progress = (step + 1) / (rising + 1)
+        if settings.schedule == "onecycle":
+            progress = (1 - math.cos(math.pi * progress)) / 2
+        return settings.learning_rate * max(progress, 1e-3)
+    done = (step - rising) / max(total - rising, 1)
+    if settings.schedule in ("cosine", "onecycle"):
+        return settings.learning_rate * max((1 + math.cos(math.pi * done)) / 2, 1e-4)
+    if settings.schedule == "step":
+        drops = sum(step >= share * total for share in settings.milestones)
+        return settings.learning_rate * 0.1**drops
+    return settings.learning_rate
+
+
+class Average:
+    """Exponential moving average of a model's state: what is evaluated and kept when it is on.
+
+    The decay rises with the number of updates, min(decay, (1+t)/(10+t)), so that the first
+    epochs are not an average with the initial weights. Counts of batches and other integers are
+    copied.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, updates: int) -> None:
+        decay = min(self.decay, (1 + updates) / (10 + updates))
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                self.state[name].lerp_(tensor, 1 - decay)
+            else:
+                self.state[name].copy_(tensor)
+
+
+def average_gradients(parameters: Iterable[Tensor], processes: int) -> None:
+    """Average the gradients of parameters that no DDP wrapper looks after."""
+    if processes == 1:
+        return
+    import torch.distributed as dist
+
+    for parameter in parameters:
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= processes

@@ -1,0 +1,140 @@
+"""The linear probe: a last layer trained to the optimum by L-BFGS, its L2 weight chosen.
+
+Protocol of the two-way loss's supplement: 45 weights, evenly spaced on a log scale from 1e-6 to
+1e5. There the best on test is reported; here held-out rows choose.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from credibly.train import checkpoint as checkpoints
+from credibly.train.checkpoint import Checkpoint
+from credibly.train.judge import Judge
+from credibly.train.loop import Watcher
+from credibly.train.processes import score
+from credibly.train.settings import Settings
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+    from credibly.losses import Loss
+
+SWEEP = np.logspace(-6, 5, 45)
+
+
+def minimise(
+    model: nn.Module,
+    criterion: Loss,
+    inputs: Any,
+    targets: Tensor,
+    decay: float,
+    *,
+    max_iterations: int = 200,
+) -> float:
+    """Bring ``model`` to the minimum of loss + decay/2·‖weights‖² over all rows at once.
+
+    Full batch, float64, deterministic; the model's parameters hold the result. Biases are not
+    decayed. ``inputs``, whatever the model takes, and ``targets`` are float64.
+
+    Example:
+        >>> from credibly.losses import BCE
+        >>> layer = nn.Linear(1, 1)
+        >>> targets = torch.tensor([[1.0], [0], [0], [0]]).double()
+        >>> _ = minimise(layer, BCE(), torch.zeros(4, 1).double(), targets, decay=0.1)
+        >>> round(torch.sigmoid(layer.bias).item(), 4)
+        0.25
+    """
+    from scipy.optimize import minimize
+
+    kind = next(model.parameters()).dtype
+    model.double()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def value_and_slope(vector: Array) -> tuple[float, Array]:
+        _set(trained, vector)
+        for parameter in trained:
+            parameter.grad = None
+        loss = criterion(model(inputs), targets)
+        decayed = sum((p.square().sum() for p in trained if p.ndim > 1), start=torch.zeros(()))
+        total = loss + decay / 2 * decayed
+        total.backward()
+        slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
+        return float(total.detach()), torch.cat([slope.flatten() for slope in slopes]).numpy()
+
+    start = torch.cat([p.detach().flatten() for p in trained]).numpy().copy()
+    options = {"maxiter": max_iterations, "maxfun": 2 * max_iterations}
+    found = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options)
+    _set(trained, found.x)
+    for parameter in trained:
+        parameter.grad = None
+    model.to(kind)
+    return float(found.fun)
+
+
+@torch.no_grad()
+def _set(parameters: list[nn.Parameter], vector: Array) -> None:
+    start = 0
+    for parameter in parameters:
+        stop = start + parameter.numel()
+        parameter.copy_(torch.from_numpy(vector[start:stop]).view_as(parameter))
+        start = stop
+
+
+def solve(
+    settings: Settings,
+    model: Any,
+    criterion: Loss,
+    train: Data,
+    judge: Judge,
+    folder: Path,
+    watcher: Watcher,
+) -> None:
+    """Train ``model`` for each L2 weight, strongest first; leave it at the best one.
+
+    Each start is the last result. A checkpoint follows each weight, so an interrupted sweep goes
+    on where it was, to the same end.
+    """
+    decays = SWEEP[::-1] / len(train) if settings.sweep else np.array([settings.weight_decay])
+    assert train.features is not None
+    inputs = torch.from_numpy(train.features).double()
+    targets = torch.from_numpy(train.targets).double()
+    saved = checkpoints.newest(folder)
+    done, best, best_at = 0, math.inf, -1
+    kept: dict[str, Tensor] = {}
+    if saved is not None:
+        done, best_at = saved.values["done"], saved.values["best_at"]
+        best = float(saved.values["best"])
+        model.load_state_dict(saved.group("model"))
+        criterion.load_state_dict(saved.group("loss"))
+        kept = saved.group("best")
+    for at in range(done, len(decays)):
+        model.train()
+        criterion.train()
+        loss = minimise(model, criterion, inputs, targets, float(decays[at]))
+        criterion.eval()
+        figures = judge(criterion, score(model, judge.rows, None))
+        lower = figures.pop("selection")
+        if lower < best or best_at < 0:
+            best, best_at, kept = lower, at, _state(model, criterion)
+        tensors = {**_state(model, criterion), **checkpoints.prefixed("best", kept)}
+        values = {"done": at + 1, "best": repr(best), "best_at": best_at}
+        checkpoints.write(folder, at + 1, Checkpoint(tensors, values))
+        watcher.update(at + 1, len(decays))
+        row = {"epoch": at + 1, "l2": float(decays[at]) * len(train), "loss": loss}
+        watcher.epoch({**row, **figures, "best_epoch": best_at + 1})
+    result = Checkpoint(kept)
+    model.load_state_dict(result.group("model"))
+    criterion.load_state_dict(result.group("loss"))
+
+
+def _state(model: nn.Module, criterion: Loss) -> dict[str, Tensor]:
+    own = checkpoints.prefixed("model", model.state_dict())
+    own |= checkpoints.prefixed("loss", criterion.state_dict())
+    return {name: tensor.clone() for name, tensor in own.items()}

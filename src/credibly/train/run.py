@@ -1,0 +1,226 @@
+"""A trained run: the folder it lives in, and predictions from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly import __version__
+from credibly._arrays import to_numpy
+from credibly._checks import InputError
+from credibly._files import atomic_path
+from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
+from credibly.train.judge import log_odds, probabilities
+from credibly.train.processes import score
+from credibly.train.settings import Settings, from_mapping, read_toml, write_toml
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+    from credibly.losses import Loss
+    from credibly.models import Network
+    from credibly.predictions import Predictions
+
+CONFIG, MODEL, CALIBRATION, METRICS = (
+    "config.toml",
+    "model.safetensors",
+    "calibration.json",
+    "metrics.json",
+)
+
+
+@dataclasses.dataclass
+class Run:
+    """A model with its loss, calibrator and decision; ``predict`` gives calibrated predictions.
+
+    Attributes:
+        folder: where the run lives.
+        settings: how it was trained.
+        data: what it was trained on: source, fingerprint, labels, input shape.
+        model: scores of rows.
+        criterion: the loss, which owns the link.
+        calibrator: the map fitted on held-out log-odds, or None.
+        decision: from probabilities to label sets, fitted on held-out rows.
+        metrics: figures on test rows; empty where there are none.
+    """
+
+    folder: Path
+    settings: Settings
+    data: dict[str, Any]
+    model: Network
+    criterion: Loss
+    calibrator: Any = None
+    decision: Any = None
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self.data["labels"])
+
+    def scores(self, rows: Data, accelerator: Any = None) -> Tensor:
+        """What the model puts out for each row."""
+        dataset = rows.torch_dataset(train=False, image_size=self.settings.image_size)
+        return score(self.model, dataset, accelerator, self.settings.workers)
+
+    def log_odds(self, scores: Tensor) -> Array:
+        """Calibrated log-odds of ``scores``."""
+        odds = log_odds(self.criterion, scores)
+        return odds if self.calibrator is None else self.calibrator.transform(odds)
+
+    def predict(self, rows: Data | ArrayLike) -> Predictions:
+        """Predictions for data, or for an array of features or images as the run was trained on."""
+        from credibly.data import Data
+
+        rows = rows if isinstance(rows, Data) else self._as_data(to_numpy(rows))
+        self.check(rows)
+        return self.predictions(rows, self.scores(rows), truth=bool((rows.targets >= 0).any()))
+
+    def predictions(self, rows: Data, scores: Tensor, truth: bool = True) -> Predictions:
+        """The record of ``rows`` with these ``scores``, and their ``truth`` if wanted."""
+        from credibly.predictions import Predictions
+
+        with torch.no_grad():
+            ranked = self.criterion.ranking_scores(scores).numpy()
+        return Predictions.from_arrays(
+            probabilities=probabilities(self.log_odds(scores)).astype(np.float32),
+            labels=self.labels,
+            ids=rows.ids,
+            targets=rows.targets if truth else None,
+            scores=ranked,
+            metadata=self.metadata(),
+        )
+
+    def metadata(self) -> dict[str, Any]:
+        """What a predictions file says of where it comes from."""
+        calibrator = None if self.calibrator is None else self.calibrator.state()
+        return {
+            "loss": self.settings.loss,
+            "link": self.settings.loss if self.criterion.has_link else None,
+            "calibrator": calibrator,
+            "decision": None if self.decision is None else self.decision.state(),
+            "seed": self.settings.seed,
+            "model": self.settings.model,
+            "data": self.data["source"],
+        }
+
+    def _as_data(self, array: Array) -> Data:
+        from credibly.data import Data
+
+        unknown = np.full((len(array), len(self.labels)), -1.0, dtype=np.float32)
+        if self.data["kind"] == "features":
+            return Data(self.labels, unknown, features=array)
+        return Data(self.labels, unknown, images=array)
+
+    def check(self, rows: Data) -> None:
+        """Same kind of input, same labels in the same order."""
+        if rows.kind != self.data["kind"]:
+            raise InputError(
+                f"{self.folder} was trained on {self.data['kind']}; "
+                f"{rows.source} holds {rows.kind}."
+            )
+        shape = rows.input_shape
+        if rows.kind == "features" and shape is not None and list(shape) != self.data["shape"]:
+            raise InputError(
+                f"{self.folder} was trained on {self.data['shape'][0]} features a row; "
+                f"{rows.source} has {shape[0]}."
+            )
+        if list(rows.labels) != self.labels:
+            surplus = [name for name in rows.labels if name not in set(self.labels)][:3]
+            missing = [name for name in self.labels if name not in set(rows.labels)][:3]
+            what = f"it has {surplus} besides" if surplus else f"it lacks {missing}"
+            what = what if surplus or missing else "they stand in another order"
+            raise InputError(
+                f"{rows.source} must have the {len(self.labels)} labels that {self.folder} was "
+                f"trained with, in their order; {what}."
+            )
+
+
+def load(folder: str | Path) -> Run:
+    """A finished run, ready to predict. Nothing in the folder is unpickled."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} must be a run folder; it does not exist.")
+    config = read_toml(folder / CONFIG)
+    if not (folder / CALIBRATION).exists() or not (folder / MODEL).exists():
+        raise InputError(
+            f"{folder} holds a run that has not finished. "
+            f"Go on with `credibly train {config['data']['source']} --out {folder} --resume`."
+        )
+    settings = from_mapping(config["settings"], str(folder / CONFIG))
+    saved = read_tensors(folder / MODEL)
+    run = empty_run(folder, settings, config["data"])
+    run.model.load_state_dict(saved.group("model"))
+    run.criterion.load_state_dict(saved.group("loss"), strict=False)
+    run.model.eval()
+    run.criterion.eval()
+    _read_calibration(run)
+    if (folder / METRICS).exists():
+        run.metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+    return run
+
+
+def empty_run(folder: Path, settings: Settings, data: dict[str, Any]) -> Run:
+    """A run with fresh weights of the right shapes."""
+    from credibly import losses, models
+
+    criterion = losses.from_name(
+        settings.loss,
+        num_labels=len(data["labels"]),
+        num_rows=data["train_rows"],
+        average_size=settings.average_size,
+    )
+    options = {
+        name: getattr(settings, name)
+        for name in ("dropout", "hidden")
+        if getattr(settings, name) is not None
+    }
+    model = models.build(
+        settings.model,
+        tuple(data["shape"]),
+        len(data["labels"]),
+        criterion.scores_per_label,
+        **options,
+    )
+    return Run(folder, settings, data, model, criterion)
+
+
+def _read_calibration(run: Run) -> None:
+    from credibly import calibrate, decide
+
+    path = run.folder / CALIBRATION
+    state = json.loads(path.read_text(encoding="utf-8"))
+    if state["calibrator"] is not None:
+        run.calibrator = calibrate.from_state(state["calibrator"])
+    if state["decision"] is not None:
+        run.decision = decide.from_state(state["decision"])
+
+
+def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None:
+    """The resolved settings and what they were applied to."""
+    values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
+    tables = {"credibly": {"version": __version__}, "settings": values, "data": data}
+    write_toml(folder / CONFIG, tables)
+
+
+def write_run(run: Run) -> None:
+    """Weights, then what follows them; each file whole or not there."""
+    kept = {
+        **prefixed("model", run.model.state_dict()),
+        **prefixed("loss", dict(run.criterion.named_buffers())),
+    }
+    save_tensors(run.folder / MODEL, kept, {"data": run.data["fingerprint"]})
+    calibrator = None if run.calibrator is None else run.calibrator.state()
+    decision = None if run.decision is None else run.decision.state()
+    write_json(run.folder / CALIBRATION, {"calibrator": calibrator, "decision": decision})
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Plain values, atomically."""
+    with atomic_path(path) as beside:
+        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

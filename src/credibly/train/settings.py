@@ -1,0 +1,174 @@
+"""Everything that decides how a run comes out: one frozen record, from flags or a TOML file.
+
+The command line reads this module for its flags, so it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+OPTIMIZERS = ("adamw", "sgd")
+SCHEDULES = ("cosine", "constant", "step", "onecycle")
+PRECISIONS = ("float32", "bf16", "fp16")
+SELECTIONS = ("nll", "map", "average-k", "last")
+CALIBRATORS = ("affine", "temperature", "per-label", "isotonic", "beta", "choose", "none")
+SOLVERS = ("steps", "lbfgs")
+
+# These change how long a run takes or what it prints, never what it computes.
+INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
+
+
+def setting(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
+    """A field with its explanation; the command line makes a flag of it."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to train. The defaults are the same for every data set.
+
+    Example:
+        >>> Settings(loss="spa+lpr", epochs=5).epochs
+        5
+        >>> Settings(epochs=0)
+        Traceback (most recent call last):
+        ...
+        credibly._checks.InputError: `epochs` must be a finite number of at least 1; got 0.
+    """
+
+    loss: str = setting("bce", "loss, e.g. bce, asl, spa, spa+lpr, twl(temperature_pos=2)")
+    model: str = setting("auto", "linear, mlp, cnn, densenet40-40, timm:NAME, hf:NAME or auto")
+    weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
+    frozen: bool = setting(False, "train the last layer only")
+    features: bool = setting(False, "compute a frozen backbone's features once and keep them")
+    dropout: float | None = setting(None, "dropout before the last layer (default: the model's)")
+    hidden: int | None = setting(None, "hidden width of mlp (default: the model's)")
+    image_size: int | None = setting(None, "side images are brought to")
+    average_size: float | None = setting(None, "labels a row to return on average (K)")
+    epochs: int = setting(30, "passes over the training rows")
+    batch_size: int = setting(128, "rows a step, over all processes together")
+    accumulate: int = setting(1, "steps whose gradients are added up before an update")
+    optimizer: str = setting("adamw", "optimizer", OPTIMIZERS)
+    learning_rate: float = setting(1e-3, "highest learning rate")
+    momentum: float = setting(0.9, "momentum of sgd")
+    nesterov: bool = setting(False, "Nesterov's form of momentum")
+    weight_decay: float = setting(1e-4, "weight decay (biases and norms excluded)")
+    schedule: str = setting("cosine", "course of the learning rate", SCHEDULES)
+    warmup: float = setting(0.05, "share of steps over which the learning rate rises")
+    milestones: tuple[float, ...] = setting((), "step: shares of training after which it drops")
+    clip: float = setting(0.0, "largest gradient norm; 0 does not clip")
+    ema: float = setting(0.0, "decay of the moving average of weights; 0 keeps none")
+    precision: str = setting("float32", "arithmetic of the model", PRECISIONS)
+    prior_bias: bool = setting(True, "start the last biases at the labels' rates")
+    select: str = setting("nll", "epoch to keep, judged on held-out rows", SELECTIONS)
+    patience: int = setting(0, "epochs without a better one before stopping; 0 never stops")
+    calibrate: str = setting("affine", "calibrator fitted on held-out rows", CALIBRATORS)
+    solver: str = setting("steps", "lbfgs trains a linear model on the whole data", SOLVERS)
+    sweep: str | None = setting(None, "l2: choose among 45 weights from 1e-6 to 1e5", ("l2",))
+    seed: int = setting(0, "seed of order, dropout, augmentation and initial weights")
+    split_seed: int = setting(0, "seed of the split into training, held-out and test rows")
+    workers: int = setting(0, "processes that decode images")
+    checkpoint_seconds: float = setting(30.0, "seconds of work that a crash may cost")
+    tensorboard: bool = setting(False, "also write TensorBoard events (needs tensorboard)")
+
+    def __post_init__(self) -> None:
+        from credibly import _checks
+
+        for name in ("epochs", "batch_size", "accumulate"):
+            _checks.at_least(name, getattr(self, name), 1)
+        _checks.positive("learning_rate", self.learning_rate)
+        for name in ("weight_decay", "clip", "patience", "workers", "checkpoint_seconds"):
+            _checks.at_least(name, getattr(self, name), 0)
+        for name in ("seed", "split_seed"):
+            _checks.at_least(name, getattr(self, name), 0)
+        for name in ("momentum", "ema"):
+            _checks.fraction(name, getattr(self, name), high_open=True)
+        _checks.fraction("warmup", self.warmup, high_open=True)
+        for share in self.milestones:
+            _checks.fraction("milestones", share, low_open=True, high_open=True)
+        if self.average_size is not None:
+            _checks.average_size(self.average_size)
+        for field in dataclasses.fields(self):
+            choices, value = field.metadata.get("choices"), getattr(self, field.name)
+            if choices and value is not None:
+                _checks.choice(field.name, value, choices)
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        from credibly._checks import InputError
+
+        if self.schedule == "step" and not self.milestones:
+            raise InputError("`schedule` step needs `milestones`, e.g. 0.5,0.75; got none.")
+        if self.select == "average-k" and self.average_size is None:
+            raise InputError("`select` average-k needs `average_size` (K); got none.")
+        if self.solver == "lbfgs" and self.model not in ("linear", "auto"):
+            raise InputError(f"`solver` lbfgs trains `model` linear only; got {self.model!r}.")
+        if self.features and not self.frozen:
+            raise InputError("`features` keeps what a frozen backbone says; give `frozen` too.")
+        if self.sweep is not None and self.solver != "lbfgs":
+            raise InputError("`sweep` l2 belongs to `solver` lbfgs; got solver steps.")
+
+
+def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
+    """``Settings`` from plain values, as a file or a caller gives them.
+
+    Example:
+        >>> from_mapping({"epoch": 3}, "run.toml")
+        Traceback (most recent call last):
+        ...
+        credibly._checks.InputError: run.toml: unknown setting 'epoch'. Did you mean 'epochs'?
+    """
+    from credibly._checks import InputError, nearest
+
+    known = [field.name for field in dataclasses.fields(Settings)]
+    for name in values:
+        if name not in known:
+            raise InputError(f"{where}: unknown setting {name!r}. {nearest(name, known)}")
+    hints = typing.get_type_hints(Settings)
+    many = {name for name in values if typing.get_origin(hints[name]) is tuple}
+    plain: dict[str, Any] = {k: tuple(v) if k in many else v for k, v in values.items()}
+    return Settings(**plain)
+
+
+def write_toml(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write ``tables`` of plain values as TOML, atomically; ``None`` is left out."""
+    from credibly._files import atomic_path
+
+    lines: list[str] = []
+    for title, table in tables.items():
+        lines.append(f"[{title}]")
+        lines += [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
+        lines.append("")
+    with atomic_path(path) as beside:
+        beside.write_text("\n".join(lines), encoding="utf-8")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a run's ``config.toml``."""
+    from credibly._checks import InputError
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{path.parent} must be a run folder; it has no {path.name}. "
+            "Make one with `credibly train DATA --out RUN`."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be a TOML file; {error}.") from error
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_toml(part) for part in value) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,104 @@
+"""Predictions of many rows, in parts that several processes write and none writes twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly._checks import InputError, at_least
+from credibly.train.run import CALIBRATION, MODEL, Run
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+
+CHUNK = 16_384
+
+
+def predict_to(
+    run: Run,
+    rows: Data,
+    out: str | Path,
+    *,
+    shards: int = 1,
+    process: int = 0,
+    processes: int = 1,
+    advance: Callable[[float], None] = lambda rows: None,
+) -> list[Path]:
+    """Predict ``rows`` into one file, or into a folder with one file a shard.
+
+    Shard ``i`` is the ``i``-th stretch of rows; process ``p`` of ``processes`` takes shards p, p +
+    processes, …. A shard whose file is there is skipped: a job that stopped goes on by running it
+    again. Files of another run or of other rows are an error, not skipped.
+
+    Args:
+        run: from ``load``.
+        rows: what to predict.
+        out: a path ending in ``.parquet`` for one file; anything else is a folder of parts, which
+            reads as one file.
+        shards: number of parts.
+        process, processes: which share of the parts is this process's.
+        advance: told how many rows were done.
+
+    Returns:
+        The files that this process wrote.
+    """
+    out = Path(out)
+    run.check(rows)
+    at_least("shards", shards, 1)
+    if out.suffix == ".parquet":
+        if shards > 1 or processes > 1:
+            raise InputError(
+                f"{shards} shards by {processes} processes need a folder; got the file {out}. "
+                f"Use --out {out.with_suffix('')}, which reads as one file."
+            )
+        _write(run, rows, out, {}, advance)
+        return [out]
+    origin = {"run": run_hash(run.folder), "rows": rows.fingerprint(), "shards": shards}
+    written = []
+    for shard, index in enumerate(np.array_split(np.arange(len(rows)), shards)):
+        part = out / f"part-{shard:05d}-of-{shards:05d}.parquet"
+        if shard % processes != process or not len(index) or _is_there(part, origin):
+            continue
+        _write(run, rows.take(index), part, {"origin": origin}, advance)
+        written.append(part)
+    return written
+
+
+def run_hash(folder: Path) -> str:
+    """What decides a run's predictions: its weights and its calibration."""
+    digest = hashlib.sha256()
+    for name in (MODEL, CALIBRATION):
+        with (folder / name).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _is_there(part: Path, origin: dict[str, Any]) -> bool:
+    from credibly.predictions import Predictions
+
+    if not part.exists():
+        return False
+    if Predictions.scan(part).metadata.get("origin") != origin:
+        raise InputError(
+            f"{part} holds predictions of another run or of other rows. Remove it, or choose "
+            "another --out."
+        )
+    return True
+
+
+def _write(
+    run: Run, rows: Data, path: Path, extra: dict[str, Any], advance: Callable[[float], None]
+) -> None:
+    from credibly.predictions import Writer
+
+    truth = bool((rows.targets >= 0).any())
+    soft = bool(((rows.targets > 0) & (rows.targets < 1)).any())
+    with Writer(path, run.labels, metadata={**run.metadata(), **extra}, soft=soft) as writer:
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))
+            writer.append(run.predictions(chunk, run.scores(chunk), truth=truth))
+            advance(len(chunk))
