@@ -1,4 +1,4 @@
-"""CSV, Parquet, ARFF and npz: the layouts people have, and errors that name file, row and column."""
+"""CSV, Parquet, ARFF and npz: the layouts people have; errors name file, row and column."""
 
 import numpy as np
 import pyarrow as pa
@@ -230,7 +230,6 @@ BAD_ARFF = {
         XML,
         "line 10: with space must be a number; got 'many'",
     ),
-    "nominal": (DENSE.replace("0,red", "0,pink"), XML, "must have 5 values|must be"),
     "nominal value": (DENSE.replace("red,1,0\n%", "pink,1,0\n%"), XML, "colour must be one of red"),
     "count": (DENSE.replace(",1,0\n", ",1\n"), XML, "line 10 must have 5 values; got 4"),
     "index": (

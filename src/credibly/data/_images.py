@@ -131,15 +131,16 @@ def decode(file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None
     from PIL import Image, ImageOps
 
     try:
-        image = Image.open(file)
-        if image.width * image.height > MAX_PIXELS:
-            raise InputError(
-                f"{where}: images may have at most {MAX_PIXELS:,} pixels; this one claims "
-                f"{image.width} × {image.height}. Scale it down first."
-            )
-        if at_least is not None:
-            image.draft("RGB", at_least)
-        image.load()
+        with file.open("rb") if isinstance(file, Path) else file as stream:
+            image = Image.open(stream)
+            if image.width * image.height > MAX_PIXELS:
+                raise InputError(
+                    f"{where}: images may have at most {MAX_PIXELS:,} pixels; this one claims "
+                    f"{image.width} × {image.height}. Scale it down first."
+                )
+            if at_least is not None:
+                image.draft("RGB", at_least)
+            image.load()
         return ImageOps.exif_transpose(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(f"{where}: {error} Scale it down first.") from None

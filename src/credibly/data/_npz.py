@@ -51,7 +51,8 @@ def read_npz(path: Path, *, labels: Sequence[str] | None = None) -> Data:
 
 def _arrays(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here: numpy leaves its own handle open when the file is damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             strange = [key for key in archive.files if key not in KEYS]
             if strange:
                 raise InputError(

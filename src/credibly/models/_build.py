@@ -19,7 +19,7 @@ MODELS = ("linear", "mlp", "cnn")
 """Names for ``build``; NAME stands for one of that library's."""
 
 DROPOUT = {"linear": 0.0, "mlp": 0.5, "cnn": 0.2}
-HIDDEN = {"mlp": 512, "cnn": 24}
+HIDDEN = {"mlp": 512, "cnn": 16}
 """What ``dropout`` and ``hidden`` are when not given."""
 
 

@@ -12,7 +12,7 @@ def hidden_layer(inputs: int, hidden: int, dropout: float) -> nn.Module:
 
 
 class Convolutions(nn.Module):
-    """Three stages of two 3×3 convolutions, halving the side between them; then mean and max.
+    """Five 3×3 convolutions, the second and fourth halving the side; then mean and maximum.
 
     Group instead of batch normalisation: a row's scores do not depend on its batch, so one
     process and many give the same gradients. The maximum over places says whether a digit is
@@ -21,21 +21,23 @@ class Convolutions(nn.Module):
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
-        stages = []
-        for stage in range(3):
-            wide = width << stage
-            for _ in range(2):
-                stages += [
-                    nn.Conv2d(channels, wide, 3, padding=1, bias=False),
-                    nn.GroupNorm(max(1, wide // 8), wide),
-                    nn.ReLU(inplace=True),
-                ]
-                channels = wide
-            if stage < 2:
-                stages.append(nn.MaxPool2d(2, ceil_mode=True))
-        self.stages = nn.Sequential(*stages)
+        layers: list[nn.Module] = []
+        for wide, stride in ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1)):
+            wide *= width
+            layers += [
+                nn.Conv2d(channels, wide, 3, stride=stride, padding=1, bias=False),
+                nn.GroupNorm(groups(wide), wide),
+                nn.ReLU(inplace=True),
+            ]
+            channels = wide
+        self.layers = nn.Sequential(*layers)
         self.num_features = 2 * channels
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = self.stages(images)
+        maps = self.layers(images)
         return torch.cat([maps.mean(dim=(2, 3)), maps.amax(dim=(2, 3))], dim=1)
+
+
+def groups(channels: int) -> int:
+    """How many groups to normalise in: of eight channels where that divides, else one."""
+    return channels // 8 if channels % 8 == 0 else 1
