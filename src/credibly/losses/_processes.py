@@ -53,19 +53,28 @@ def largest(local: Tensor, across: bool = True) -> Tensor:
     return result
 
 
-def logsumexp_of(local: Tensor, across: bool = True) -> Tensor:
-    """The log of the sum over all processes of ``exp(local)``; −inf marks an empty local sum.
+def logsumexp(values: Tensor, dim: int | tuple[int, ...], across: bool = True) -> Tensor:
+    """Log of the sum of ``exp(values)`` along ``dim`` and over all processes.
 
-    Where all processes are at −inf the result is −inf and the gradient 0.
+    Entries at −inf take no part. Where nothing does, the result is −inf with gradient 0, not NaN.
+
+    Example:
+        >>> logsumexp(torch.tensor([[0.0, 0.0], [-torch.inf, -torch.inf]]), 1)
+        tensor([0.6931,   -inf])
     """
-    if not across or process_count() == 1:
-        return local
-    top = largest(local)
+    nothing = torch.full_like(values.detach().sum(dim), -torch.inf)
+    top = largest(values.detach().amax(dim) if values.numel() else nothing, across)
     empty = torch.isneginf(top)
-    top = torch.where(empty, 0.0, top)
-    # exp(−inf − 0) is 0 with gradient 0, so processes with nothing to add drop out by themselves.
-    total = summed(torch.exp(local - top))
-    return torch.where(empty, -torch.inf, top + torch.log(torch.where(empty, 1.0, total)))
+    shift = torch.where(empty, 0.0, top)
+    total = torch.exp(values - _like_before(shift, dim)).sum(dim)
+    total = torch.where(empty, 1.0, summed(total, across))
+    return torch.where(empty, -torch.inf, shift + torch.log(total))
+
+
+def _like_before(reduced: Tensor, dim: int | tuple[int, ...]) -> Tensor:
+    for each in sorted((dim,) if isinstance(dim, int) else dim):
+        reduced = reduced.unsqueeze(each)
+    return reduced
 
 
 def gathered(local: Tensor, across: bool = True) -> list[Tensor]:
