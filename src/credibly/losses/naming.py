@@ -27,8 +27,6 @@ def from_name(name: str, **context: Any) -> Loss:
         >>> from_name("spa(scale_neg=10)+lpr").properness
         'strict'
     """
-    from credibly.losses import LabelPairs
-
     first, *rest = _split(name)
     classes = registered()
     base, arguments = _parse(first, name)
@@ -39,6 +37,8 @@ def from_name(name: str, **context: Any) -> Loss:
         kind, arguments = _parse(part, name)
         if kind != "lpr":
             raise InputError(f"after '+' only 'lpr' can stand; got {kind!r} in {name!r}.")
+        from credibly.losses.label_pairs import LabelPairs
+
         loss = _build(LabelPairs, {"loss": loss, **arguments}, {}, name)
     return loss
 
