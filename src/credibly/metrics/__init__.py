@@ -48,6 +48,7 @@ from credibly.metrics.ranking import (
     ranking_loss,
     sample_average_precision,
 )
+from credibly.metrics.retrieval import RetrievalMap, retrieval_map
 from credibly.metrics.running import Running
 from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
 from credibly.metrics.zero_labels import ZeroLabel, zero_label
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Interval",
     "Reliability",
+    "RetrievalMap",
     "Running",
     "ZeroLabel",
     "average_precision",
@@ -80,6 +82,7 @@ __all__ = [
     "ranking_loss",
     "recall",
     "reliability",
+    "retrieval_map",
     "sample_average_precision",
     "set_coverage",
     "set_size",

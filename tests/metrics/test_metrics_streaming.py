@@ -1,0 +1,194 @@
+"""Batch after batch, chunk after chunk, process beside process: the same as the whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from metric_cases import CASES, make_case
+from metric_process import SPLITS, feed, make_metrics, results
+
+from credibly import InputError, metrics
+
+each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
+CLOSE = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def in_chunks(probabilities, targets, size=9, scores=None):
+    running = metrics.Running(targets.shape[1])
+    for begin in range(0, len(targets), size):
+        rows = slice(begin, begin + size)
+        running.update(probabilities[rows], targets[rows], None if scores is None else scores[rows])
+    return running
+
+
+@each_case
+def test_chunks_give_the_whole(probabilities, targets):
+    running = in_chunks(probabilities, targets)
+    assert running.rows == len(targets)
+    assert running.known == (targets >= 0).sum()
+    for kind in ("ace", "mce", "ece"):
+        for average in ("pooled", "macro", None):
+            np.testing.assert_allclose(
+                running.calibration_error(kind, 3, average),
+                metrics.calibration_error(probabilities, targets, kind, 15, 3, average),
+                **CLOSE,
+            )
+    for average in ("pooled", "macro", None):
+        for name in ("log_loss", "brier"):
+            whole = getattr(metrics, name)(probabilities, targets, average)
+            np.testing.assert_allclose(getattr(running, name)(average), whole, **CLOSE)
+    for per_label in (False, True):
+        whole = metrics.reliability(probabilities, targets, per_label=per_label)
+        for name, part in vars(running.reliability(per_label)).items():
+            np.testing.assert_allclose(part, getattr(whole, name), **CLOSE)
+    columns = [
+        metrics.average_precision(*each) for each in zip(probabilities.T, targets.T, strict=True)
+    ]
+    whole = metrics.summary(probabilities, targets)
+    for name, number in running.summary(np.array(columns)).items():
+        assert number == pytest.approx(whole[name], abs=1e-12, nan_ok=True)
+
+
+def test_chunks_rank_by_scores_where_given():
+    probabilities, targets = CASES["unknown"]
+    scores = np.random.default_rng(0).normal(size=targets.shape)
+    running = in_chunks(probabilities, targets, scores=scores)
+    expected = metrics.mean_average_precision(scores, targets, over="samples")
+    assert running.mean_sample_average_precision() == pytest.approx(expected)
+    assert metrics.summary(probabilities, targets, scores)["mAP@x"] == pytest.approx(expected)
+
+
+def test_merged_workers_give_the_whole():
+    probabilities, targets = CASES["unknown"]
+    first = in_chunks(probabilities[:21], targets[:21])
+    first.merge(in_chunks(probabilities[21:], targets[21:]))
+    assert first.summary() == pytest.approx(in_chunks(probabilities, targets).summary())
+    with pytest.raises(InputError, match="only the same labels and bins"):
+        first.merge(metrics.Running(3))
+    with pytest.raises(InputError, match="must have 7 labels"):
+        first.update(probabilities[:, 1:], targets[:, 1:])
+
+
+def test_sizes_count_known_entries():
+    probabilities, targets = CASES["unknown"]
+    known = targets >= 0
+    running = in_chunks(probabilities, targets)
+    assert running.expected_size() == pytest.approx((probabilities * known).sum() / len(targets))
+    assert running.true_size() == pytest.approx((targets == 1).sum() / len(targets))
+
+
+@each_case
+def test_batches_give_the_whole(probabilities, targets):
+    measured = make_metrics(targets.shape[1])
+    feed(measured, torch.from_numpy(probabilities), torch.from_numpy(targets), batch=11)
+    expected = {
+        "ace": metrics.calibration_error(probabilities, targets),
+        "mce": metrics.calibration_error(probabilities, targets, "mce", 7, average="macro"),
+        "log_loss": metrics.log_loss(probabilities, targets),
+        "brier": metrics.brier(probabilities, targets, average=None),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(measured[name].compute().numpy(), value, **CLOSE)
+    whole = metrics.reliability(probabilities, targets, per_label=True)
+    for name, part in measured["frequency"].compute().items():
+        np.testing.assert_allclose(part.numpy(), getattr(whole, name), **CLOSE)
+
+
+def test_binned_average_precision_is_exact_on_its_grid_and_close_off_it():
+    log_odds = np.random.default_rng(0).normal(-1, 2, (3000, 5))
+    targets = (
+        np.random.default_rng(1).random(log_odds.shape) < 1 / (1 + np.exp(-log_odds))
+    ).astype(int)
+    for values, tolerance in [(np.round(log_odds, 1) + 0.005, 1e-12), (log_odds, 1e-3)]:
+        probabilities = 1 / (1 + np.exp(-values))
+        metric = metrics.streaming.AveragePrecision(5, average=None)
+        metric.update(torch.from_numpy(probabilities), torch.from_numpy(targets))
+        exact = metrics.average_precision(values, targets)
+        np.testing.assert_allclose(metric.compute().numpy(), exact, rtol=0, atol=tolerance)
+
+
+def test_certain_probabilities_have_a_bin():
+    metric = metrics.streaming.AveragePrecision(1)
+    metric.update(torch.tensor([[1.0], [0.0], [0.5]]), torch.tensor([[1], [0], [1]]))
+    assert metric.compute() == 1
+
+
+def test_a_batch_value_and_a_reset_are_those_of_torchmetrics():
+    probabilities, targets = (torch.from_numpy(array) for array in CASES["unknown"])
+    metric = metrics.streaming.LogLoss(targets.shape[1])
+    batch = metric(probabilities[:20], targets[:20])
+    assert batch == pytest.approx(metrics.log_loss(probabilities[:20], targets[:20]).item())
+    metric(probabilities[20:], targets[20:])
+    assert metric.compute() == pytest.approx(metrics.log_loss(probabilities, targets).item())
+    metric.reset()
+    metric.update(probabilities[:5].bfloat16(), targets[:5])
+    expected = metrics.log_loss(probabilities[:5].bfloat16(), targets[:5])
+    assert metric.compute() == pytest.approx(expected.item())
+
+
+def test_memory_does_not_grow():
+    metric = metrics.streaming.CalibrationError(7)
+    before = metric.sums.numel()
+    for seed in range(5):
+        metric.update(*(torch.from_numpy(array) for array in make_case(seed=seed)))
+    assert metric.sums.numel() == before == 7 * 15 * 3
+
+
+def test_bad_batches_are_refused_and_leave_no_trace():
+    probabilities, targets = (torch.from_numpy(array) for array in CASES["unknown"])
+    metric = metrics.streaming.Brier(7)
+    with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
+        metric.update(probabilities * 3, targets)
+    with pytest.raises(InputError, match="must have 7 labels"):
+        metric.update(probabilities[:, :3], targets[:, :3])
+    with pytest.raises(InputError, match="must be 0, 1 or −1"):
+        metrics.streaming.AveragePrecision(7).update(probabilities, probabilities)
+    assert not metric.sums.any()
+
+
+def test_processes_give_the_whole_however_unequally_they_are_fed(tmp_path):
+    worker = Path(__file__).with_name("metric_process.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, worker, str(rank), tmp_path / "meet", tmp_path / f"{rank}.json"],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    probabilities, targets = (torch.from_numpy(array) for array in make_case(seed=11))
+    whole = make_metrics(targets.shape[1])
+    feed(whole, probabilities, targets, batch=60)
+    expected = results(whole)
+    for rank in (0, 1):
+        answers = json.loads((tmp_path / f"{rank}.json").read_text())
+        for split in SPLITS:
+            for name, value in expected.items():
+                np.testing.assert_allclose(answers[split][name], value, **CLOSE)
+
+
+def test_the_room_opens_without_torch_and_torchmetrics():
+    code = """
+import sys
+sys.modules["torchmetrics"] = None
+import credibly.metrics
+assert "torch" not in sys.modules
+try:
+    credibly.metrics.streaming
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install torchmetrics" in done.stdout
