@@ -57,7 +57,9 @@ def measure(scan: Scan, *, bins: int, min_count: int, advance: Callable[[float],
     if running.known == 0:
         raise InputError(f"{scan.path} must have some truth to be evaluated; all is unknown.")
     precisions = None if scan.soft else _label_precisions(scan, advance)
-    numbers = running.summary(precisions, min_count) | ({} if zero is None else zero.numbers())
+    numbers = running.summary(precisions, min_count)
+    if zero is not None:
+        numbers |= zero.numbers(int((sums[0] > 0).sum()))
     known = np.maximum(sums[0], 1)
     by_label = {
         "known": sums[0].astype(np.int64),
@@ -92,29 +94,29 @@ def _label_precisions(scan: Scan, advance: Callable[[float], None]) -> Array:
 
 
 class _ZeroLabel:
-    """``metrics.zero_label`` over pieces: one number a row is kept, its largest probability."""
+    """``metrics.zero_label`` over pieces; of each row its largest probability is kept.
+
+    Which labels have any truth is known only at the end, and with it which rows have no label.
+    """
 
     def __init__(self) -> None:
         self._hits = 0.0
-        self._confidence: list[Array] = []
-        self._inside: list[Array] = []
+        self._rows: list[tuple[Array, Array, Array]] = []
 
     def update(self, probabilities: Array, targets: Array) -> None:
         part = metrics.zero_label(probabilities, targets)
         self._hits += part.rows_in * float(part.accuracy) if part.rows_in else 0.0
-        inside = targets.max(axis=1) > 0
-        outside = (targets.min(axis=1) == 0) & ~inside
-        kept = inside | outside
-        known = np.where(targets >= 0, probabilities, np.float32(-1))
-        self._confidence.append(known.max(axis=1)[kept])
-        self._inside.append(inside[kept])
+        known = targets >= 0
+        confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
+        self._rows.append((confidence, targets.max(axis=1) > 0, known.sum(axis=1, dtype=np.int32)))
 
-    def numbers(self) -> dict[str, float]:
-        inside = np.concatenate(self._inside)
-        if inside.all() or not inside.any():
+    def numbers(self, labels_with_truth: int) -> dict[str, float]:
+        confidence, inside, known = (np.concatenate(each) for each in zip(*self._rows, strict=True))
+        kept = inside | (known == labels_with_truth)
+        if not inside.any() or inside[kept].all():
             return {}
         # As if each row had the one label "some label is present".
-        whole = metrics.zero_label(np.concatenate(self._confidence)[:, None], inside[:, None])
+        whole = metrics.zero_label(confidence[kept, None], inside[kept, None])
         return {
             "IN accuracy": self._hits / whole.rows_in,
             "OUT MMC": float(whole.mean_confidence_out),

@@ -1,0 +1,166 @@
+"""The numbers of a file read in pieces are those of the whole in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from credibly import Predictions, metrics
+from credibly.cli import _measure, main
+from credibly.predictions import Scan
+
+LABELS = ["dog", "[red] cat", "no truth", "no positive", "e"]
+
+
+def record(*, scores: bool = False, soft: bool = False, zero: bool = True) -> Predictions:
+    """Rows without labels, rows all unknown, a label without positives and one without truth.
+
+    Without ``zero`` there is no row of which it is known that it has no label.
+    """
+    rows, rng = 240, np.random.default_rng(0)
+    rates = rng.beta(0.4, 1.2, (rows, len(LABELS)))
+    truth = (rng.random(rates.shape) < rates).astype(np.float32)
+    truth[::6], truth[1::17], truth[2::9, 0] = 0, -1, -1
+    truth[:, 3] = np.minimum(truth[:, 3], 0)
+    truth[:, 2] = -1
+    if not zero:
+        truth[(truth <= 0).all(axis=1), 1] = -1
+    if soft:
+        truth = np.where(truth == 1, 0.75, truth)
+    probabilities = np.round(rates**0.7, 2)  # ties, and exact zeros and ones
+    return Predictions.from_arrays(
+        probabilities=probabilities,
+        targets=truth,
+        labels=LABELS,
+        scores=np.log(rates + 1e-3) if scores else None,
+    )
+
+
+RECORDS = {
+    "plain": record(),
+    "scores": record(scores=True),
+    "soft": record(soft=True),
+    "no zero-label row": record(zero=False),
+}
+each_record = pytest.mark.parametrize("name", RECORDS)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(Scan, "_usual_rows", lambda self, names: 7)
+    monkeypatch.setattr(_measure, "_COLUMN_CELLS", 500)
+
+
+def evaluate(capsys, *argv: str) -> dict:
+    assert main(["evaluate", *argv, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return json.loads(shown.out)
+
+
+def write(name: str, folder: Path) -> str:
+    path = folder / f"{name}.parquet"
+    RECORDS[name].write(path)
+    return str(path)
+
+
+@each_record
+def test_pieces_give_the_numbers_of_the_whole(name, tmp_path, capsys):
+    whole = RECORDS[name]
+    found = evaluate(capsys, write(name, tmp_path))["files"][0]
+    expected = metrics.summary(whole.probabilities, whole.targets, whole.scores)
+    numbers = {key: np.nan if each is None else each for key, each in found["numbers"].items()}
+    assert numbers == pytest.approx(expected, rel=1e-9, nan_ok=True)
+    assert list(found["numbers"]) == list(expected)
+    assert found["rows"] == len(whole)
+    assert found["labels_without_truth"] == ["no truth"]
+    assert ("zero-label AUROC" in expected) == (name in ("plain", "scores"))
+
+
+@each_record
+def test_labels_one_by_one(name, tmp_path, capsys):
+    whole = RECORDS[name]
+    assert whole.targets is not None
+    found = evaluate(capsys, write(name, tmp_path), "--by-label")["files"][0]["by_label"]
+    assert list(found) == LABELS
+    for place, label in enumerate(LABELS):
+        p, y = whole.probabilities[:, place], whole.targets[:, place]
+        known = y >= 0
+        assert found[label]["known"] == known.sum()
+        if not known.any():
+            assert found[label]["rate"] is None
+            assert found[label]["ACE"] is None
+            continue
+        assert found[label]["rate"] == pytest.approx(y[known].mean(), rel=1e-6)
+        assert found[label]["mean probability"] == pytest.approx(p[known].mean(), rel=1e-6)
+        assert found[label]["NLL"] == pytest.approx(metrics.log_loss(p, y), rel=1e-9)
+
+
+@pytest.mark.parametrize("bins", [15, 7])
+def test_intervals_hold_the_numbers(bins, tmp_path, capsys):
+    path = write("plain", tmp_path)
+    found = evaluate(capsys, path, "--intervals", "--bins", str(bins))["files"][0]
+    assert set(found["intervals"]) == set(found["numbers"])
+    for name in ("mAP@y", "mAP@x", "NLL", "Brier"):
+        low, high = found["intervals"][name]
+        assert low <= found["numbers"][name] <= high
+    whole = RECORDS["plain"]
+    ace = metrics.calibration_error(whole.probabilities, whole.targets, bins=bins)
+    assert found["numbers"]["ACE"] == pytest.approx(float(ace))
+
+
+def test_the_table_has_a_column_a_file_and_names_what_it_left_out(tmp_path, capsys):
+    paths = [write("plain", tmp_path), write("scores", tmp_path)]
+    assert main(["evaluate", *paths, "--by-label", "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert "plain.parquet" in shown.out
+    assert "scores.parquet" in shown.out
+    assert "[red] cat" in shown.out
+    assert "1 of 5 labels have no known row" in shown.out
+    assert shown.err == ""
+
+
+def test_a_folder_of_parts_is_evaluated_as_one(tmp_path, capsys):
+    whole = RECORDS["plain"]
+    whole[:100].write(tmp_path / "parts" / "a.parquet")
+    whole[100:].write(tmp_path / "parts" / "b.parquet")
+    one = evaluate(capsys, write("plain", tmp_path))["files"][0]["numbers"]
+    other = evaluate(capsys, str(tmp_path / "parts"))["files"][0]["numbers"]
+    assert one == pytest.approx(other)
+
+
+def test_bad_input_is_one_sentence_and_2(tmp_path, capsys):
+    good = RECORDS["plain"]
+    bare = Predictions(good.probabilities, good.labels, good.ids)
+    bare.write(tmp_path / "bare.parquet")
+    unknown = good.join_truth(np.full_like(good.targets, -1))
+    unknown.write(tmp_path / "unknown.parquet")
+    good.select(LABELS[:2]).write(tmp_path / "fewer.parquet")
+    alike = Predictions(
+        good.probabilities, good.labels, np.array(["a"] * len(good), object), good.targets
+    )
+    alike[:1].write(tmp_path / "alike" / "0.parquet")
+    alike[1:2].write(tmp_path / "alike" / "1.parquet")
+    whole = write("plain", tmp_path)
+    (tmp_path / "cut.parquet").write_bytes(Path(whole).read_bytes()[:-20])
+    cases = {
+        "bare.parquet": "must have the truth to be evaluated",
+        "unknown.parquet": "all is unknown",
+        "alike": "ids must differ; 'a' is the id of rows 0 and 1",
+        "cut.parquet": "must be a whole Parquet file",
+        "nowhere.parquet": "there is no file",
+    }
+    for name, message in cases.items():
+        assert main(["evaluate", str(tmp_path / name)]) == 2
+        shown = capsys.readouterr()
+        assert message in shown.err
+        assert name in shown.err
+        assert shown.out == ""
+        assert shown.err.count("\n") == 1
+    assert main(["evaluate", whole, str(tmp_path / "fewer.parquet")]) == 2
+    assert "labels must agree" in capsys.readouterr().err
+    assert main(["evaluate", whole, "--bins", "0"]) == 2
+    assert "`bins`" in capsys.readouterr().err
