@@ -63,7 +63,7 @@ class Entries:
                 w = (y >= 0).astype(np.float64)
             else:
                 w = np.where(y >= 0, self.weights[rows], 0.0)
-            yield self.log_odds[rows].astype(np.float64), y, w
+            yield np.where(w > 0, self.log_odds[rows], 0.0).astype(np.float64, copy=False), y, w
 
     def take(self, rows: Array) -> Entries:
         """The same for some of the rows."""
