@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from credibly.types import Scores, Targets
 
 Form: TypeAlias = Callable[[Tensor, Tensor, bool], tuple[Tensor, Tensor | None]]
+Side: TypeAlias = Callable[[Tensor, bool], tuple[Tensor, Tensor | None]]
 Formula: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 _torch_everywhere = False
@@ -80,3 +82,80 @@ class _Fused(torch.autograd.Function):
         if not (outer[0].is_cpu and outer[0].item() == 1.0):
             gradient.mul_(outer[0])
         return gradient, None, None, None
+
+
+# Bricks for the forms -------------------------------------------------------------------------
+
+
+def run_flat(
+    kernel: Callable[..., float], scores: Scores, targets: Targets, wanted: bool, *arguments: Any
+) -> tuple[Tensor, Tensor | None]:
+    """A CPU form from ``kernel(scores, targets, gradient, wanted, *arguments)`` on flat arrays."""
+    return _run(kernel, scores, targets, wanted, arguments, (-1,))
+
+
+def run_rows(
+    kernel: Callable[..., float], scores: Scores, targets: Targets, wanted: bool, *arguments: Any
+) -> tuple[Tensor, Tensor | None]:
+    """The same on matrices: leading dimensions are flattened into rows."""
+    return _run(
+        kernel, scores, targets, wanted, arguments, (scores[..., 0].numel(), scores.shape[-1])
+    )
+
+
+def _run(
+    kernel: Callable[..., float],
+    scores: Scores,
+    targets: Targets,
+    wanted: bool,
+    arguments: tuple[Any, ...],
+    shape: tuple[int, ...],
+) -> tuple[Tensor, Tensor | None]:
+    # `reshape` in numpy copies what is not contiguous, and costs a tenth of torch's.
+    v = np.ascontiguousarray(scores.numpy().reshape(shape))
+    y = np.ascontiguousarray(targets.detach().numpy().reshape(shape))
+    gradient = torch.empty_like(scores, memory_format=torch.contiguous_format) if wanted else None
+    out = v if gradient is None else gradient.numpy().reshape(shape)
+    value = kernel(v, y, out, wanted, *arguments)
+    return torch.scalar_tensor(value, dtype=scores.dtype), gradient
+
+
+def blend_sides(
+    scores: Scores, targets: Targets, wanted: bool, positive: Side, negative: Side
+) -> tuple[Tensor, Tensor | None]:
+    """A torch form for a loss of independent labels, from closed forms of its two partial losses.
+
+    Each side takes scores and whether slopes are wanted, and gives new tensors. On the CPU, where
+    looking costs nothing, targets that are all 0 or 1 spare the positive side for absent labels;
+    on other devices nothing is read back, and both sides are computed everywhere.
+    """
+    if targets.is_cpu:
+        marked = targets.reshape(-1).nonzero().squeeze(1)
+        if bool((targets.reshape(-1)[marked] == 1).all()):
+            return _hard_sides(scores, marked, wanted, positive, negative)
+    known = targets >= 0
+    scores = torch.where(known, scores, 0.0)
+    present = torch.where(known, targets, 0.0)
+    absent = known.to(scores.dtype)
+    count = absent.sum().clamp_(min=1)
+    absent.sub_(present)
+    values, slopes = negative(scores, wanted)
+    values_pos, slopes_pos = positive(scores, wanted)
+    value = (values.mul_(absent).sum() + values_pos.mul_(present).sum()) / count
+    if slopes is None or slopes_pos is None:
+        return value, None
+    return value, slopes.mul_(absent).addcmul_(slopes_pos, present).div_(count)
+
+
+def _hard_sides(
+    scores: Scores, marked: Tensor, wanted: bool, positive: Side, negative: Side
+) -> tuple[Tensor, Tensor | None]:
+    count = max(scores.numel(), 1)
+    scores = scores.contiguous()
+    values, slopes = negative(scores, wanted)
+    values_pos, slopes_pos = positive(scores.view(-1)[marked], wanted)
+    value = values.view(-1).index_copy_(0, marked, values_pos).sum() / count
+    if slopes is None or slopes_pos is None:
+        return value, None
+    slopes.view(-1).index_copy_(0, marked, slopes_pos)
+    return value, slopes.div_(count)

@@ -9,7 +9,9 @@ from torch.nn.functional import logsigmoid
 from credibly import _checks
 from credibly.losses._base import Properness, working_precision
 from credibly.losses._binary import BinaryLoss
-from credibly.types import LogOdds, Scores, Values
+from credibly.losses._fused import blend_sides, fused, run_flat
+from credibly.losses._kernels.asymmetric import asymmetric
+from credibly.types import LogOdds, Scores, Targets, Values
 
 
 class Asymmetric(BinaryLoss):
@@ -113,6 +115,50 @@ class Asymmetric(BinaryLoss):
         )
         return above, torch.log(shifted), log_rest
 
+    def _mean(self, scores: Scores, targets: Targets) -> Tensor:
+        return fused(
+            scores, targets, cpu=self._on_cpu, anywhere=self._in_torch, plain=super()._mean
+        )
+
+    def _on_cpu(
+        self, scores: Scores, targets: Targets, wanted: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        arguments = (self.gamma_pos, self.gamma_neg, self.margin, not self.detach_weight)
+        return run_flat(asymmetric, scores, targets, wanted, *arguments)
+
+    def _in_torch(
+        self, scores: Scores, targets: Targets, wanted: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        return blend_sides(scores, targets, wanted, self._positive_side, self._negative_side)
+
+    def _positive_side(self, scores: Scores, wanted: bool) -> tuple[Tensor, Tensor | None]:
+        values, slopes = self._focal_side(-scores, self.gamma_pos, wanted)
+        return values, None if slopes is None else slopes.neg_()
+
+    def _negative_side(self, scores: Scores, wanted: bool) -> tuple[Tensor, Tensor | None]:
+        if self.margin == 0:
+            return self._focal_side(scores, self.gamma_neg, wanted)
+        p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
+        t, rest = (p - self.margin).clamp_(min=0), (q + self.margin).clamp_(max=1)
+        loss = torch.where(scores > 0, torch.log(rest), torch.log1p(-t)).neg_()
+        weight = _power(t, self.gamma_neg)
+        if not wanted:
+            return weight * loss, None
+        slopes = weight * (q / rest)
+        if not self.detach_weight and self.gamma_neg:
+            slopes.addcmul_(_lower_power(weight, t, self.gamma_neg), q * loss, value=self.gamma_neg)
+        return loss.mul_(weight), slopes.mul_(p)
+
+    def _focal_side(self, x: Tensor, gamma: float, wanted: bool) -> tuple[Tensor, Tensor | None]:
+        """σ(x)^γ softplus(x) and its slope σ(x)^γ (γ σ(−x) softplus(x) + σ(x))."""
+        t, loss = torch.sigmoid(x), logsigmoid(-x).neg_()
+        weight = _power(t, gamma)
+        if not wanted:
+            return loss.mul_(weight), None
+        factor = 0.0 if self.detach_weight else gamma
+        slopes = torch.sigmoid(-x).mul_(loss).mul_(factor).add_(t).mul_(weight)
+        return loss.mul_(weight), slopes
+
     def extra_repr(self) -> str:
         return (
             f"gamma_neg={self.gamma_neg:g}, gamma_pos={self.gamma_pos:g}, "
@@ -128,3 +174,20 @@ def _log_derivative(log_base: Tensor, log_rest: Tensor, gamma: float) -> Tensor:
     quotient = -log_rest / torch.where(small, 1.0, base)
     quotient = torch.where(small, 1 + base * (0.5 + base / 3), quotient)
     return gamma * log_base - log_rest + torch.log1p(gamma * torch.exp(log_rest) * quotient)
+
+
+def _power(t: Tensor, gamma: float) -> Tensor:
+    """t^γ, with 0⁰ = 0: on the plateau nothing is left. Products where γ is small and whole."""
+    if gamma == 0:
+        return (t > 0).to(t.dtype)
+    if gamma in (1, 2, 3, 4):
+        square = t * t if gamma > 1 else t
+        return {1: t, 2: square}[gamma] if gamma < 3 else square * (t if gamma == 3 else square)
+    return torch.pow(t, gamma)
+
+
+def _lower_power(weight: Tensor, t: Tensor, gamma: float) -> Tensor:
+    """t^(γ−1), from t^γ where that is cheaper; anything finite at t = 0, where the loss is 0."""
+    if gamma in (1, 2, 3, 4):
+        return _power(t, gamma - 1)
+    return weight / torch.where(t > 0, t, 1.0)

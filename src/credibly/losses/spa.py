@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import _checks
 from credibly.losses._base import working_precision
 from credibly.losses._binary import BinaryLoss
-from credibly.types import LogOdds, Scores, Values
+from credibly.losses._fused import blend_sides, fused, run_flat
+from credibly.losses._kernels.spa import spa
+from credibly.types import LogOdds, Scores, Targets, Values
 
 
 class SPA(BinaryLoss):
@@ -77,9 +80,57 @@ class SPA(BinaryLoss):
         down = logsigmoid(-self.slope_pos * (scores - self.shift_pos))
         return self.log_ratio + up - down
 
+    def _mean(self, scores: Scores, targets: Targets) -> Tensor:
+        return fused(
+            scores, targets, cpu=self._on_cpu, anywhere=self._in_torch, plain=super()._mean
+        )
+
+    def _on_cpu(
+        self, scores: Scores, targets: Targets, wanted: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        return run_flat(spa, scores, targets, wanted, *self._sides)
+
+    def _in_torch(
+        self, scores: Scores, targets: Targets, wanted: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        return softplus_pair(scores, targets, wanted, *self._sides)
+
+    @property
+    def _sides(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        return (
+            (self.scale_pos, self.slope_pos, self.shift_pos),
+            (self.scale_neg, self.slope_neg, self.shift_neg),
+        )
+
     def extra_repr(self) -> str:
         return (
             f"scale_pos={self.scale_pos:g}, slope_pos={self.slope_pos:g}, "
             f"shift_pos={self.shift_pos:g}, scale_neg={self.scale_neg:g}, "
             f"slope_neg={self.slope_neg:g}, shift_neg={self.shift_neg:g}"
         )
+
+
+def softplus_pair(
+    scores: Scores,
+    targets: Targets,
+    wanted: bool,
+    pos: tuple[float, float, float],
+    neg: tuple[float, float, float],
+) -> tuple[Tensor, Tensor | None]:
+    """Value and gradient in closed form; ``pos`` and ``neg`` are (scale, slope, shift)."""
+
+    def positive(scores: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
+        return _softplus(scores, wanted, pos[0], -pos[1], pos[2])
+
+    def negative(scores: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
+        return _softplus(scores, wanted, *neg)
+
+    return blend_sides(scores, targets, wanted, positive, negative)
+
+
+def _softplus(
+    scores: Tensor, wanted: bool, scale: float, slope: float, shift: float
+) -> tuple[Tensor, Tensor | None]:
+    opposite = (scores - shift).mul_(-slope)
+    values = logsigmoid(opposite).mul_(-1 / scale)
+    return values, opposite.neg_().sigmoid_().mul_(slope / scale) if wanted else None

@@ -1,0 +1,164 @@
+"""Asymmetric and focal loss, value and gradient in one pass.
+
+Both partial losses are −t^γ log(1 − t) of one quantity: with x = −v for a present label and x = v
+for an absent one, t = σ(x), less the margin if absent. So 1 − t = σ(−x) + margin, and
+
+    value     t^γ L,   L = −log(1 − t)
+    d/dx      (γ t^(γ−1) L + t^γ / (1 − t)) σ(x) σ(−x)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from credibly._vectormath import EXACT, JIT, exp_nonpositive, log_positive
+from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale
+
+HIGHEST_WHOLE = 4
+"""Whole exponents up to this are taken as a polynomial, t^γ with one coefficient 1."""
+
+
+@njit(**EXACT)
+def _parts(x: Any, margin: Any, zero: Any, half: Any, one: Any, tiny: Any, far: Any) -> Any:
+    """σ(x), σ(−x), t, L and σ(−x)/(1 − t)."""
+    e = exp_nonpositive(-abs(x))
+    r = one / (one + e)
+    s = e * r if x < zero else r
+    c = r if x < zero else e * r
+    t = s - margin
+    t = zero if t < zero else t
+    rest = c + margin
+    rest = one if rest > one else (tiny if rest < tiny else rest)
+    inverse = one / rest
+    # 1 − t was rounded; where it is near 1 the lost part is most of log(1 − t).
+    lost = (t - (one - rest)) * inverse if rest > half else zero
+    loss = lost - log_positive(rest)
+    loss = x if x > far else loss
+    return s, c, t, loss, c * inverse if margin > zero else one
+
+
+@njit(**EXACT)
+def _powers(t: Any, w: Any, d: Any, zero: Any, one: Any) -> Any:
+    """t^γ and γ t^(γ−1), from the coefficients of the two polynomials; 0 on the plateau."""
+    weight = w[0] + t * (w[1] + t * (w[2] + t * (w[3] + t * w[4])))
+    slope = d[0] + t * (d[1] + t * (d[2] + t * d[3]))
+    above = one if t > zero else zero
+    return above * weight, above * slope
+
+
+@njit(**EXACT)
+def _general_powers(t: Any, gamma: Any, follow: Any, zero: Any, one: Any) -> Any:
+    """The same for any γ ≥ 0."""
+    above = one if t > zero else zero
+    inside = t if t > zero else one
+    weight = above * exp_nonpositive(gamma * log_positive(inside))
+    return weight + (t - t), follow * gamma * weight / inside
+
+
+@njit(**JIT)
+def _hard(v: Any, y: Any, g: Any, pos: Any, neg: Any, numbers: Any) -> float:
+    """Targets 0 or 1, whole exponents."""
+    zero, half, one, tiny, far, far_neg, margin, scale = numbers
+    total = zero
+    for i in range(v.size):
+        absent = not y[i] > zero
+        x = v[i] if absent else -v[i]
+        cut = margin if absent else zero
+        limit = far_neg if absent else far
+        s, c, t, loss, ratio = _parts(x, cut, zero, half, one, tiny, limit)
+        weight_pos, slope_pos = _powers(t, pos[0], pos[1], zero, one)
+        weight_neg, slope_neg = _powers(t, neg[0], neg[1], zero, one)
+        weight = weight_neg if absent else weight_pos
+        slope = slope_neg if absent else slope_pos
+        total += weight * loss
+        g[i] = (scale if absent else -scale) * s * (slope * c * loss + weight * ratio)
+    return total
+
+
+@njit(**JIT)
+def _soft(v: Any, y: Any, g: Any, gammas: Any, follow: Any, numbers: Any) -> Any:
+    """Soft or unknown targets, any exponents."""
+    zero, half, one, tiny, far, far_neg, margin, scale = numbers
+    gamma_pos, gamma_neg = gammas
+    total, known = zero, zero
+    for i in range(v.size):
+        present, absent, counts = known_weights(y[i], one)
+        x = v[i] if counts > zero else zero
+        s, c, t, loss, ratio = _parts(x, margin, zero, half, one, tiny, far_neg)
+        weight, slope = _general_powers(t, gamma_neg, follow, zero, one)
+        total += absent * weight * loss
+        gradient = absent * s * (slope * c * loss + weight * ratio)
+        s, c, t, loss, ratio = _parts(-x, zero, zero, half, one, tiny, far)
+        weight, slope = _general_powers(t, gamma_pos, follow, zero, one)
+        total += present * weight * loss
+        gradient -= present * s * (slope * c * loss + weight * ratio)
+        known += counts
+        g[i] = scale * gradient
+    return total, known
+
+
+@njit(**JIT)
+def _polynomials(kind: Any, gamma: float, follow: bool) -> Any:
+    """Coefficients of t^γ and of γ t^(γ−1); the latter 0 if weights are constants."""
+    factor = 1.0 if follow else 0.0
+    weight = (
+        kind(gamma == 0),
+        kind(gamma == 1),
+        kind(gamma == 2),
+        kind(gamma == 3),
+        kind(gamma == 4),
+    )
+    slope = (
+        kind(factor * (gamma == 1)),
+        kind(factor * 2 * (gamma == 2)),
+        kind(factor * 3 * (gamma == 3)),
+        kind(factor * 4 * (gamma == 4)),
+    )
+    return weight, slope
+
+
+@njit(**JIT)
+def _whole(gamma: float) -> bool:
+    return gamma <= HIGHEST_WHOLE and gamma == np.floor(gamma)
+
+
+@njit(**JIT)
+def asymmetric(
+    scores: Any,
+    targets: Any,
+    gradient: Any,
+    wanted: bool,
+    gamma_pos: float,
+    gamma_neg: float,
+    margin: float,
+    follow: bool,
+) -> float:
+    """Mean over known entries; ``gradient`` is filled where ``wanted``. All arrays are flat."""
+    kind = scores.dtype.type
+    size = scores.size
+    tiny, far = kind(1e-37), kind(80)
+    scale = kind(1 / max(size, 1))
+    far_neg = kind(np.inf) if margin > 0 else far
+    numbers = (kind(0), kind(0.5), kind(1), tiny, far, far_neg, kind(margin), scale)
+    exponents = (kind(gamma_pos), kind(gamma_neg))
+    pos, neg = _polynomials(kind, gamma_pos, follow), _polynomials(kind, gamma_neg, follow)
+    whole = _whole(gamma_pos) and _whole(gamma_neg)
+    scratch = np.empty(0 if wanted else CHUNK, scores.dtype)
+    total, known = 0.0, 0.0
+    for start in range(0, size, CHUNK):
+        stop = min(size, start + CHUNK)
+        v, y = scores[start:stop], targets[start:stop]
+        g = gradient[start:stop] if wanted else scratch[: stop - start]
+        if whole and all_hard(y):
+            total += _hard(v, y, g, pos, neg, numbers)
+            known += stop - start
+        else:
+            value, count = _soft(v, y, g, exponents, kind(1 if follow else 0), numbers)
+            total += value
+            known += count
+    if wanted and 0 < known < size:
+        rescale(gradient, size / known)
+    return total / max(known, 1.0)

@@ -1,0 +1,87 @@
+"""SPA, value and gradient in one pass. BCE is SPA with scales and slopes 1 and no shifts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from credibly._vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
+from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale
+
+
+@njit(**EXACT)
+def softplus_and_sigmoid(x: Any, zero: Any, one: Any) -> Any:
+    """softplus(x) and its derivative."""
+    e = exp_nonpositive(-abs(x))
+    r = one / (one + e)
+    return (x if x > zero else zero) + log1p_unit(e), e * r if x < zero else r
+
+
+@njit(**JIT)
+def _hard(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> float:
+    """Targets are 0 or 1, so each entry needs only one of its partial losses."""
+    total = zero
+    for i in range(v.size):
+        present = y[i] > zero
+        slope = pos[0] if present else neg[0]
+        offset = pos[1] if present else neg[1]
+        weight = pos[2] if present else neg[2]
+        factor = pos[3] if present else neg[3]
+        value, sigmoid = softplus_and_sigmoid(slope * v[i] + offset, zero, one)
+        total += weight * value
+        g[i] = factor * sigmoid
+    return total
+
+
+@njit(**JIT)
+def _soft(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> Any:
+    total, known = zero, zero
+    for i in range(v.size):
+        present, absent, counts = known_weights(y[i], one)
+        score = v[i] if counts > zero else zero
+        value_pos, sigmoid_pos = softplus_and_sigmoid(pos[0] * score + pos[1], zero, one)
+        value_neg, sigmoid_neg = softplus_and_sigmoid(neg[0] * score + neg[1], zero, one)
+        total += present * pos[2] * value_pos + absent * neg[2] * value_neg
+        known += counts
+        g[i] = present * pos[3] * sigmoid_pos + absent * neg[3] * sigmoid_neg
+    return total, known
+
+
+@njit(**JIT)
+def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
+    """(slope, offset, weight, gradient factor) of each partial loss, in the scores' precision.
+
+    ``pos`` and ``neg`` are (scale, slope, shift); a loss is softplus(slope · v + offset) · weight.
+    """
+    present = (-pos[1], pos[1] * pos[2], 1 / pos[0], -pos[1] / pos[0] / count)
+    absent = (neg[1], -neg[1] * neg[2], 1 / neg[0], neg[1] / neg[0] / count)
+    return (
+        (kind(present[0]), kind(present[1]), kind(present[2]), kind(present[3])),
+        (kind(absent[0]), kind(absent[1]), kind(absent[2]), kind(absent[3])),
+    )
+
+
+@njit(**JIT)
+def spa(scores: Any, targets: Any, gradient: Any, wanted: bool, pos: Any, neg: Any) -> float:
+    """Mean over known entries; ``gradient`` is filled where ``wanted``. All arrays are flat."""
+    kind = scores.dtype.type
+    size = scores.size
+    present, absent = sides(kind, pos, neg, max(size, 1))
+    scratch = np.empty(0 if wanted else CHUNK, scores.dtype)
+    total, known = 0.0, 0.0
+    for start in range(0, size, CHUNK):
+        stop = min(size, start + CHUNK)
+        v, y = scores[start:stop], targets[start:stop]
+        g = gradient[start:stop] if wanted else scratch[: stop - start]
+        if all_hard(y):
+            total += _hard(v, y, g, present, absent, kind(0), kind(1))
+            known += stop - start
+        else:
+            value, count = _soft(v, y, g, present, absent, kind(0), kind(1))
+            total += value
+            known += count
+    if wanted and 0 < known < size:
+        rescale(gradient, size / known)
+    return total / max(known, 1.0)
