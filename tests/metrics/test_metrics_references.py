@@ -312,3 +312,20 @@ def test_soft_targets_are_the_frequency():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isnan(metrics.summary(truth, votes)["mAP@x"])
+
+
+@pytest.mark.parametrize("average", ["pooled", "macro"])
+def test_the_noise_is_the_error_of_probabilities_that_are_right(average):
+    rng = np.random.default_rng(0)
+    errors, noises = [], []
+    for seed in range(60):
+        rates = rng.beta(0.5, 2, (100, 4))
+        targets = (rng.random(rates.shape) < rates).astype(np.int8)
+        targets[::9] = -1
+        errors.append(metrics.calibration_error(rates, targets, average=average))
+        noises.append(
+            metrics.calibration_noise(rates, targets, average=average, repeats=5, seed=seed)
+        )
+    spread = np.std(errors) / np.sqrt(60)
+    assert np.mean(noises) == pytest.approx(np.mean(errors), abs=4 * spread)
+    assert np.mean(noises) > 5 * spread

@@ -6,7 +6,7 @@ for calibration and proper scores, soft. Averages are explicit: pooled over entr
 
 ranking       average_precision, sample_average_precision, mean_average_precision, ranking_loss,
               one_error, coverage_error
-calibration   calibration_error, top_k_calibration_error, reliability
+calibration   calibration_error, top_k_calibration_error, calibration_noise, reliability
 proper        log_loss, brier, kl_to_truth, expected_size
 sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverage,
               coverage_by_frequency, set_size, size_histogram
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from credibly.metrics.calibration import (
     Reliability,
     calibration_error,
+    calibration_noise,
     reliability,
     top_k_calibration_error,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "average_precision",
     "brier",
     "calibration_error",
+    "calibration_noise",
     "coverage_by_frequency",
     "coverage_error",
     "exact_match",

@@ -103,6 +103,46 @@ def top_k_calibration_error(
     return like(error, probabilities, targets)
 
 
+def calibration_noise(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    kind: Kind = "ace",
+    bins: int = 15,
+    min_count: int = 0,
+    average: Average = "pooled",
+    repeats: int = 20,
+    seed: int = 0,
+) -> Any:
+    """Calibration error that these probabilities would show if they were exactly right.
+
+    The mean over ``repeats`` of the error against targets drawn from the probabilities, unknown
+    where ``targets`` are: finite data look miscalibrated, rare labels most of all. An error near
+    this value is no evidence against the probabilities.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> rates = rng.random((50, 2))
+        >>> targets = (rng.random((50, 2)) < rates).astype(int)
+        >>> round(float(calibration_error(rates, targets)), 3)
+        0.081
+        >>> round(float(calibration_noise(rates, targets)), 3)
+        0.158
+    """
+    values, truth = probability_pair(probabilities, targets)
+    _checks.at_least("repeats", repeats, 1)
+    rng = np.random.default_rng(seed)
+    errors = [
+        calibration_error(values, _redrawn(values, truth, rng), kind, bins, min_count, average)
+        for _ in range(int(repeats))
+    ]
+    return like(np.mean(errors, axis=0), probabilities, targets)
+
+
+def _redrawn(values: Array, truth: Array, rng: np.random.Generator) -> Array:
+    drawn = (rng.random(values.shape) < values).astype(np.int8)
+    return np.where(truth >= 0, drawn, np.int8(-1))
+
+
 def reliability(
     probabilities: ArrayLike,
     targets: ArrayLike,
