@@ -1,0 +1,213 @@
+"""Laws that every decision keeps, and the decisions without a guarantee."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_array_equal
+from sklearn.metrics import fbeta_score
+
+from credibly import InputError, decide
+from credibly.decide import AverageSize, BestF, Coverage, Threshold, TopK
+
+DECISIONS = [
+    Threshold(0.3),
+    TopK(2),
+    BestF(),
+    BestF(beta=2.0),
+    AverageSize(1.5),
+    AverageSize(2, guarantee="expected"),
+    AverageSize(2, guarantee=("probability", 0.1)),
+    Coverage(0.8),
+    Coverage(0.8, method="aps"),
+    Coverage(0.8, method="raps", penalty=0.05, free_size=1),
+]
+each = pytest.mark.parametrize("decision", DECISIONS, ids=repr)
+
+
+def draw(rows=300, labels=6, seed=0, dtype=np.float32):
+    noise = np.random.default_rng(seed)
+    return (1 / (1 + np.exp(-noise.normal(-1.5, 2, (rows, labels))))).astype(dtype)
+
+
+def truth_for(decision, probabilities, seed=1):
+    """Rows without labels, rows of unknowns, a label never on; or one label a row."""
+    noise = np.random.default_rng(seed)
+    if isinstance(decision, Coverage):
+        return (probabilities * noise.random(probabilities.shape)).argmax(axis=1)
+    targets = (noise.random(probabilities.shape) < probabilities).astype(np.int8)
+    targets[:3], targets[3:6], targets[:, 2] = 0, -1, 0
+    return targets
+
+
+def fitted(decision, probabilities):
+    return decision.fit(probabilities, truth_for(decision, probabilities))
+
+
+@each
+def test_the_set_of_a_row_depends_on_that_row_alone(decision):
+    probabilities = draw()
+    fitted(decision, probabilities)
+    whole = decision.predict(probabilities)
+    order = np.random.default_rng(2).permutation(len(probabilities))
+    pieces = [decision.predict(probabilities[[row]]) for row in order]
+    assert_array_equal(np.concatenate(pieces), whole[order])
+    assert whole.dtype == bool
+    assert whole.any()
+
+
+@each
+def test_a_more_probable_label_is_never_left_out_for_a_less_probable_one(decision):
+    probabilities = draw(rows=200)
+    fitted(decision, probabilities)
+    if isinstance(decision, BestF):  # holds down each label: every label has its own threshold
+        sets, values = decision.predict(probabilities).T, probabilities.T
+    else:
+        sets, values = decision.predict(probabilities), probabilities
+    lowest_in = np.where(sets, values, np.inf).min(axis=1)
+    highest_out = np.where(sets, -np.inf, values).max(axis=1)
+    assert (lowest_in >= highest_out).all()
+
+
+@each
+def test_the_state_survives_json_exactly(decision):
+    probabilities = draw()
+    state = json.loads(json.dumps(fitted(decision, probabilities).state()))
+    again = decide.from_state(state)
+    assert_array_equal(again.predict(probabilities), decision.predict(probabilities))
+    assert again.state() == state
+    assert again.promise == decision.promise
+
+
+@each
+def test_torch_in_torch_out(decision):
+    probabilities = draw()
+    targets = truth_for(decision, probabilities)
+    decision.fit(torch.as_tensor(probabilities), torch.as_tensor(targets))
+    sets = decision.predict(torch.as_tensor(probabilities))
+    assert isinstance(sets, torch.Tensor)
+    assert sets.dtype == torch.bool
+    assert_array_equal(sets.numpy(), decision.predict(probabilities))
+
+
+@each
+def test_fitting_does_not_depend_on_the_order_of_exchangeable_rows(decision):
+    if isinstance(decision, AverageSize) and isinstance(decision.guarantee, tuple):
+        return  # its stake comes from the first rows; validity does not depend on which they are
+    probabilities = draw()
+    targets = truth_for(decision, probabilities)
+    order = np.random.default_rng(3).permutation(len(probabilities))
+    first = decision.fit(probabilities, targets).state()
+    assert decision.fit(probabilities[order], targets[order]).state() == first
+
+
+@each
+def test_inputs_are_not_modified(decision):
+    probabilities = draw()
+    targets = truth_for(decision, probabilities)
+    before = probabilities.copy(), targets.copy()
+    decision.fit(probabilities, targets).predict(probabilities)
+    assert_array_equal(before[0], probabilities)
+    assert_array_equal(before[1], targets)
+
+
+@each
+def test_every_promise_is_one_plain_sentence_that_names_its_assumption(decision):
+    promise = decision.promise
+    assert promise.endswith(".")
+    assert promise.count(". ") == 0
+    assert "promised" in promise or "if " in promise or "without a guarantee" in promise
+
+
+@each
+@pytest.mark.parametrize("bad", [-0.1, 1.5, np.nan])
+def test_what_is_not_a_probability_is_refused(decision, bad):
+    probabilities = draw()
+    fitted(decision, probabilities)
+    probabilities[7, 1] = bad
+    with pytest.raises(InputError, match=r"must lie in \[0, 1\]|must not contain NaN"):
+        decision.predict(probabilities)
+    if not isinstance(decision, (Threshold, TopK)):
+        with pytest.raises(InputError, match=r"must lie in \[0, 1\]|must not contain NaN"):
+            fitted(decision, probabilities)
+
+
+@pytest.mark.parametrize("kind", [BestF, lambda: AverageSize(2), Coverage])
+def test_predicting_before_fitting_says_so(kind):
+    with pytest.raises(InputError, match="must be fitted first"):
+        kind().predict(draw(2))
+
+
+@pytest.mark.parametrize("kind", [BestF, Coverage])
+def test_rules_that_need_truth_say_so(kind):
+    with pytest.raises(InputError, match="needs `targets`"):
+        kind().fit(draw())
+
+
+def test_top_k_takes_the_first_of_equals():
+    sets = TopK(2).predict(np.array([[0.5, 0.5, 0.5], [0.1, 0.2, 0.2], [0.0, 1.0, 0.0]]))
+    assert_array_equal(sets, [[True, True, False], [False, True, True], [True, True, False]])
+
+
+def test_top_k_sets_have_k_labels():
+    probabilities = np.round(draw(), 1)
+    for k in range(1, 7):
+        assert (TopK(k).predict(probabilities).sum(axis=1) == k).all()
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("digits", [1, 6])
+def test_best_f_is_the_best_of_all_thresholds(beta, digits):
+    probabilities = np.round(draw(rows=40), digits)
+    targets = truth_for(None, probabilities)
+    sets = BestF(beta).fit(probabilities, targets).predict(probabilities)
+    for label in [0, 1, 3, 4, 5]:
+        known = targets[:, label] >= 0
+        y, p = targets[known, label], probabilities[known, label]
+        cuts = np.unique(p)
+        best = max(fbeta_score(y, p >= cut, beta=beta, zero_division=0.0) for cut in cuts)
+        found = fbeta_score(y, sets[known, label], beta=beta)
+        assert found == pytest.approx(best, abs=1e-12)
+
+
+def test_best_f_gives_labels_without_positives_the_pooled_threshold():
+    probabilities = draw()
+    targets = truth_for(None, probabilities)
+    found = BestF().fit(probabilities, targets).thresholds[2]
+    known = targets >= 0
+    column = BestF().fit(probabilities[known][:, None], targets[known][:, None])
+    assert found == column.thresholds[0]
+
+
+def test_best_f_without_any_positive_says_so():
+    with pytest.raises(InputError, match="at least one known positive"):
+        BestF().fit(draw(), np.zeros((300, 6)))
+
+
+def test_settings_are_checked():
+    with pytest.raises(InputError, match="`k` must be a whole number"):
+        TopK(0)
+    with pytest.raises(InputError, match="at most the number of labels, 6; got 7"):
+        TopK(7).predict(draw())
+    with pytest.raises(InputError, match=r"`threshold` must lie in \[0, 1\]"):
+        Threshold(1.2)
+    with pytest.raises(InputError, match=r"`level` must lie in \(0, 1\)"):
+        Coverage(1.0)
+    with pytest.raises(InputError, match="must be None"):
+        AverageSize(2, guarantee="always")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"`delta` must lie in \(0, 1\)"):
+        AverageSize(2, guarantee=("probability", 0.0))
+    with pytest.raises(InputError, match="between 1 and the number of labels, 6; got 7"):
+        AverageSize(7).fit(draw())
+    with pytest.raises(InputError, match="must have 6 columns"):
+        fitted(BestF(), draw()).predict(draw(labels=5))
+
+
+def test_states_that_do_not_exist_are_refused():
+    with pytest.raises(InputError, match="Did you mean 'top-k'"):
+        decide.from_state({"decision": "topk"})
+    with pytest.raises(InputError, match="with the key 'decision'"):
+        decide.from_state({"k": 1})
+    with pytest.raises(InputError, match="must hold threshold"):
+        decide.from_state({"decision": "threshold"})
