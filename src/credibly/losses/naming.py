@@ -55,7 +55,8 @@ def registered() -> dict[str, type[Loss]]:
     found: dict[str, type[Loss]] = {}
     for exported in losses.__all__:
         kind = getattr(losses, exported)
-        if isinstance(kind, type) and issubclass(kind, Loss) and kind.from_text:
+        named = isinstance(kind, type) and issubclass(kind, Loss) and hasattr(kind, "name")
+        if named and kind.from_text:
             for alias in (kind.name, *kind.aliases):
                 found[alias] = kind
     return found
