@@ -12,7 +12,9 @@ import numpy as np
 
 # Up to this many comparisons, comparing all pairs beats sorting.
 _PAIRS = 4096
-_BUCKETS = 4096
+_BUCKETS = 4096  # at most
+_CROWDED = 16  # relevant scores in one bucket that sorting should not leave to insertion
+_BLOCK = 64
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
@@ -24,7 +26,51 @@ def _count_at_least(values, bar):
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
-def _precision(values, relevant, first, counts):
+def _sorted(relevant, first, scratch):
+    """The scores in rising order, and where each bucket of them begins (``first``).
+
+    Buckets go by the float's bit pattern, which rises with the number and is finer near 0, as
+    products are.
+    """
+    lowest, highest = relevant[0], relevant[0]
+    for i in range(relevant.size):
+        lowest, highest = min(lowest, relevant[i]), max(highest, relevant[i])
+    ends = np.array([lowest, highest]).view(np.int64)
+    wanted, shift = 64, 0
+    while wanted < 2 * relevant.size and wanted < _BUCKETS:
+        wanted *= 2
+    while ((ends[1] - ends[0]) >> shift) >= wanted:
+        shift += 1
+    used = ((ends[1] - ends[0]) >> shift) + 1
+    first[: used + 1] = 0
+    bits = relevant.view(np.int64)
+    for i in range(relevant.size):
+        first[((bits[i] - ends[0]) >> shift) + 1] += 1
+    crowd = 0
+    for bucket in range(used):
+        crowd = max(crowd, first[bucket + 1])
+        first[bucket + 1] += first[bucket]
+    if crowd > _CROWDED:
+        return np.sort(relevant), ends[0], shift
+    ordered = scratch[: relevant.size]
+    for i in range(relevant.size):
+        bucket = (bits[i] - ends[0]) >> shift
+        ordered[first[bucket]] = relevant[i]
+        first[bucket] += 1
+    for i in range(1, relevant.size):  # only within buckets is anything out of order
+        value, place = ordered[i], i
+        while place > 0 and ordered[place - 1] > value:
+            ordered[place] = ordered[place - 1]
+            place -= 1
+        ordered[place] = value
+    for bucket in range(used, 0, -1):
+        first[bucket] = first[bucket - 1]
+    first[0] = 0
+    return ordered, ends[0], shift
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _precision(values, relevant, first, counts, scratch):
     """Average precision of the ``relevant`` scores among ``values``, which hold them too.
 
     Only values at or above the lowest relevant one are needed. Equal scores enter together.
@@ -36,60 +82,64 @@ def _precision(values, relevant, first, counts):
             bar = relevant[i]
             total += _count_at_least(relevant, bar) / _count_at_least(values, bar)
         return total / num_relevant
-    ordered = np.sort(relevant)
-    # Buckets of the float's bit pattern, which rises with the number: finer near 0, as products
-    # are. `first[b]` is the place of the first relevant score in bucket b or a later one.
-    bits, base = ordered.view(np.int64), ordered[:1].view(np.int64)[0]
-    shift = 0
-    while ((bits[num_relevant - 1] - base) >> shift) >= _BUCKETS:
-        shift += 1
-    place = 0
-    for bucket in range(_BUCKETS + 1):
-        while place < num_relevant and ((bits[place] - base) >> shift) < bucket:
-            place += 1
-        first[bucket] = place
+    ordered, base, shift = _sorted(relevant, first, scratch)
+    last = (ordered.view(np.int64)[num_relevant - 1] - base) >> shift
     counts[: num_relevant + 1] = 0
     value_bits = values.view(np.int64)
     for i in range(values.size):
         bucket = (value_bits[i] - base) >> shift
-        if bucket < 0:
-            continue
-        if bucket >= _BUCKETS:
+        if bucket > last:
             counts[num_relevant] += 1
-            continue
-        low, high = first[bucket], first[bucket + 1]
-        while low < high:  # how many relevant scores are at or below this value
-            middle = (low + high) // 2
-            if ordered[middle] <= values[i]:
-                low = middle + 1
-            else:
-                high = middle
-        counts[low] += 1
+        elif bucket >= 0:
+            low, high = first[bucket], first[bucket + 1]
+            while low < high:  # how many relevant scores are at or below this value
+                middle = (low + high) // 2
+                if ordered[middle] <= values[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            counts[low] += 1
     total, above, end = 0.0, 0, num_relevant
     while end > 0:
         above += counts[end]
         start = end - 1
         while start > 0 and ordered[start - 1] == ordered[end - 1]:
             start -= 1
-            above += counts[start + 1] if start + 1 < end else 0
         total += (end - start) * ((num_relevant - start) / above)
         end = start
     return total / num_relevant
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
-def _query_precision(scores, factors, rows, first, counts, relevant, passing):
+def _query_precision(scores, factors, rows, first, counts, relevant, passing, scratch):
     """Average precision when ``scores × factors`` ranks and ``rows`` are the relevant ones."""
     lowest = np.inf
     for i in range(rows.size):
         relevant[i] = scores[rows[i]] * factors[rows[i]]
         lowest = min(lowest, relevant[i])
-    filled = 0
-    for i in range(scores.size):
+    filled = _passing(scores, factors, lowest, passing)
+    return _precision(passing[:filled], relevant[: rows.size], first, counts, scratch)
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
+def _passing(scores, factors, lowest, passing):
+    """Collect the products at or above ``lowest``; most blocks hold none and cost one look."""
+    filled, whole = 0, scores.size - scores.size % _BLOCK
+    for start in range(0, whole, _BLOCK):
+        some, by = scores[start : start + _BLOCK], factors[start : start + _BLOCK]
+        found = 0
+        for i in range(_BLOCK):
+            found += some[i] * by[i] >= lowest
+        if found > 0:
+            for i in range(_BLOCK):
+                value = some[i] * by[i]
+                passing[filled] = value
+                filled += value >= lowest
+    for i in range(whole, scores.size):
         value = scores[i] * factors[i]
         passing[filled] = value
         filled += value >= lowest
-    return _precision(passing[:filled], relevant[: rows.size], first, counts)
+    return filled
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
@@ -118,8 +168,8 @@ def every_query(present, absent, truth, deepest, sums, counts_by_size):
     label = np.full(deepest + 1, -1)
     sign = np.zeros(deepest + 1, np.int64)
     num_wanted = np.zeros(deepest + 1, np.int64)
-    first, counts = np.empty(_BUCKETS + 1, np.int64), np.empty(rows + 1, np.int64)
-    relevant, passing = np.empty(rows), np.empty(rows + 1)
+    first, counts = np.empty(_BUCKETS + 2, np.int64), np.empty(rows + 1, np.int64)
+    relevant, passing, scratch = np.empty(rows), np.empty(rows + 1), np.empty(rows)
     depth = 1
     sign[1] = 1
     while depth > 0:
@@ -139,7 +189,7 @@ def every_query(present, absent, truth, deepest, sums, counts_by_size):
         if num_wanted[depth] > 0:
             hits = relevant_rows[depth, :found]
             sums[depth] += _query_precision(
-                scores[depth - 1], factors, hits, first, counts, relevant, passing
+                scores[depth - 1], factors, hits, first, counts, relevant, passing, scratch
             )
             counts_by_size[depth] += 1
         if depth < deepest and at + 1 < num_labels:
@@ -155,8 +205,9 @@ def some_queries(present, absent, truth, labels, wanted, precisions):
     num_rows = present.shape[1]
     scores = np.empty(num_rows)
     relevant_rows = np.empty((2, num_rows + 1), np.int32)
-    first, counts = np.empty(_BUCKETS + 1, np.int64), np.empty(num_rows + 1, np.int64)
+    first, counts = np.empty(_BUCKETS + 2, np.int64), np.empty(num_rows + 1, np.int64)
     relevant, passing = np.empty(num_rows), np.empty(num_rows + 1)
+    scratch = np.empty(num_rows)
     last = labels.shape[1] - 1
     for query in range(labels.shape[0]):
         relevant_rows[0, :num_rows] = np.arange(num_rows)
@@ -178,5 +229,5 @@ def some_queries(present, absent, truth, labels, wanted, precisions):
         factors = present[at] if wanted[query, last] else absent[at]
         hits = relevant_rows[(last + 1) % 2, :found]
         precisions[query] = _query_precision(
-            scores, factors, hits, first, counts, relevant, passing
+            scores, factors, hits, first, counts, relevant, passing, scratch
         )

@@ -121,7 +121,11 @@ class _Plan:
     """Which numbers of conditions are exhausted, and how many queries of the others are drawn."""
 
     def __init__(
-        self, tables: tuple[Array, ...], deepest: int, budget: float, generator: np.random.Generator
+        self,
+        tables: tuple[Array, Array, Array],
+        deepest: int,
+        budget: float,
+        generator: np.random.Generator,
     ) -> None:
         num_labels, rows = tables[0].shape
         self.deepest = deepest
@@ -163,7 +167,7 @@ def _draw(num_labels: int, size: int, number: int, generator: np.random.Generato
 
 
 def _share_with_relevant(
-    tables: tuple[Array, ...], size: int, generator: np.random.Generator
+    tables: tuple[Array, Array, Array], size: int, generator: np.random.Generator
 ) -> float:
     truth = tables[2]
     labels, wanted = _draw(len(truth), size, _TRIED, generator)
@@ -174,7 +178,7 @@ def _share_with_relevant(
 
 
 def _sample(
-    tables: tuple[Array, ...], size: int, number: int, generator: np.random.Generator
+    tables: tuple[Array, Array, Array], size: int, number: int, generator: np.random.Generator
 ) -> Array:
     """Average precision of drawn queries, NaN for those without a relevant row."""
     from credibly.metrics import _retrieval_kernels

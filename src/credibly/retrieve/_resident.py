@@ -184,10 +184,10 @@ class Index:
         import pyarrow as pa
 
         names = asked.labels
-        places = [self._places[name] for name in names]
+        cells = np.ix_([self._places[name] for name in names], rows.tolist())
         ids = self._ids.take(pa.array(rows)).to_pylist()
-        chances = self._columns[np.ix_(places, rows)].T.astype(np.float64).tolist()
-        seen = None if self._targets is None else self._targets[np.ix_(places, rows)].T.tolist()
+        chances = self._columns[cells].T.astype(np.float64).tolist()
+        seen = None if self._targets is None else self._targets[cells].T.tolist()
         hits = []
         for place, name in enumerate(ids):
             present = dict(zip(names, chances[place], strict=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-_BLOCK = 2048
+_BLOCK = 256  # all nodes of a block stay in the first-level cache
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
