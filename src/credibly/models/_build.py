@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import nn
@@ -13,9 +12,12 @@ from credibly import _checks
 from credibly._checks import InputError, nearest
 from credibly.data import Data
 from credibly.data._torch import DEFAULT_SIZE
+from credibly.models import _densenet, _outside, _small
 from credibly.models._network import Network, Standardize
 
-MODELS = ("linear", "mlp", "cnn")
+OUTSIDE = {"timm": _outside.timm_backbone, "hf": _outside.huggingface_backbone}
+
+MODELS = ("linear", "mlp", "cnn", "densenet40-40", "timm:NAME", "hf:NAME")
 """Names for ``build``; NAME stands for one of that library's."""
 
 DROPOUT = {"linear": 0.0, "mlp": 0.5, "cnn": 0.2}
@@ -46,7 +48,8 @@ def build(
         dropout: before the head; the default depends on the model.
         hidden: width of ``mlp``'s hidden layer or of ``cnn``'s first stage.
         frozen: train the head alone.
-        weights: a local ``.safetensors`` file (or folder, for ``hf:``) for the backbone.
+        weights: a local ``.safetensors`` file (for ``hf:`` a folder) for the backbone, or
+            ``"pretrained"`` for those the library has of this name.
         image_size: side of the images, where they come from files.
 
     Example:
@@ -98,32 +101,47 @@ def _backbone(
     shape: tuple[int, ...],
     hidden: int | None,
     dropout: float,
-    weights: Any,
+    weights: str | Path | None,
     standardize: Standardize,
 ) -> tuple[nn.Module, int]:
-    from credibly.models import _small
-
+    kind, _, inner = name.partition(":")
     if name in ("linear", "mlp"):
-        return _flat(name, shape, hidden, dropout)
-    if name == "cnn":
+        backbone, width = _flat(name, shape, hidden, dropout)
+    elif name in ("cnn", "densenet40-40"):
+        backbone, width = _convolutional(name, shape, hidden)
+    elif kind in OUTSIDE and inner:
         _images_only(name, shape)
-        backbone = _small.Convolutions(shape[0], hidden or HIDDEN["cnn"])
-        return backbone, backbone.num_features
-    raise InputError(
-        f"`model` must be one of {', '.join(MODELS)}; got {name!r}. {nearest(name, MODELS)}"
-    )
+        backbone = OUTSIDE[kind](inner, shape, weights, standardize)
+        width = _outside.output_size(backbone, shape, name)
+        weights = None if kind == "hf" or weights == _outside.PRETRAINED else weights
+    else:
+        known = ", ".join(MODELS)
+        raise InputError(f"`model` must be one of {known}; got {name!r}. {nearest(name, MODELS)}")
+    if weights is not None:
+        _outside.load_weights(backbone, weights, name)
+    return backbone, width
 
 
 def _flat(
     name: str, shape: tuple[int, ...], hidden: int | None, dropout: float
 ) -> tuple[nn.Module, int]:
-    from credibly.models import _small
-
     size = int(np.prod(shape))
     if name == "linear":
         return nn.Flatten(), size
-    width = hidden or HIDDEN["mlp"]
+    width = HIDDEN["mlp"] if hidden is None else int(_checks.at_least("hidden", hidden, 1))
     return nn.Sequential(nn.Flatten(), _small.hidden_layer(size, width, dropout)), width
+
+
+def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tuple[nn.Module, int]:
+    _images_only(name, shape)
+    if name == "cnn":
+        width = HIDDEN["cnn"] if hidden is None else int(_checks.at_least("hidden", hidden, 1))
+        backbone = _small.Convolutions(shape[0], width)
+    else:
+        backbone = _densenet.DenseNet(shape[0])
+    if min(shape[1:]) < 4:
+        raise InputError(f"{name} takes images of at least 4 × 4 pixels; got {shape[1:]}.")
+    return backbone, backbone.num_features
 
 
 def _images_only(name: str, shape: tuple[int, ...]) -> None:
