@@ -22,7 +22,7 @@ class Quasibinary(Loss):
       \ell = \frac1B \sum_{i,k} \bigl[-y \log q + \max(\log q, 0)\bigr]$$
 
     with $N$ the number of positive labels and $B$ the number of rows in the batch. Liao et al.
-    (2021), Eqs. 10–12; Eq. 11 is an objective to maximise, so its sign is turned here. The
+    (2020), Eqs. 10–12; Eq. 11 is an objective to maximise, so its sign is turned here. The
     gradient flows through $C$: $\tfrac1B [q(1 - M/N) - y + 1\{q > 1\}]$, with $M$ the number of
     entries at $q > 1$. It is a profiled Poisson loss: $e^z \propto \eta$ is stationary for every
     batch size, so it is strictly proper with the link $q$.

@@ -1,0 +1,80 @@
+"""Robust multi-label loss: WARP with a ramp for the hinge, and a ramp for each label."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from credibly import _checks
+from credibly.losses._base import Loss, as_matrix_targets, working_precision
+from credibly.losses.warp import hinge_sums, rank_weights
+from credibly.types import Scores, Targets, Values
+
+
+class RobustMultiLabel(Loss):
+    r"""Robust multi-label loss (RML): a ranking loss that stops charging outliers.
+
+    $$\ell_i = \frac{1}{L_i} \Bigl[\sum_{p \in P_i} w(r_p) \sum_{n \in N_i} R(v_p - v_n)
+      + \kappa \sum_{p \in P_i} R(v_p) + \kappa \sum_{n \in N_i} R(-v_n)\Bigr]$$
+
+    $$R(t) = H_1(t) - (1 - \lambda)\, H_s(t), \qquad H_a(t) = \max(0, a - t)$$
+
+    with WARP's weights $w(r)$ on exact ranks. The ramp $R$ is a hinge that is flat (up to the leak
+    $\lambda$) below $s$. The form is that of the supervised part of Cevikalp et al. (2019) as
+    their public code has it ($s = -0.8$, $\kappa = 5$, $\lambda = 0.1$, ranks sampled); the
+    division by the number $L_i$ of known labels and the mean over rows are ours.
+
+    A label is positive above one half, negative otherwise. All rows with a known label take part.
+    No link: scores only rank. A NaN score makes its row NaN.
+
+    Args:
+        ramp: $s < 1$, where the ramp ends.
+        label_weight: $\kappa \ge 0$, weight of the terms of single labels.
+        leak: $\lambda$ in [0, 1]; 0 charges outliers nothing more, 1 is the plain hinge.
+
+    Example:
+        >>> scores = torch.tensor([[2.0, 1.5, -1.0], [-3.0, 1.0, 0.5]])
+        >>> RobustMultiLabel().values(scores, torch.tensor([[1, 0, 0], [1, 0, 0]]))
+        tensor([ 3.1667, 10.3000])
+    """
+
+    name = "rml"
+    properness = "none"
+    has_link = False
+
+    def __init__(self, ramp: float = -0.8, label_weight: float = 5.0, leak: float = 0.0) -> None:
+        super().__init__()
+        self.ramp = _checks.finite("ramp", ramp)
+        if ramp >= 1:
+            raise _checks.InputError(
+                f"`ramp` must lie below 1, where the hinge begins; got {ramp!r}."
+            )
+        self.label_weight = _checks.at_least("label_weight", label_weight, 0)
+        self.leak = _checks.fraction("leak", leak)
+
+    def forward(self, scores: Scores, targets: Targets) -> Tensor:
+        values, taking_part = self._rows(scores, targets)
+        return values.sum() / taking_part.sum().clamp(min=1)
+
+    def values(self, scores: Scores, targets: Targets) -> Values:
+        """One value a row; 0 for rows of unknowns."""
+        return self._rows(scores, targets)[0]
+
+    def extra_repr(self) -> str:
+        return f"ramp={self.ramp:g}, label_weight={self.label_weight:g}, leak={self.leak:g}"
+
+    def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+        _checks.matrix_scores(scores)
+        scores = working_precision(scores)
+        targets = as_matrix_targets(scores, targets)
+        positive, negative = targets > 0.5, (targets >= 0) & (targets <= 0.5)
+        known = positive | negative
+        safe = torch.where(known, scores, 0.0).double()
+        ranks, near = hinge_sums(safe, positive, negative, margin=1.0)
+        _, far = hinge_sums(safe, positive, negative, margin=self.ramp)
+        pairs = rank_weights(ranks) * (near - (1 - self.leak) * far)
+        right = torch.where(positive, safe, -safe)
+        ramps = torch.relu(1 - right) - (1 - self.leak) * torch.relu(self.ramp - right)
+        labels = torch.where(known, self.label_weight * ramps, 0.0)
+        values = (pairs + labels).sum(1) / known.sum(1).clamp(min=1)
+        return values.to(scores.dtype), known.any(1)
