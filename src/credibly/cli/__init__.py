@@ -20,6 +20,8 @@ COMMANDS: tuple[str, ...] = (
     "evaluate",
     "calibrate",
     "sets",
+    "search",
+    "compare",
     "report",
     "serve",
     "audit",

@@ -1,0 +1,164 @@
+"""``credibly search PREDICTIONS QUERY``: rows by labels wanted and unwanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from credibly.cli._command import option
+
+if TYPE_CHECKING:
+    from credibly.retrieve import Answer, Hit, Joint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Search predictions by labels wanted and unwanted, most probable first.
+
+    A query is '+fork +apple -knife' (bare words are wanted, quotes hold names with blanks) or any
+    boolean form: '(dog | cat) & !beach'. With the rows comes the number of hits to expect in all.
+    For a query that would begin with '-' write '!': '!knife' is '-knife'.
+
+    Examples:
+      credibly search predictions.parquet '+fork +apple -"dining table"' --top 20
+      credibly search predictions.parquet '(dog | cat) & !beach' --explain
+      credibly search test.parquet '+dog +cat' --joint --joint-from held-out.parquet
+      credibly search parts/ '+dog -beach' --engine spark
+    """
+
+    predictions: str = option(
+        help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
+    )
+    query: str = option(help="what is wanted and what is not", positional=True, metavar="QUERY")
+    top: int = option(20, help="how many rows to show")
+    engine: str = option(
+        "duckdb", help="what reads the files; both rank alike", choices=("duckdb", "spark")
+    )
+    joint: bool = option(False, help="account for labels that depend on each other")
+    joint_from: str | None = option(
+        None,
+        help="with --joint: held-out predictions to fit it on, or a .json of a fitted one; "
+        "otherwise PREDICTIONS.joint.json if it is there, else this file's own truth",
+        metavar="FILE",
+    )
+    images: str | None = option(None, help="folder of the images that ids name", metavar="DIR")
+    explain: bool = option(False, help="also how each condition was read, and the SQL")
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="no remarks, only the result")
+
+
+def run(options: Options) -> int:
+    from credibly.cli import _tables
+    from credibly.retrieve import search
+
+    joint = _joint(options)
+    answer = search(
+        options.predictions, options.query, top=options.top, engine=options.engine, joint=joint
+    )
+    if options.images:
+        answer = replace(answer, hits=[_with_path(hit, options.images) for hit in answer.hits])
+    if options.json:
+        document = answer.to_dict()
+        if options.explain:
+            document["sql"] = list(answer.sql)
+        _tables.print_json(document)
+        return 0
+    if answer.hits:
+        _print_hits(answer)
+    _print_summary(answer, joint)
+    if options.explain:
+        _print_explanation(answer)
+    return 0
+
+
+def _joint(options: Options) -> Joint | None:
+    import sys
+    from pathlib import Path
+
+    from credibly._checks import InputError
+    from credibly.predictions import Predictions
+    from credibly.retrieve import Joint
+
+    if not options.joint:
+        if options.joint_from:
+            raise InputError("`--joint-from` must come with `--joint`; add it.")
+        return None
+    beside = Path(options.predictions + ".joint.json")
+    source = Path(options.joint_from or (beside if beside.exists() else options.predictions))
+    if source.suffix == ".json":
+        return Joint.read(source)
+    held_out = Predictions.read(source)
+    if held_out.targets is None:
+        raise InputError(
+            f"`--joint` must be fitted where the truth is known; {source} has none. "
+            "Name held-out predictions with their truth: --joint-from FILE."
+        )
+    if options.joint_from is None and not options.quiet:
+        print(
+            f"credibly search: --joint was fitted on the truth of {source} itself, so its hits "
+            "there look better foreseen than on new rows; name other rows with --joint-from.",
+            file=sys.stderr,
+        )
+    return Joint().fit(held_out.probabilities, _hard(held_out.targets), held_out.labels)
+
+
+def _hard(targets: Any) -> Any:
+    import numpy as np
+
+    # A soft target says neither yes nor no: unknown.
+    return np.where((targets == 0) | (targets == 1), targets, -1)
+
+
+def _with_path(hit: Hit, folder: str) -> Hit:
+    from pathlib import Path
+
+    path = Path(folder) / str(hit.id)
+    return replace(hit, path=str(path)) if path.is_file() else hit
+
+
+def _print_hits(answer: Answer) -> None:
+    from credibly.cli import _tables
+
+    names = list(answer.hits[0].conditions)
+    truth = any(hit.truth is not None for hit in answer.hits)
+    paths = any(hit.path is not None for hit in answer.hits)
+    columns = ["", "id", "probability", *names, *(["truth"] if truth else [])]
+    rows = []
+    for place, hit in enumerate(answer.hits, start=1):
+        row: list[Any] = [place, hit.id, _shown(hit.probability)]
+        row += [_shown(hit.conditions[name]) for name in names]
+        if truth:
+            row.append({True: "hit", False: "no", None: "?"}[hit.truth])
+        rows.append([*row, hit.path or ""] if paths else row)
+    _tables.print_table("", [*columns, "path"] if paths else columns, rows)
+
+
+def _print_summary(answer: Answer, joint: Joint | None) -> None:
+    from credibly.cli import _tables
+
+    if answer.contradiction:
+        _tables.print_text(f"{answer.query} contradicts itself: no row can satisfy it.")
+        return
+    how = "" if joint is None else ", labels taken together"
+    _tables.print_text(
+        f"{answer.query}: {_shown(answer.expected_hits)} hits expected in {answer.rows:,} rows{how}"
+    )
+    if answer.known_rows:
+        _tables.print_text(
+            f"where the truth is known ({answer.known_rows:,} rows): "
+            f"{_shown(answer.known_expected)} expected, {answer.known_hits:,} real"
+        )
+
+
+def _print_explanation(answer: Answer) -> None:
+    from credibly.cli import _tables
+
+    query = answer.query
+    _tables.print_text(f"\nwanted: {', '.join(query.wanted) or '—'}")
+    _tables.print_text(f"unwanted: {', '.join(query.unwanted) or '—'}")
+    _tables.print_text("\nThe ranking:\n" + answer.sql[0])
+    _tables.print_text("\nThe totals:\n" + answer.sql[1])
+
+
+def _shown(value: float | None) -> str:
+    return "—" if value is None else f"{value:.4g}"
