@@ -95,7 +95,9 @@ def _value(text: str) -> Any:
 def _build(
     kind: type[Loss], arguments: dict[str, Any], context: dict[str, Any], whole: str
 ) -> Loss:
-    accepted = inspect.signature(kind).parameters
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(kind).parameters
+    accepted = {key: one for key, one in parameters.items() if one.kind not in several}
     for key in arguments:
         if key not in accepted:
             raise InputError(f"{kind.name!r} has no argument {key!r}. {nearest(key, accepted)}")
