@@ -35,6 +35,9 @@ class AssumeNegative(BinaryLoss):
     name = "an"
     properness = "strict"
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def positive(self, scores: Scores) -> Values:
         return -logsigmoid(scores)
 

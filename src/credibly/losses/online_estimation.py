@@ -22,8 +22,8 @@ class OnlineEstimation(Loss):
     training rows, learned at the same time: $\Theta$, (training rows, labels), is a parameter of
     this module, so give ``loss.parameters()`` to the optimizer, too. What stands behind the bar
     counts as constant. Cole et al. (2021), scaled as in their public code. $\Theta$
-    starts at random between even odds and 0.6 or 0.4, and at 0.995 where a label is observed, the
-    first time its row is seen.
+    starts at random around even odds, and at 0.995 where a label is observed, the first time its
+    row is seen.
 
     In training each batch must say which rows it holds, ``indices``; a batch of all rows in order
     need not. In evaluation mode rows have no estimates, and the loss is what is left: observed
@@ -38,6 +38,7 @@ class OnlineEstimation(Loss):
         num_rows: rows of the training set.
         num_labels: $L$.
         average_size: $K$, the number of labels to expect a row.
+        spread: how far from one half the estimates start at most, in [0, ½).
         seed: of the random start.
 
     Example:
@@ -51,17 +52,25 @@ class OnlineEstimation(Loss):
 
     name = "role"
     properness = "none"
+    detached = True
     seen: Tensor
 
-    def __init__(self, num_rows: int, num_labels: int, average_size: float, seed: int = 0) -> None:
+    def __init__(
+        self,
+        num_rows: int,
+        num_labels: int,
+        average_size: float,
+        spread: float = 0.1,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
         self.num_rows = int(_checks.at_least("num_rows", num_rows, 1))
         self.num_labels = int(_checks.at_least("num_labels", num_labels, 1))
         self.average_size = _checks.average_size(average_size, self.num_labels)
-        self.seed = seed
+        self.spread, self.seed = _checks.fraction("spread", 2 * spread, high_open=True) / 2, seed
         generator = torch.Generator().manual_seed(seed)
         start = 2 * torch.rand(self.num_rows, self.num_labels, generator=generator) - 1
-        self.estimate_log_odds = nn.Parameter(start * _logit(0.6))
+        self.estimate_log_odds = nn.Parameter(start * _logit(0.5 + self.spread))
         self.register_buffer("seen", torch.zeros(self.num_rows, dtype=torch.bool))
 
     def forward(self, scores: Scores, targets: Targets, indices: Tensor | None = None) -> Tensor:
@@ -83,7 +92,7 @@ class OnlineEstimation(Loss):
     def extra_repr(self) -> str:
         return (
             f"num_rows={self.num_rows}, num_labels={self.num_labels}, "
-            f"average_size={self.average_size:g}, seed={self.seed}"
+            f"average_size={self.average_size:g}, spread={self.spread:g}, seed={self.seed}"
         )
 
     def _rows(

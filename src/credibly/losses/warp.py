@@ -35,6 +35,9 @@ class Warp(Loss):
     properness = "none"
     has_link = False
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
         values, taking_part = self._rows(scores, targets)
         return values.sum() / taking_part.sum().clamp(min=1)
