@@ -77,13 +77,15 @@ def choice(name: str, value: Any, known: Sequence[Any]) -> Any:
     return value
 
 
-def average_size(value: float, num_labels: int | None = None) -> float:
-    """A label budget: at least 1 and at most the number of labels."""
-    if not (math.isfinite(value) and value >= 1) or (num_labels is not None and value > num_labels):
-        top = (
-            "the number of labels" if num_labels is None else f"the number of labels, {num_labels}"
+def average_size(value: float, num_labels: int | None = None, *, below_one: bool = False) -> float:
+    """A label budget: at least 1 (or, where rows may go without, above 0), at most all labels."""
+    enough = value > 0 if below_one else value >= 1
+    if not (math.isfinite(value) and enough) or (num_labels is not None and value > num_labels):
+        low = "above 0" if below_one else "at least 1"
+        top = "" if num_labels is None else f", {num_labels}"
+        raise InputError(
+            f"`average_size` must be {low} and at most the number of labels{top}; got {value!r}."
         )
-        raise InputError(f"`average_size` must lie between 1 and {top}; got {value!r}.")
     return float(value)
 
 

@@ -51,6 +51,7 @@ def run(options: Options) -> int:
     try:
         listener.bind((options.host, options.port))
     except OSError as error:
+        listener.close()
         raise InputError(
             f"port {options.port} on {options.host} cannot be used; {error.strerror}. "
             "Choose another with --port, or 0 for any free one."

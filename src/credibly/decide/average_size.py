@@ -62,7 +62,7 @@ class AverageSize(Decision):
     _fitted = ("threshold", "tied_labels", "fitted_size", "num_rows")
 
     def __init__(self, average_size: float, guarantee: Guarantee = None) -> None:
-        self.average_size = _checks.average_size(average_size)
+        self.average_size = _checks.average_size(average_size, below_one=True)
         if isinstance(guarantee, (tuple, list)) and len(guarantee) == 2:
             _checks.choice("guarantee", guarantee[0], ("probability",))
             _checks.fraction("delta", guarantee[1], low_open=True, high_open=True)
@@ -86,7 +86,7 @@ class AverageSize(Decision):
         """
         chunks = Chunks(probabilities)
         leading = Leading(chunks)
-        _checks.average_size(self.average_size, chunks.num_labels)
+        _checks.average_size(self.average_size, chunks.num_labels, below_one=True)
         if isinstance(self.guarantee, tuple):
             found = _certificate.largest_sets(
                 chunks, leading.rows, self.average_size, self.guarantee[1]

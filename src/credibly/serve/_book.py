@@ -71,7 +71,10 @@ class Book:
         about = self.scan.metadata
         if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
             return None
-        return _Uncalibrated(self.path, about.get("loss"))
+        try:
+            return _Uncalibrated(self.path, about.get("loss"))
+        except InputError:  # a loss of somebody else's, or of a later version
+            return None
 
     @cached_property
     def index(self) -> Index:

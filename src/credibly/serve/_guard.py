@@ -48,30 +48,13 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started = False
-
-        async def guarded_send(message: dict[str, Any]) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                taken = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [
-                    *message["headers"],
-                    *(
-                        (name.encode(), value.encode())
-                        for name, value in HEADERS.items()
-                        if name.encode() not in taken
-                    ),
-                ]
-            await send(message)
-
+        answer = _Answer(send)
+        body = _Body(receive, answer)
         try:
-            headers = {name.lower(): value for name, value in scope["headers"]}
-            self._check(scope, headers)
-            await self.app(scope, _limited(receive), guarded_send)
+            self._check(scope, {name.lower(): value for name, value in scope["headers"]})
+            await self.app(scope, body.receive, answer.send)
         except _Refused as refused:
-            if not started:
-                await _answer(guarded_send, refused.status, str(refused))
+            await answer.refuse(refused)
 
     def _check(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
         host = _host(headers.get(b"host", b"").decode("latin-1"))
@@ -103,44 +86,65 @@ def _host(value: str) -> str:
     return value.rpartition(":")[0].lower() if value.count(":") == 1 else value.lower()
 
 
-def _limited(receive: Any) -> Any:
-    """The body, refused when it grows past the limit or trickles in too slowly."""
-    seen = 0
-    deadline = asyncio.get_running_loop().time() + BODY_SECONDS
-    finished = False
+class _Body:
+    """The request's body, refused when it grows past the limit or trickles in too slowly."""
 
-    async def limited() -> dict[str, Any]:
-        nonlocal seen, finished
-        if finished:
-            return await receive()
+    def __init__(self, receive: Any, answer: _Answer) -> None:
+        self._receive, self._answer = receive, answer
+        self._seen, self._finished = 0, False
+        self._deadline = asyncio.get_running_loop().time() + BODY_SECONDS
+
+    async def receive(self) -> dict[str, Any]:
+        if self._finished:
+            return await self._receive()
         try:
-            left = deadline - asyncio.get_running_loop().time()
-            message = await asyncio.wait_for(receive(), max(left, 0.001))
+            left = self._deadline - asyncio.get_running_loop().time()
+            message = await asyncio.wait_for(self._receive(), max(left, 0.001))
         except TimeoutError:
-            raise _Refused(
-                408, f"a request body must arrive within {BODY_SECONDS:.0f} seconds."
-            ) from None
+            await self._refuse(408, f"a body must arrive within {BODY_SECONDS:.0f} seconds.")
+            raise AssertionError("refused above") from None
         if message["type"] == "http.request":
-            seen += len(message.get("body", b""))
-            if seen > BODY_LIMIT:
-                raise _Refused(413, f"a request body must be at most {BODY_LIMIT // 2**20} MB.")
-            finished = not message.get("more_body", False)
+            self._seen += len(message.get("body", b""))
+            self._finished = not message.get("more_body", False)
+            if self._seen > BODY_LIMIT:
+                await self._refuse(413, f"a body must be at most {BODY_LIMIT // 2**20} MB.")
         return message
 
-    return limited
+    async def _refuse(self, status: int, message: str) -> None:
+        # Answered here and now: the framework would turn the exception into an answer of its own.
+        refused = _Refused(status, message)
+        await self._answer.refuse(refused)
+        raise refused
 
 
-async def _answer(send: Any, status: int, message: str) -> None:
-    body = json.dumps({"error": message}, ensure_ascii=False).encode()
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [
-                (b"content-type", b"application/json; charset=utf-8"),
-                (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
-            ],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
+class _Answer:
+    """The response, with the guard's headers; once refused, whatever else comes is dropped."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self._started = self._refused = False
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if self._refused:
+            return
+        if message["type"] == "http.response.start":
+            self._started = True
+            taken = {name.lower() for name, _ in message["headers"]}
+            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            added = [pair for pair in ours if pair[0] not in taken]
+            message = {**message, "headers": [*message["headers"], *added]}
+        await self._send(message)
+
+    async def refuse(self, refused: _Refused) -> None:
+        if self._started:
+            return
+        body = json.dumps({"error": str(refused)}, ensure_ascii=False).encode()
+        headers = [
+            (b"content-type", b"application/json; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        start = {"type": "http.response.start", "status": refused.status, "headers": headers}
+        await self.send(start)
+        await self.send({"type": "http.response.body", "body": body})
+        self._refused = True

@@ -178,8 +178,8 @@ if (box && list) {
 
 // Walking the tiles ----------------------------------------------------------------------------
 document.addEventListener("keydown", (event) => {
-  const tile = document.activeElement.closest && document.activeElement.closest(".tile");
-  if (!tile) return;
+  const tile = document.activeElement.closest(".tile");
+  if (!tile || event.defaultPrevented) return; // the search box has just handed the focus over
   const tiles = [...tile.parentElement.children];
   const across = tiles.filter((other) => other.offsetTop === tiles[0].offsetTop).length;
   const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];

@@ -1,0 +1,72 @@
+"""A server with known predictions, in this process, on a free port."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+
+from credibly import Predictions
+from credibly.calibrate import Affine
+from credibly.serve import create_app
+
+LABELS = ["fork", "apple", "knife", "dining table", "<b>bold</b>", 'say "hi"', "a;DROP TABLE x--"]
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory):
+    """Two predictions files (one calibrated, with its scores) and a folder of images."""
+    folder = tmp_path_factory.mktemp("shelf")
+    rng = np.random.default_rng(0)
+    odds = rng.normal(-1, 2, (400, len(LABELS))).astype(np.float32)
+    targets = (rng.random(odds.shape) < sigmoid(odds)).astype(np.int8)
+    targets[0], targets[1] = 0, -1
+    scores = 0.5 * odds + 1
+    calibrator = Affine().fit(scores, targets)
+    common = {"targets": targets, "labels": LABELS, "ids": [f"img/{i:03d}" for i in range(400)]}
+    Predictions.from_arrays(
+        probabilities=sigmoid(calibrator.transform(scores)),
+        scores=scores,
+        metadata={"loss": "bce", "calibrator": calibrator.state()},
+        **common,
+    ).write(folder / "ours.parquet")
+    Predictions.from_arrays(probabilities=sigmoid(scores), **common).write(
+        folder / "theirs.parquet"
+    )
+    images = folder / "images" / "img"
+    images.mkdir(parents=True)
+    for i in range(0, 400, 2):
+        Image.new("RGB", (8, 6), (i % 256, 80, 160)).save(images / f"{i:03d}.png")
+    (folder / "secret.png").write_bytes((images / "000.png").read_bytes())
+    (images / "out.png").symlink_to(folder / "secret.png")
+    (images / "page.html").write_text("<script>alert(1)</script>")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def app(shelf):
+    return create_app([shelf / "ours.parquet", shelf / "theirs.parquet"], images=shelf / "images")
+
+
+@pytest.fixture(scope="session")
+def address(app):
+    """Where the server listens."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started:
+        assert time.monotonic() < deadline, "the server did not start"
+        time.sleep(0.02)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(10)
