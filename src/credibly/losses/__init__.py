@@ -2,24 +2,44 @@
 
 from credibly.losses._base import Loss
 from credibly.losses._binary import BinaryLoss
+from credibly.losses.assume_negative import AssumeNegative
 from credibly.losses.asymmetric import Asymmetric
 from credibly.losses.audit import Audit, audit
+from credibly.losses.average_k import AverageK
+from credibly.losses.balanced_topk import BalancedTopK
 from credibly.losses.bce import BCE
 from credibly.losses.composite import Composite
+from credibly.losses.expected_positive import ExpectedPositive
 from credibly.losses.focal import Focal
 from credibly.losses.naming import from_name, names
+from credibly.losses.online_estimation import OnlineEstimation
+from credibly.losses.quasibinary import Quasibinary
+from credibly.losses.robust_multi_label import RobustMultiLabel
+from credibly.losses.softmax import Softmax
 from credibly.losses.spa import SPA
 from credibly.losses.targets import check_targets
+from credibly.losses.two_way import TwoWay
+from credibly.losses.warp import Warp
 
 __all__ = [
     "BCE",
     "SPA",
+    "AssumeNegative",
     "Asymmetric",
     "Audit",
+    "AverageK",
+    "BalancedTopK",
     "BinaryLoss",
     "Composite",
+    "ExpectedPositive",
     "Focal",
     "Loss",
+    "OnlineEstimation",
+    "Quasibinary",
+    "RobustMultiLabel",
+    "Softmax",
+    "TwoWay",
+    "Warp",
     "audit",
     "check_targets",
     "from_name",
