@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,5 +120,6 @@ def build_accelerator(settings: Settings) -> Accelerator:
     # Two runs in one interpreter may differ in precision; accelerate keeps the first one's.
     AcceleratorState._reset_state()
     precision = "no" if settings.precision == "float32" else settings.precision
-    forced = os.environ.get("CREDIBLY_DEVICE") == "cpu"
-    return Accelerator(mixed_precision=precision, cpu=forced)
+    # Without cpu=True accelerate ignores torchrun's other processes on a machine without a GPU.
+    no_gpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
+    return Accelerator(mixed_precision=precision, cpu=no_gpu)

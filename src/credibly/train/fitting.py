@@ -82,8 +82,9 @@ def claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
                 f"{folder} already holds a run. Go on with it by --resume, or choose another --out."
             )
         _same_run(folder, settings, data)
-        for leftover in [*folder.glob(".*.part"), *folder.glob("state/.*.part")]:
-            leftover.unlink(missing_ok=True)
+        for place in (folder, folder / "state"):
+            for leftover in [*place.glob(".*.part"), *place.glob(".tmp*")]:
+                leftover.unlink(missing_ok=True)
         return
     if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
         raise InputError(f"{folder} must be empty or a run folder; it holds other files.")

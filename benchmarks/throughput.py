@@ -1,0 +1,112 @@
+"""How much of a bare torch loop's speed the training loop keeps, on features in memory.
+
+    python -m benchmarks throughput
+
+Same model, loss, optimizer and batches; CPU time of one epoch, interleaved, one thread.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import credibly as cr
+from credibly.train.batches import epoch_batches
+from credibly.train.build import build_accelerator, build_loss, build_model, resolved
+from credibly.train.judge import Judge
+from credibly.train.loop import Loop, Watcher
+from credibly.train.optim import build_optimizer
+from credibly.train.settings import Settings
+
+REPEATS = 15
+# Rows, features, labels, model, batch: about VOC 2012 on a frozen backbone, and a small table.
+CASES = (
+    (5717, 1280, 20, "mlp", 128),
+    (5717, 1280, 20, "linear", 128),
+    (2000, 100, 14, "mlp", 64),
+)
+BAR = 0.80
+
+
+def run() -> None:
+    torch.set_num_threads(1)
+    table = Table("rows × features", "labels", "model", "batch", "bare", "loop", "kept", "bar")
+    for rows, features, labels, model, batch in CASES:
+        bare, loop = measure(rows, features, labels, model, batch)
+        speeds = (rows / seconds for seconds in (bare, loop))
+        table.add_row(
+            f"{rows} × {features}",
+            str(labels),
+            model,
+            str(batch),
+            *(f"{speed:,.0f} rows/s" for speed in speeds),
+            f"{bare / loop:.0%}",
+            f"≥ {BAR:.0%}",
+        )
+    Console().print(table)
+
+
+def measure(rows: int, features: int, labels: int, model: str, batch: int) -> tuple[float, float]:
+    """Median CPU seconds of an epoch: bare torch, the training loop."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(rows, features, generator=generator).numpy()
+    targets = (torch.rand(rows, labels, generator=generator) < 0.1).float().numpy()
+    data = cr.data.Data([f"label {i}" for i in range(labels)], targets, features=inputs)
+    settings = resolved(Settings(model=model, batch_size=batch, checkpoint_seconds=1e9), data)
+    with tempfile.TemporaryDirectory() as folder:
+        loops = {"bare": _bare(data, settings), "loop": _loop(data, settings, Path(folder))}
+        taken: dict[str, list[float]] = {name: [] for name in loops}
+        for _ in range(REPEATS):
+            for name, epoch in loops.items():
+                start = time.process_time()
+                epoch()
+                taken[name].append(time.process_time() - start)
+    return statistics.median(taken["bare"]), statistics.median(taken["loop"])
+
+
+def _parts(data: Any, settings: Settings) -> tuple[Any, Any]:
+    criterion = build_loss(settings, data, len(data))
+    return build_model(settings, data, criterion, data.targets), criterion
+
+
+def _bare(data: Any, settings: Settings) -> Callable[[], None]:
+    """What one would write by hand."""
+    model, criterion = _parts(data, settings)
+    optimizer = build_optimizer(settings, model, criterion)
+    inputs, targets = torch.from_numpy(data.features), torch.from_numpy(data.targets)
+
+    def epoch() -> None:
+        model.train()
+        for rows in epoch_batches(len(data), settings.batch_size, 0, 0):
+            loss = criterion(model(inputs[rows]), targets[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return epoch
+
+
+def _loop(data: Any, settings: Settings, folder: Path) -> Callable[[], None]:
+    model, criterion = _parts(data, settings)
+    dataset = data.torch_dataset(train=True)
+    judge = Judge(settings, dataset, data.targets)
+    accelerator = build_accelerator(settings)
+    loop = Loop(settings, model, criterion, dataset, judge, accelerator, folder, Watcher())
+
+    def epoch() -> None:
+        loop._epoch()
+        loop.at.batch, loop.at.loss_sum = 0, 0.0
+
+    return epoch
+
+
+if __name__ == "__main__":
+    run()

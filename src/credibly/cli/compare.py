@@ -1,0 +1,98 @@
+"""``credibly compare DATA``: several losses × seeds on the same rows, one table with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from credibly.cli._command import option
+from credibly.cli.train import given, with_settings
+
+COLUMNS = ("mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid", "set coverage")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """Train several losses with several seeds on the same split and budget; compare test rows.
+
+    Everything `credibly train` can be told holds for every run but the loss and the seed. Finished
+    runs are kept: after an interruption the same command completes the table. OUT gets runs/ (a run
+    folder each, with its predictions) and results.json.
+
+    Example:
+      credibly compare digits --losses bce,asl,spa,spa+lpr --seeds 3 --jobs 2 --out compared
+    """
+
+    data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
+    out: str = option(help="folder of the comparison")
+    losses: tuple[str, ...] = option(
+        ("bce", "asl", "spa", "spa+lpr"), help="names of losses, separated by commas"
+    )
+    seeds: int = option(3, help="runs a loss; with 1, intervals are over test rows")
+    jobs: int = option(1, help="runs that train at the same time")
+    conditions: int = option(3, help="retrieval is measured up to this many conditions")
+    preset: str | None = option(None, help="recipe of a paper; see docs/training.md")
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="no progress")
+
+
+Options: Any = with_settings(Own, leave_out=("loss", "seed", "tensorboard"))
+
+
+def run(options: Any) -> int:
+    from credibly.cli._tables import print_json, print_text, progress
+    from credibly.train import compare, preset
+    from credibly.train.settings import from_mapping
+
+    base = preset(options.preset) if options.preset else {}
+    base.pop("loss", None)
+    settings = from_mapping({**base, **given(options)}, "settings")
+    count = len(set(options.losses)) * options.seeds
+    with progress("training", total=count, quiet=options.quiet) as advance:
+        results = compare(
+            options.data,
+            options.out,
+            options.losses,
+            seeds=options.seeds,
+            settings=settings,
+            jobs=options.jobs,
+            conditions=options.conditions,
+            done=lambda name: advance(1),
+        )
+    if options.json:
+        print_json(results)
+        return 0
+    show(results)
+    print_text(f"Wrote {options.out}/results.json; predictions are in {options.out}/runs/.")
+    return 0
+
+
+def show(results: Mapping[str, Any], columns: Sequence[str] = COLUMNS) -> None:
+    """The table: one row a loss, each figure in percent with half the width of its interval."""
+    from credibly.cli._tables import print_table, print_text
+
+    shown = [name for name in columns if any(name in each for each in results["losses"].values())]
+    found = {name for each in results["losses"].values() for name in each}
+    shown += sorted(name for name in found if name.startswith("retrieval@"))
+    rows = [
+        [loss, *(_figure(name, figures.get(name)) for name in shown)]
+        for loss, figures in results["losses"].items()
+    ]
+    title = f"{results['data']}: {results['test_rows']:,} test rows, {results['seeds']} seed(s)"
+    print_table(title, ["loss", *shown], rows)
+    print_text(
+        f"In percent, NLL × 1000; ± is half a {results['interval']} interval. Higher is better "
+        f"for mAP, retrieval and set coverage ({results['average_size']:g} labels a row), lower "
+        "for the rest."
+    )
+
+
+def _figure(name: str, figure: Mapping[str, float] | None) -> str:
+    if figure is None:
+        return "–"
+    scale = 1000 if name == "NLL" else 100
+    text = f"{scale * figure['mean']:.1f}"
+    if "low" in figure:
+        text += f" ±{scale * (figure['high'] - figure['low']) / 2:.1f}"
+    return text
