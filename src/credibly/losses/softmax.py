@@ -115,7 +115,7 @@ class Softmax(Loss):
         if self.zero_label == "max_confidence":
             return torch.where(known, log_share, -torch.inf).amax(-1)
         size = known.sum(-1).clamp(min=1)
-        return -log_share.sum(-1) / size - torch.log(size)
+        return -log_share.sum(-1) / size - torch.log(size.to(log_share.dtype))
 
 
 def softmax_log_odds(scores: Scores) -> LogOdds:
