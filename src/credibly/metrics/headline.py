@@ -105,7 +105,6 @@ def _set_numbers(sets: Array, truth: Array) -> dict[str, float]:
     metrics: dict[str, Callable[..., Any]] = {
         "set coverage": label_sets.set_coverage,
         "precision": label_sets.precision,
-        "recall": label_sets.recall,
         "F1": label_sets.f1,
         "exact match": label_sets.exact_match,
     }

@@ -130,7 +130,6 @@ class Running:
             "ECE": self.calibration_error("ece"),
             "NLL": self.log_loss(),
             "Brier": self.brier(),
-            "macro ACE": self.calibration_error("ace", average="macro"),
             "expected size": self.expected_size(),
             "true size": self.true_size(),
         }
