@@ -121,7 +121,8 @@ class AverageK(Loss):
         values = torch.where(observed, shares * (up - log_shares), 0.0).sum(1)
         for chosen, cost in ((proposed, up), (rejected, down)):
             count = _processes.summed(chosen.sum(), self.training).clamp(min=1)
-            values = values + torch.where(chosen, cost, 0.0).sum(1) * (self.alpha * rows / count)
+            weight = self.alpha * rows.double() / count
+            values = values + torch.where(chosen, cost, 0.0).sum(1) * weight
         return torch.where(labelled, values, 0.0), rows
 
 
