@@ -133,6 +133,27 @@ def test_a_folder_of_parts_is_one_file(tmp_path):
     assert Predictions.read(folder, rows=[30, 3]) == record[[30, 3]]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are not listed here")
+def test_many_parts_are_not_open_at_once(tmp_path):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    whole = random_record(12)
+    for row in range(12):
+        whole[[row]].write(tmp_path / f"{row:02}.parquet")
+    counts = [
+        len(list(Path("/proc/self/fd").iterdir())) for _ in Predictions.scan(tmp_path).batches()
+    ]
+    assert len(counts) == 12
+    assert max(counts) <= before + 2
+
+
+def test_a_file_replaced_after_it_was_opened_is_noticed(tmp_path):
+    random_record(9).write(tmp_path / "p.parquet")
+    scan = Predictions.scan(tmp_path / "p.parquet")
+    random_record(7, seed=1).write(tmp_path / "p.parquet")
+    with pytest.raises(InputError, match=r"p.parquet has changed since it was opened"):
+        scan.read()
+
+
 def test_truth_that_a_part_lacks_is_unknown(tmp_path):
     for kind in ("hard", "soft"):
         record = random_record(targets=kind)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,50 +47,64 @@ def rescue(
         lacking = "scores" if table.scores is None else "targets (columns 'y:<label>')"
         raise InputError(f"{table.where}must hold scores and targets; it has no {lacking}.")
     loss = losses.from_name(loss_name, num_labels=len(table.labels), num_rows=len(table.scores))
-    ranking, log_odds = _through_link(loss, table)
+    scores = _checked_scores(loss, table)
+    ranking = _in_pieces(loss.ranking_scores, scores, len(table.labels))
     bare = Predictions.from_arrays(  # checks ids, truth and scores before any work is done
         probabilities=_sigmoid(ranking),
         targets=table.targets,
         labels=table.labels,
         ids=table.ids,
         scores=ranking,
+        metadata={"loss": loss_name, "seed": seed, "source": Path(path).name},
         where=table.where,
     )
     assert bare.targets is not None
     fitted, judged = split_rows(bare.targets, table, fraction=fraction, rows=rows, seed=seed)
+    link = _fit_link(loss, scores[fitted], bare.targets[fitted])
+    log_odds = _in_pieces(loss.log_odds, scores, len(bare.labels)) if loss.has_link else ranking
     calibrator = _fitted(method, log_odds[fitted], bare.targets[fitted], seed)
     stages = {"sigmoid of the scores": bare.probabilities}
     if loss.has_link:
         stages[f"link of {loss_name}"] = _sigmoid(log_odds)
-    compared = list(stages)[-1]
-    final = stages[f"+ {method}"] = _sigmoid(calibrator.transform(log_odds))
-    truth = bare.targets[judged]
+    stages[f"+ {method}"] = _sigmoid(calibrator.transform(log_odds))
+    metadata = {
+        **bare.metadata,
+        "link": link,
+        "calibrator": calibrator.state(),
+        "calibration": {"fitted_rows": len(fitted), "judged_rows": len(judged)},
+    }
+    return _judged(bare, stages, fitted, judged, calibrator, metadata)
+
+
+def _judged(
+    bare: Predictions,
+    stages: dict[str, Array],
+    fitted: Array,
+    judged: Array,
+    calibrator: Calibrator,
+    metadata: dict[str, Any],
+) -> Rescued:
+    """All stages measured on the rows ``judged``; the last one is the result."""
+    assert bare.targets is not None
+    assert bare.scores is not None
+    truth, ranking = bare.targets[judged], bare.scores[judged]
+    *_, compared, last = stages
     return Rescued(
-        predictions=Predictions.from_arrays(
-            probabilities=final,
-            targets=bare.targets,
-            labels=bare.labels,
-            ids=bare.ids,
-            scores=bare.scores,
-            metadata={
-                "loss": loss_name,
-                "link": loss_name if loss.has_link else None,
-                "calibrator": calibrator.state(),
-                "calibration": {"rows": len(fitted), "judged": len(judged)},
-                "seed": seed,
-                "source": Path(path).name,
-            },
-        ),
+        predictions=replace(bare, probabilities=stages[last], metadata=metadata),
         calibrator=calibrator,
         fitted=fitted,
         judged=judged,
         stages={
-            name: metrics.summary(probabilities[judged], truth, ranking[judged])
+            name: metrics.summary(probabilities[judged], truth, ranking)
             for name, probabilities in stages.items()
         },
         compared=compared,
         change=metrics.paired_interval(
-            metrics.log_loss, final[judged], stages[compared][judged], truth, method="analytic"
+            metrics.log_loss,
+            stages[last][judged],
+            stages[compared][judged],
+            truth,
+            method="analytic",
         ),
     )
 
@@ -121,10 +136,7 @@ def split_rows(
     return np.sort(usable[:count]), np.sort(usable[count:])
 
 
-def _through_link(loss: Loss, table: ForeignTable) -> tuple[Array, Array]:
-    """What to rank by, and log-odds (the same where the loss has no link), in pieces."""
-    import torch
-
+def _checked_scores(loss: Loss, table: ForeignTable) -> Array:
     scores = np.asarray(table.scores, dtype=np.float32)
     width = len(table.labels) * loss.scores_per_label
     if scores.shape[1] != width:
@@ -132,19 +144,40 @@ def _through_link(loss: Loss, table: ForeignTable) -> tuple[Array, Array]:
             f"{table.where}`scores` must have {loss.scores_per_label} columns a label, {width}; "
             f"got {scores.shape[1]}. Does `labels` name every label once?"
         )
-    _checks.no_nan(f"{table.where}scores", scores)
-    ranking = np.empty((len(scores), len(table.labels)), dtype=np.float32)
-    log_odds = np.empty_like(ranking)
-    step = max(1, _PIECE // width)
+    bad = np.isnan(scores).any(axis=1)
+    if bad.any():
+        raise InputError(
+            f"{table.where}scores must not be NaN; {int(bad.sum())} rows have some, the first is "
+            f"row {int(bad.argmax())}. Drop those rows or score them anew."
+        )
+    return scores
+
+
+def _fit_link(loss: Loss, scores: Array, targets: Array) -> dict[str, Any] | None:
+    """What the file says about the link; a normaliser that training left behind is found anew."""
+    import torch
+
+    if not loss.has_link:
+        return None
     loss.eval()
+    fit_normalizer: Any = getattr(loss, "fit_normalizer", None)
+    if fit_normalizer is None:
+        return {"loss": str(loss)}
+    fit_normalizer([(torch.from_numpy(scores), torch.from_numpy(targets))])
+    return {"loss": str(loss), "normalizer": float(loss.normalizer)}  # pyright: ignore
+
+
+def _in_pieces(link: Callable[[Any], Any], scores: Array, num_labels: int) -> Array:
+    """``link`` of all scores, a few MB at a time."""
+    import torch
+
+    result = np.empty((len(scores), num_labels), dtype=np.float32)
+    step = max(1, _PIECE // scores.shape[1])
     with torch.no_grad():
         for start in range(0, len(scores), step):
             piece = torch.from_numpy(scores[start : start + step])
-            rank = loss.ranking_scores(piece)
-            ranking[start : start + step] = rank.numpy()
-            odds = loss.log_odds(piece) if loss.has_link else rank
-            log_odds[start : start + step] = odds.numpy()
-    return ranking, log_odds
+            result[start : start + step] = link(piece).numpy()
+    return result
 
 
 def _fitted(method: str, log_odds: Array, targets: Array, seed: int) -> Calibrator:

@@ -136,6 +136,11 @@ def _fitted(rule: Decision, scan: Scan, options: Options) -> tuple[Decision, Arr
         if set(other.labels) != set(scan.labels):
             raise _checks.InputError(label_mismatch(options.fit_on, other.labels, scan.labels))
         seen = np.isin(scan.hashed_ids(), other.hashed_ids())
+        if seen.all():
+            raise _checks.InputError(
+                f"{scan.path} must have rows that are not in {options.fit_on}: what a rule "
+                "promises, it promises for rows it was not fitted on. Leave out --fit-on."
+            )
         return fit_rule(rule, other, scan.labels, None), ~seen
     _checks.fraction("fraction", options.fraction, low_open=True, high_open=True)
     count = round(options.fraction * scan.num_rows)

@@ -29,19 +29,24 @@ class Piece(NamedTuple):
 
 
 class Part:
-    """One open file. ``soft`` tells whether its truth has room for values between 0 and 1."""
+    """One file, open only while it is read: a folder may have thousands.
+
+    ``soft`` tells whether its truth has room for values between 0 and 1.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.where = f"{path}: "
-        self._file = open_parquet(path)
-        schema = self._file.schema_arrow
-        self.num_rows: int = self._file.metadata.num_rows
+        with open_parquet(path) as file:
+            schema = file.schema_arrow
+            self._footer = file.metadata
+        self._identity = _identity(path)
+        self.num_rows: int = self._footer.num_rows
         self._columns = set(schema.names)
         if len(self._columns) < len(schema.names):
             twice = next(name for name in schema.names if schema.names.count(name) > 1)
             raise InputError(f"{self.where}columns must differ; {twice!r} is there twice.")
-        raw = (self._file.metadata.metadata or {}).get(_layout.KEY)
+        raw = (self._footer.metadata or {}).get(_layout.KEY)
         document = _layout.decode_metadata(raw, self.where)
         found = _layout.label_columns(schema.names, _layout.PROBABILITY)
         self.labels = _values.as_labels(
@@ -65,15 +70,19 @@ class Part:
         """
         columns = [_layout.ID] if _layout.ID in kinds else []
         columns += [kind + name for kind in kinds if kind != _layout.ID for name in labels]
+        if _identity(self.path) != self._identity:
+            raise InputError(f"{self.path} has changed since it was opened. Open it again.")
         first = 0
-        for group in range(self._file.num_row_groups):
-            size = self._file.metadata.row_group(group).num_rows
-            if keep is None or keep[first : first + size].any():
-                yield from self._group(group, first, labels, rows, kinds, columns, keep)
-            first += size
+        with open_parquet(self.path, self._footer) as file:
+            for group in range(self._footer.num_row_groups):
+                size = self._footer.row_group(group).num_rows
+                if keep is None or keep[first : first + size].any():
+                    yield from self._group(file, group, first, labels, rows, kinds, columns, keep)
+                first += size
 
     def _group(
         self,
+        file: pq.ParquetFile,
         group: int,
         first: int,
         labels: Sequence[str],
@@ -84,7 +93,7 @@ class Part:
     ) -> Iterator[Piece]:
         try:
             # Selecting a column named "p:a" also selects "p:a.b": cells are taken by name below.
-            for batch in self._file.iter_batches(rows, row_groups=[group], columns=columns):
+            for batch in file.iter_batches(rows, row_groups=[group], columns=columns):
                 piece = self._piece(batch, first, labels, kinds)
                 last = first + batch.num_rows
                 yield piece if keep is None else _masked(piece, keep[first:last])
@@ -138,7 +147,7 @@ class Part:
         return any(there)
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
+def open_parquet(path: Path, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
     """A Parquet file, or an error that says what is wrong with it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -148,9 +157,15 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     if path.stat().st_size == 0:
         raise InputError(f"{path} is an empty file, 0 bytes; it must be Parquet. Write it again.")
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, metadata=footer)
     except (pa.ArrowException, OSError) as error:
         raise InputError(_damaged(path, error)) from error
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    """Changes when another file takes this one's name."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _damaged(path: Path, error: Exception) -> str:
