@@ -1,0 +1,1 @@
+"""Experiments whose tables stand in the documentation: ``python -m benchmarks.studies.NAME``."""
