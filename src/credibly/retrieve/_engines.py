@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ def checked_top(top: int) -> int:
 def _answer(asked: Query, found: Diagram, parts: Parts, texts: _sql.Statements, run: Run) -> Answer:
     truth = parts.truths.issuperset(found.labels)
     rows, bad, expected, *known = run(texts.totals)[0]
-    if bad:
+    if bad or (expected is not None and math.isnan(expected)):
         raise InputError(_first_bad(parts, texts, run, int(bad)))
     hits = (
         [] if found.impossible else [_hit(asked, found, parts, truth, x) for x in run(texts.best)]

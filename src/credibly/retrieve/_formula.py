@@ -102,14 +102,12 @@ def query_of(formula: Formula) -> Query:
     formula = normal(formula)
     parts = formula.parts if isinstance(formula, And) else (formula,)
     plain = all(isinstance(_inner(part), Label) for part in parts)
-    signs: dict[str, set[bool]] = {}
-    for name, positive in _occurrences(formula, True):
-        signs.setdefault(name, set()).add(positive)
+    occurrences = list(_occurrences(formula, True))
+    wanted = tuple(name for name, positive in occurrences if positive)
+    unwanted = tuple(name for name, positive in occurrences if not positive)
     if plain:  # a label may stand on both sides here: that is a contradiction, and stays one
-        wanted = tuple(name for name, found in signs.items() if True in found)
-        return Query(wanted, tuple(name for name, found in signs.items() if False in found))
-    wanted = tuple(name for name, found in signs.items() if True in found)
-    return Query(wanted, tuple(name for name in signs if name not in wanted), formula)
+        return Query(wanted, unwanted)
+    return Query(wanted, tuple(name for name in unwanted if name not in wanted), formula)
 
 
 def normal(formula: Formula) -> Formula:

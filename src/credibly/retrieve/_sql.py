@@ -170,8 +170,14 @@ def number(value: float) -> str:
 
 
 def good(places: Sequence[int]) -> str:
-    """Whether probabilities can be used: NaN is above every number, and NULL is not true."""
-    return " AND ".join(f"p{place} >= 0e0 AND p{place} <= 1e0" for place in places)
+    """Whether probabilities can be used; NULL is not true.
+
+    The last comparison is there for NaN. DuckDB trusts the file's least and greatest values, which
+    leave NaN out, and takes plain comparisons (and ``isnan``) for decided by them.
+    """
+    return " AND ".join(
+        f"p{place} >= 0e0 AND p{place} <= 1e0 AND abs(p{place} - 5e-1) <= 5e-1" for place in places
+    )
 
 
 def _at_most_one(term: Term) -> Term:

@@ -1,0 +1,141 @@
+"""Laws of the query language: what is read is what was meant, and errors point at the place."""
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from credibly import InputError
+from credibly.retrieve import Query, parse
+from credibly.retrieve._formula import And, Label, Not, Or, quoted
+
+# Everything a file may call a label, and some names that have caused trouble elsewhere.
+names = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(["dog", "dining table", 'a"b', "it's; DROP TABLE x", "50%", "\\", "-", "+x"]),
+)
+formulas = st.recursive(
+    st.builds(Label, names),
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.builds(And, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    ),
+    max_leaves=8,
+)
+
+
+def spelt(formula):
+    """A formula as a person might write it: every bracket there, needed or not."""
+    if isinstance(formula, Label):
+        return quoted(formula.name)
+    if isinstance(formula, Not):
+        return f"-({spelt(formula.part)})"
+    sign = " & " if isinstance(formula, And) else "|"
+    return "(" + sign.join(map(spelt, formula.parts)) + ")"
+
+
+def value(formula, truth):
+    if isinstance(formula, Label):
+        return truth[formula.name]
+    if isinstance(formula, Not):
+        return not value(formula.part, truth)
+    holds = all if isinstance(formula, And) else any
+    return holds(value(part, truth) for part in formula.parts)
+
+
+def label_names(formula):
+    if isinstance(formula, Label):
+        return {formula.name}
+    parts = (formula.part,) if isinstance(formula, Not) else formula.parts
+    return set().union(*map(label_names, parts))
+
+
+@settings(max_examples=300, deadline=None)
+@given(formulas)
+def test_canonical_text_parses_back_to_the_same_query(formula):
+    query = parse(spelt(formula))
+    assert parse(str(query)) == query
+    assert str(parse(str(query))) == str(query)
+
+
+@settings(max_examples=200, deadline=None)
+@given(formulas, st.data())
+def test_what_is_read_means_what_was_written(formula, data):
+    query = parse(spelt(formula))
+    truth = {name: data.draw(st.booleans()) for name in sorted(label_names(formula))}
+    assert set(query.labels) == set(truth)
+    assert value(query.expression, truth) == value(formula, truth)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet='ab"\\()|&!+- ', max_size=12))
+def test_any_text_is_a_query_or_a_clear_error(text):
+    with contextlib.suppress(InputError):
+        query = parse(text)
+        assert parse(str(query)) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "unwanted"),
+    [
+        ("+fork +apple -knife", ("fork", "apple"), ("knife",)),
+        ("fork apple", ("fork", "apple"), ()),
+        ('-"dining table" fork', ("fork",), ("dining table",)),
+        ("fork & !knife", ("fork",), ("knife",)),
+        ("t-shirt -50%", ("t-shirt",), ("50%",)),
+        ("!knife", (), ("knife",)),
+        ("猫 -naïve", ("猫",), ("naïve",)),
+        ("+dog +dog -dog", ("dog",), ("dog",)),
+    ],
+)
+def test_a_conjunction_is_its_wanted_and_unwanted_labels(text, wanted, unwanted):
+    assert parse(text) == Query(wanted, unwanted)
+
+
+def test_or_binds_less_than_and():
+    assert str(parse("a b | c")) == "a & b | c"
+    assert str(parse("a & (b | c)")) == "a & (b | c)"
+    assert str(parse("!(a | b)")) == "!(a | b)"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "place"),
+    [
+        ('+fork "dining', "this quote is never closed", 6),
+        ("(dog | cat", "this bracket is never closed", 0),
+        ("dog | (cat & (bird)", "this bracket is never closed", 6),
+        ("dog)", "no bracket is open here", 3),
+        ("dog & ", "a label or '(' must stand here; got the end", 6),
+        ("dog | | cat", "a label or '(' must stand here; got '|'", 6),
+        ("()", "a label or '(' must stand here; got ')'", 1),
+        ("+", "a label or '(' must stand here; got the end", 1),
+        ("+dog -beech", "unknown label 'beech'. Did you mean 'beach'?", 6),
+        ("dog AND beach", "unknown label 'AND'. Write '&' for it.", 4),
+        ("(" * 101 + "dog" + ")" * 101, "nested 100 deep at most", 100),
+    ],
+)
+def test_errors_point_at_the_place(text, reason, place):
+    with pytest.raises(InputError) as caught:
+        parse(text, labels=["dog", "cat", "beach", "fork", "bird"])
+    message, shown, caret = str(caught.value).split("\n")
+    assert reason in message
+    assert caret == "    " + " " * place + "^"
+    assert shown[4:].rstrip() == text.rstrip()
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_an_empty_query_is_refused(text):
+    with pytest.raises(InputError, match="must name at least one label"):
+        parse(text)
+
+
+def test_a_query_without_labels_cannot_be_made():
+    with pytest.raises(InputError, match="must name at least one label"):
+        Query()
+
+
+def test_a_made_query_is_checked_against_the_labels():
+    with pytest.raises(InputError, match=r"unknown label 'dgo'.*Did you mean 'dog'"):
+        Query(("dgo",)).check(["dog", "cat"])
