@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import credibly as cr
 from credibly.data import CALIBRATION, TEST, TRAIN, Data, split_rows
@@ -164,6 +165,30 @@ def test_digit_scenes_are_a_function_of_the_seed():
 def test_exactly_one_digit_when_asked():
     data = cr.data.digits(100, counts=(0, 1), clutter=0, blur=0)
     assert (data.targets.sum(axis=1) == 1).all()
+
+
+def test_the_labels_of_a_scene_are_the_digits_in_it():
+    """One clear digit a scene: cut out and shrunk, its nearest scan shows the labelled digit."""
+    from sklearn.datasets import load_digits
+
+    scans = load_digits()
+    data = cr.data.digits(200, counts=(0, 1), clutter=0, blur=0, seed=5)
+    right = 0
+    for image, target in zip(data.images[..., 0], data.targets, strict=True):
+        ys, xs = np.nonzero(image > 90)
+        box = (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1)
+        small = Image.fromarray(image).resize((6, 8), Image.Resampling.BOX, box=box)
+        pixels = np.asarray(small, dtype=float) / image.max()
+        nearest = np.argmin(((scans.images[:, :, 1:7] / 16 - pixels) ** 2).sum(axis=(1, 2)))
+        right += target[scans.target[nearest]] == 1
+    assert right > 150
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_synthetic_noise_bounds_the_probabilities(noise):
+    truth = cr.data.synthetic(2000, noise=noise, sharpness=8).truth
+    assert truth.min() == pytest.approx(noise, abs=1e-3)
+    assert truth.max() == pytest.approx(1 - noise, abs=2e-2)
 
 
 def test_synthetic_labels_have_the_known_probabilities():

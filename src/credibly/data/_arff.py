@@ -99,7 +99,7 @@ def _parse(path: Path) -> tuple[str, list[Attribute], Array]:
         for number, line in enumerate(lines[start:], start + 1)
         if line.strip() and not line.lstrip().startswith("%")
     ]
-    table = np.empty((len(rows), len(attributes)))
+    table = np.full((len(rows), len(attributes)), np.nan)
     for row, (number, line) in enumerate(rows):
         where = f"{path}, line {number}"
         read = _sparse_row if line.startswith("{") else _dense_row
