@@ -60,21 +60,29 @@ def log_positive(x: Any) -> Any:
 
 
 def _to_int(_typing: Any, x: Any) -> Any:
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(32))
+    result, width = (types.int32, 32) if x == types.float32 else (types.int64, 64)
 
-    return types.int32(types.float32), generate
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(width))
+
+    return result(x), generate
 
 
 def _to_float(_typing: Any, x: Any) -> Any:
+    result, llvm_type = (
+        (types.float32, ir.FloatType()) if x == types.int32 else (types.float64, ir.DoubleType())
+    )
+
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
+        return builder.bitcast(arguments[0], llvm_type)
 
-    return types.float32(types.int32), generate
+    return result(x), generate
 
 
-_bits: Any = intrinsic(_to_int)
-_from_bits: Any = intrinsic(_to_float)
+# The bits of a float as an integer of its width, and back. For x ≥ 0 they have the order of x, with
+# NaN on top: a maximum over bits becomes vector instructions, one over floats does not.
+float_bits: Any = intrinsic(_to_int)
+bits_float: Any = intrinsic(_to_float)
 
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 _LOG2_E = np.float32(1 / math.log(2))
@@ -132,7 +140,7 @@ def _exp_nonpositive(x: Any) -> Any:
         n = shifted - _ROUND
         r = (inside - n * _LN2_HIGH) - n * _LN2_LOW
         rest = _E0 + r * (_E1 + r * (_E2 + r * (_E3 + r * _E4)))
-        power = _from_bits(np.int32((_bits(shifted) - _ROUND_BITS + _BIAS) << _MANTISSA))
+        power = bits_float(np.int32((float_bits(shifted) - _ROUND_BITS + _BIAS) << _MANTISSA))
         return _ZERO if x < _LOWEST else (_ONE + (r + r * r * rest)) * power
 
     return single
@@ -169,10 +177,10 @@ def _log_positive(x: Any) -> Any:
 
     def single(x: Any) -> Any:
         # x = 2ⁿ (1 + m), 1 + m in [√½, √2), cut from the bits without a branch.
-        bits = _bits(x)
+        bits = float_bits(x)
         whole = np.int32(np.int32(bits - _SQRT_HALF_BITS) >> _MANTISSA)
-        m = _from_bits(np.int32(bits - np.int32(whole << _MANTISSA))) - _ONE
-        n = _from_bits(np.int32(whole + _ROUND_BITS)) - _ROUND
+        m = bits_float(np.int32(bits - np.int32(whole << _MANTISSA))) - _ONE
+        n = bits_float(np.int32(whole + _ROUND_BITS)) - _ROUND
         m2 = m * m
         rest = _L4 + m * (_L5 + m * (_L6 + m * (_L7 + m * _L8)))
         rest = _L0 + m * (_L1 + m * (_L2 + m * (_L3 + m * rest)))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import _checks
 from credibly.losses._base import working_precision
 from credibly.losses._binary import BinaryLoss
-from credibly.losses._fused import blend_sides, fused, run_flat
+from credibly.losses._fused import blend_sides, fused, run_flat, run_rows
+from credibly.losses._kernels.chebyshev import tables
 from credibly.losses._kernels.spa import spa
+from credibly.losses._kernels.spa_pairs import spa_pairs
+from credibly.losses.label_pairs import pairs_in_torch, plain_label_pairs
 from credibly.types import LogOdds, Scores, Targets, Values
 
 
@@ -94,6 +98,32 @@ class SPA(BinaryLoss):
         self, scores: Scores, targets: Targets, wanted: bool
     ) -> tuple[Tensor, Tensor | None]:
         return softplus_pair(scores, targets, wanted, *self._sides)
+
+    def with_label_pairs(self, scores: Scores, targets: Targets, weight: float) -> Tensor:
+        """This loss, its link and the pairs of `LabelPairs` in one pass."""
+
+        def on_cpu(v: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
+            double = v.dtype == torch.float64
+            return run_rows(spa_pairs, v, y, wanted, *self._sides, weight, tables(double))
+
+        def in_torch(v: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
+            value, gradient = self._in_torch(v, y, wanted)
+            extra, slopes = pairs_in_torch(self.log_odds(v), y, wanted, weight)
+            if gradient is None or slopes is None:
+                return value + extra, None
+            # The unknown took no part: their slope is 0, and must stay 0 for a score of NaN.
+            rise = torch.where(y >= 0, self._log_odds_slope(v), 0.0)
+            return value + extra, gradient.addcmul_(slopes, rise)
+
+        def plain(v: Tensor, y: Tensor) -> Tensor:
+            return super(SPA, self)._mean(v, y) + plain_label_pairs(self.log_odds(v), y, weight)
+
+        return fused(scores, targets, cpu=on_cpu, anywhere=in_torch, plain=plain)
+
+    def _log_odds_slope(self, scores: Scores) -> Tensor:
+        up = torch.sigmoid(-self.slope_neg * (scores - self.shift_neg))
+        down = torch.sigmoid(self.slope_pos * (scores - self.shift_pos))
+        return up.mul_(self.slope_neg).add_(down, alpha=self.slope_pos)
 
     @property
     def _sides(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:

@@ -1,0 +1,215 @@
+"""Label pairs of a row: Σ y_p (1 − y_n) softplus(u_n − u_p) over p ≠ n, and its gradient in u.
+
+Two forms. Direct: a pass over the row for each positive, O(P·T). Chebyshev: O(T) whatever the
+number of positives, see ``chebyshev.py``; it takes over where positives are many.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from credibly._vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
+from credibly.losses._kernels.chebyshev import INTERVALS, moments_row
+from credibly.losses._kernels.chunks import CHUNK, all_hard
+from credibly.losses._kernels.spa import softplus_and_sigmoid
+
+
+@njit(**JIT)
+def known_counts(targets: Any) -> Any:
+    """How many entries are known, and how many rows have one."""
+    entries, rows = 0, 0
+    for b in range(targets.shape[0]):
+        y = targets[b]
+        known = 0
+        if all_hard(y):
+            known = y.size
+        else:
+            for t in range(y.size):
+                known += 1 if y[t] >= 0 else 0
+        entries += known
+        rows += 1 if known > 0 else 0
+    return entries, rows
+
+
+@njit(**JIT)
+def pair_factor(labels: int, rows: int, weight: float) -> float:
+    """What a row's sum is multiplied with: weight · 2/(T(T − 1)), and the mean over rows."""
+    return weight * 2 / (labels * (labels - 1.0)) / rows if labels > 1 and rows > 0 else 0.0
+
+
+@njit(**JIT)
+def positives(y: Any, index: Any) -> int:
+    """Positions of the labels that are present, or may be. ``y`` is padded to blocks of 32."""
+    count = 0
+    for start in range(0, y.size, 32):
+        block = y[start : start + 32]
+        hits = np.int32(0)
+        for t in range(32):
+            hits += np.int32(1 if block[t] > 0 else 0)
+        if hits > 0:  # most blocks have none
+            for t in range(32):
+                index[count] = start + t
+                count += 1 if block[t] > 0 else 0
+    return count
+
+
+@njit(**JIT)
+def _near(u: Any, absent: Any, rise: Any, fall: Any, g: Any, positive: Any, share: Any) -> Any:
+    """One positive against a chunk: ``rise`` is exp(u), ``fall`` its inverse."""
+    level, up, down = positive
+    zero, one = u.dtype.type(0), u.dtype.type(1)
+    values, slopes = zero, zero
+    for t in range(u.size):
+        gap = u[t] - level
+        ahead, behind = rise[t] * down, fall[t] * up  # exp(gap) and exp(−gap)
+        value = (gap if gap > zero else zero) + log1p_unit(ahead if ahead < behind else behind)
+        slope = absent[t] / (one + behind)
+        values += absent[t] * value
+        slopes += slope
+        g[t] += share * slope
+    return values, slopes
+
+
+@njit(**JIT)
+def _far(u: Any, absent: Any, g: Any, level: Any, share: Any) -> Any:
+    """The same for rows so spread out that those exponentials would not fit."""
+    zero, one = u.dtype.type(0), u.dtype.type(1)
+    values, slopes = zero, zero
+    for t in range(u.size):
+        value, slope = softplus_and_sigmoid(u[t] - level, zero, one)
+        slope *= absent[t]
+        values += absent[t] * value
+        slopes += slope
+        g[t] += share * slope
+    return values, slopes
+
+
+@njit(**JIT)
+def _direct(y: Any, work: Any, count: int, near: bool) -> float:
+    u, absent, g, rise, fall, index, back = work
+    kind = u.dtype.type
+    if near:
+        _exponentials(u, rise, fall)
+    back[:count] = 0.0
+    total = 0.0
+    for start in range(0, u.size, CHUNK):
+        stop = min(u.size, start + CHUNK)
+        uc, ac, gc = u[start:stop], absent[start:stop], g[start:stop]
+        rc, fc = rise[start:stop], fall[start:stop]
+        for k in range(count):
+            p = index[k]
+            share = y[p]
+            if near:
+                values, slopes = _near(uc, ac, rc, fc, gc, (u[p], rise[p], fall[p]), share)
+            else:
+                values, slopes = _far(uc, ac, gc, u[p], share)
+            total += share * values
+            back[k] += share * slopes
+    for k in range(count):
+        g[index[k]] -= kind(back[k])
+    return total
+
+
+@njit(**JIT)
+def _exponentials(u: Any, rise: Any, fall: Any) -> None:
+    zero, one = u.dtype.type(0), u.dtype.type(1)
+    for t in range(u.size):
+        small = exp_nonpositive(-abs(u[t]))
+        large = one / small
+        rise[t] = small if u[t] < zero else large
+        fall[t] = large if u[t] < zero else small
+
+
+@njit(**JIT)
+def workspace(labels: int, like: Any) -> Any:
+    """Arrays for one row, padded so that no loop ends in single steps; targets first."""
+    size = (labels + 31) // 32 * 32
+    y = np.full(size, -1, like.dtype)
+    u, absent, g = np.zeros_like(y), np.zeros_like(y), np.zeros_like(y)
+    rise, fall = np.zeros_like(y), np.zeros_like(y)
+    return y, (u, absent, g, rise, fall, np.empty(size + 1, np.int64), np.empty(size))
+
+
+@njit(**JIT)
+def row_pairs(y: Any, work: Any, labels: int, tables: Any, spaces: Any) -> float:
+    """The row's sum for log-odds in ``work[0]`` (they are shifted); ``work[2]`` gets its slope.
+
+    All arrays are padded, targets with −1; ``spaces`` are the moments' arrays.
+    """
+    u, absent, g, _, _, index, _ = work
+    count = positives(y, index)
+    g[:] = 0
+    if count == 0:
+        return 0.0
+    negatives, alone, reach = _centre(u, y, absent, u[index[0]])
+    if not negatives > 0:
+        return 0.0
+    if count >= tables[2] + tables[3] / labels and reach < INTERVALS - 2:
+        total = moments_row(u, y, absent, g, tables, spaces, reach)
+    else:
+        total = _direct(y, work, count, reach < 30.0)
+    # A soft label met itself: its gradient cancelled, its value y(1 − y) log 2 did not.
+    return total - alone * math.log(2.0)
+
+
+@njit(**JIT)
+def _centre(u: Any, y: Any, absent: Any, origin: Any) -> Any:
+    """Fill ``absent`` with 1 − y, count log-odds from ``origin`` (unknown ones stand there).
+
+    Σ (1 − y), Σ y (1 − y) and the largest distance, infinite if a log-odds is not finite.
+    """
+    zero, one = u.dtype.type(0), u.dtype.type(1)
+    negatives, alone, largest = zero, zero, float_bits(zero)
+    for t in range(u.size):
+        known = y[t] >= zero
+        weight = one - y[t] if known else zero
+        gap = u[t] - origin if known else zero
+        absent[t] = weight
+        negatives += weight
+        alone += weight * y[t]
+        largest = max(largest, float_bits(abs(gap)))
+        u[t] = gap
+    reach = float(bits_float(largest))
+    return negatives, alone, reach if reach < np.inf else np.inf
+
+
+@njit(**JIT)
+def copy_into(out: Any, source: Any) -> None:
+    """Copy a row to the start of a padded one."""
+    for t in range(source.size):
+        out[t] = source[t]
+
+
+@njit(**JIT)
+def pairs(
+    log_odds: Any,
+    targets: Any,
+    gradient: Any,
+    wanted: bool,
+    weight: float,
+    tables: Any,
+) -> float:
+    """weight × the mean over rows with a known label; ``gradient`` is in the log-odds."""
+    rows, labels = log_odds.shape
+    factor = pair_factor(labels, known_counts(targets)[1], weight)
+    y, work = workspace(labels, log_odds)
+    u, g = work[0], work[2]
+    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
+    total = 0.0
+    for b in range(rows):
+        copy_into(u, log_odds[b])
+        copy_into(y, targets[b])
+        total += row_pairs(y, work, labels, tables, spaces)
+        if wanted:
+            _scale_into(gradient[b], g, u.dtype.type(factor))
+    return total * factor
+
+
+@njit(**JIT)
+def _scale_into(out: Any, g: Any, factor: Any) -> None:
+    for t in range(out.size):
+        out[t] = factor * g[t]
