@@ -270,6 +270,7 @@ def _finish_loss(run: Run, train: Data, network: nn.Module, accelerator: Acceler
     if exact is not None:
         dataset = _dataset(train, run.settings, train=False)
         scores = score(network, dataset, accelerator, run.settings.workers)
+        run.criterion.cpu()
         exact([(scores, torch.from_numpy(train.targets))])
 
 

@@ -208,7 +208,7 @@ class Loop:
         patience = self.settings.patience
         at.stopped = bool(patience) and at.epoch - at.best_epoch >= patience
         batches = number_of_batches(len(self.rows), self.settings.batch_size)
-        rate = self.optimizer.param_groups[0]["lr"]
+        rate = learning_rate(self.settings, at.updates - 1, self.total)
         figures = {"loss": at.loss_sum / batches, **figures, "learning_rate": rate}
         self.watcher.epoch({"epoch": at.epoch + 1, **figures, "best_epoch": at.best_epoch + 1})
 

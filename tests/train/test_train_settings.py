@@ -1,0 +1,132 @@
+"""Settings, presets and schedules: pure functions, checked before anything is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from credibly import InputError
+from credibly.train import PRESETS, Settings, preset
+from credibly.train.batches import epoch_batches, share
+from credibly.train.optim import Average, learning_rate
+from credibly.train.settings import from_mapping, read_toml, write_toml
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_makes_settings(name):
+    settings = from_mapping(preset(name), name)
+    assert settings.loss == PRESETS[name]["loss"]
+
+
+def test_settings_survive_a_file(tmp_path):
+    settings = Settings(
+        loss='asl(gamma_neg=4)+"quoted"\\', milestones=(0.5, 0.75), ema=1e-9, average_size=None
+    )
+    write_toml(tmp_path / "c.toml", {"settings": dataclasses.asdict(settings)})
+    assert from_mapping(read_toml(tmp_path / "c.toml")["settings"], "c.toml") == settings
+
+
+BAD = {
+    "`epochs` must be": {"epochs": 0},
+    "`learning_rate` must be": {"learning_rate": 0.0},
+    "`ema` must lie": {"ema": 1.0},
+    "`optimizer` must be one of": {"optimizer": "adam"},
+    "needs `milestones`": {"schedule": "step"},
+    "needs `average_size`": {"select": "average-k"},
+    "belongs to `solver` lbfgs": {"sweep": "l2"},
+    "lbfgs trains `model` linear": {"solver": "lbfgs", "model": "mlp"},
+    "give `frozen` too": {"features": True},
+    "`average_size` must": {"average_size": 0.5},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_settings_that_cannot_be_are_refused(message):
+    with pytest.raises(InputError, match=message):
+        Settings(**BAD[message])
+
+
+def test_a_misspelt_key_names_the_nearest():
+    with pytest.raises(InputError, match="Did you mean 'learning_rate'"):
+        from_mapping({"learningrate": 1.0}, "run.toml")
+
+
+def test_flags_win_over_file_over_preset(tmp_path):
+    from credibly.cli import train
+    from credibly.cli._command import resolve
+
+    (tmp_path / "run.toml").write_text("epochs = 30\nlearning-rate = 0.5\n")
+    options = resolve(
+        train.Options,
+        {
+            "data": "digits",
+            "out": str(tmp_path / "run"),
+            "preset": "spa-coco",
+            "config": str(tmp_path / "run.toml"),
+            "epochs": 7,
+        },
+    )
+    settings = train.settings_of(options)
+    # 30 epochs is also the default: what is given wins even where it equals one.
+    assert (settings.epochs, settings.learning_rate, settings.batch_size) == (7, 0.5, 256)
+    options = dataclasses.replace(options, epochs=30)
+    assert train.settings_of(options).epochs == 30
+
+
+def test_the_command_line_knows_every_setting_without_importing_torch():
+    code = (
+        "import sys; from credibly.cli import train, compare; "
+        "names = {f.name for f in __import__('dataclasses').fields(train.Options)}; "
+        "assert {'loss', 'milestones', 'sweep', 'resume'} <= names; "
+        "assert not {'torch', 'numpy', 'accelerate'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "constant", "step", "onecycle"])
+def test_the_learning_rate_stays_within_its_bounds_and_peaks_at_its_highest(schedule):
+    milestones = (0.5,) if schedule == "step" else ()
+    settings = Settings(schedule=schedule, warmup=0.2, milestones=milestones, learning_rate=2.0)
+    rates = [learning_rate(settings, step, 100) for step in range(100)]
+    assert all(0 < rate <= 2.0 for rate in rates)
+    assert max(rates) == pytest.approx(2.0, rel=0.06)
+    assert rates[0] < rates[10] < rates[19]
+    if schedule != "constant":
+        assert rates[99] <= 0.2
+
+
+@pytest.mark.parametrize(("rows", "size", "processes"), [(10, 4, 1), (101, 32, 3), (7, 7, 2)])
+def test_processes_together_see_every_row_once_an_epoch(rows, size, processes):
+    batches = epoch_batches(rows, size, seed=3, epoch=5)
+    shares = [share(batches, rank, processes) for rank in range(processes)]
+    for number, batch in enumerate(batches):
+        assert torch.cat([part[number] for part in shares]).equal(batch)
+        assert len(batch) <= size
+    assert torch.cat(batches).sort().values.equal(torch.arange(rows))
+    assert max(map(len, batches)) - min(map(len, batches)) <= 1
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    def order(seed, epoch):
+        return torch.cat(epoch_batches(50, 8, seed, epoch)).tolist()
+
+    assert order(0, 1) == order(0, 1)
+    assert order(0, 1) != order(0, 2)
+    assert order(0, 1) != order(1, 0)
+
+
+def test_the_average_of_constant_weights_is_those_weights_and_integers_are_copied():
+    model = nn.BatchNorm1d(3)
+    average = Average(model, 0.5)
+    model(torch.randn(8, 3))
+    with torch.no_grad():
+        model.weight.fill_(3.0)
+    for update in range(1, 60):
+        average.update(model, update)
+    assert average.state["weight"].allclose(torch.full((3,), 3.0))
+    assert average.state["num_batches_tracked"] == 1

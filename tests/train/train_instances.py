@@ -1,0 +1,115 @@
+"""Small data with every awkward row, and children that train and die."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from credibly.data import Data
+
+LABELS = ["cat", "dog", "dining table", "fork", "never there"]
+
+
+def awkward(rows: int = 240, seed: int = 0, labels: int = 5) -> Data:
+    """Features with zero-label rows, all-unknown rows, single unknowns, a label never present."""
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(rows, 6)).astype(np.float32)
+    pull = np.random.default_rng(7).normal(size=(6, labels))
+    targets = (features @ pull + generator.normal(size=(rows, labels)) > 1.5).astype(np.float32)
+    targets[:, -1] = 0
+    targets[:12] = 0
+    targets[12:20] = -1
+    targets[20:60][generator.random((40, labels)) < 0.2] = -1
+    split = np.array([0, 0, 0, 1, 2])[np.arange(rows) % 5]
+    return Data(LABELS[:labels], targets, features=features, split=split, source="awkward")
+
+
+def single(rows: int = 240, seed: int = 0) -> Data:
+    """Exactly one label a row."""
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(rows, 6)).astype(np.float32)
+    best = (features @ np.random.default_rng(7).normal(size=(6, 5))).argmax(axis=1)
+    split = np.array([0, 0, 0, 1, 2])[np.arange(rows) % 5]
+    return Data(LABELS, np.eye(5)[best], features=features, split=split, source="single")
+
+
+def pictures(rows: int = 80) -> Data:
+    """Images of one bright quarter each, with shifts as augmentation."""
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 60, size=(rows, 16, 16, 1), dtype=np.uint8)
+    place = generator.integers(0, 4, size=rows)
+    for row, (down, right) in enumerate(zip(place // 2, place % 2, strict=True)):
+        images[row, 8 * down : 8 * down + 8, 8 * right : 8 * right + 8] += 150
+    split = np.array([0, 0, 0, 1, 2])[np.arange(rows) % 5]
+    names = ["a", "b", "c", "d"]
+    return Data(
+        names, np.eye(4)[place], images=images, split=split, source="pictures", augmentation="shift"
+    )
+
+
+DATA = {"awkward": awkward, "single": single, "pictures": pictures}
+
+
+def sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train_and_die(kind: str, folder: str, settings: dict[str, Any], how: str, instant: int) -> None:
+    """Go on with a run and die by SIGKILL at the ``instant``-th update, flush or rename."""
+    import torch
+
+    from credibly.train import Settings, Watcher, fit
+
+    torch.set_num_threads(1)
+    seen = 0
+
+    def count() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == instant:
+            die()
+
+    class Deadly(Watcher):
+        def update(self, done: int, total: int) -> None:
+            if how == "update":
+                count()
+
+    if how in ("fsync", "replace"):
+        real = getattr(os, how)
+
+        def deadly(*arguments: Any) -> Any:
+            count()
+            return real(*arguments)
+
+        setattr(os, how, deadly)
+    fit(DATA[kind](), folder, Settings(**settings), resume=True, watcher=Deadly())
+
+
+def train_as_one_of_two(
+    rank: int, port: int, folder: str, runs: list[tuple[str, str, dict[str, Any]]]
+) -> None:
+    """Train each of ``runs`` as process ``rank`` of two."""
+    import torch
+
+    from credibly.train import Settings, fit
+
+    torch.set_num_threads(1)
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    for name, kind, settings in runs:
+        fit(DATA[kind](), Path(folder) / name, Settings(**settings))
+    torch.distributed.destroy_process_group()
