@@ -11,6 +11,7 @@ from credibly.losses.bce import BCE
 from credibly.losses.composite import Composite
 from credibly.losses.expected_positive import ExpectedPositive
 from credibly.losses.focal import Focal
+from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.naming import from_name, names
 from credibly.losses.online_estimation import OnlineEstimation
 from credibly.losses.quasibinary import Quasibinary
@@ -33,6 +34,7 @@ __all__ = [
     "Composite",
     "ExpectedPositive",
     "Focal",
+    "LabelPairs",
     "Loss",
     "OnlineEstimation",
     "Quasibinary",

@@ -39,6 +39,9 @@ class Loss(nn.Module):
     single_label: ClassVar[bool] = False
     """Whether each row must have exactly one observed label (``targets`` may be class indices)."""
 
+    needs_rows: ClassVar[bool] = False
+    """Whether it keeps something for every training row and wants ``indices=`` with each batch."""
+
     labelwise: bool = False
     """Whether the link maps each score on its own, so that it can be drawn as a curve."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,6 +17,7 @@ RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _REACH = 25.0
 _STEPS = 5_001
 _NOISE = 1e-4  # a derived link carries rounding noise of this size near ±25
+_SETTLING = 300
 _COLUMNS = 3  # some links depend on the number of labels; any number above one will do
 
 
@@ -45,10 +47,9 @@ class Audit:
 
     @property
     def worst(self) -> float:
-        """Largest distance between a rate and what training with it ends at."""
-        return max(
-            (abs(a - b) for a, b in zip(self.rates, self.minimisers, strict=True)), default=0
-        )
+        """Largest distance between a rate within reach and what training with it ends at."""
+        pairs = zip(self.rates, self.minimisers, strict=True)
+        return max((abs(a - b) for a, b in pairs if self.low < a < self.high), default=0.0)
 
     def __str__(self) -> str:
         lines = [f"{self.loss}: {_VERDICT[self.properness]}", f"  {self.note}"]
@@ -87,12 +88,14 @@ def audit(loss: Loss) -> Audit:
         >>> audit(SPA()).properness
         'strict'
     """
-    if not loss.has_link and not isinstance(loss, BinaryLoss):
+    if loss.needs_rows or not (loss.has_link or isinstance(loss, BinaryLoss)):
         note = "it only ranks; fit `cr.calibrate.Affine()` on held-out scores for probabilities"
+        if loss.needs_rows:
+            note = "its targets are estimates of its own, so no rate is given that it could recover"
         return Audit(str(loss), "none", False, 0, 0, (), (), (), (), None, note)
     if isinstance(loss, BinaryLoss):
         return _audit_curve(loss)
-    return _audit_outcomes(loss)
+    return _audit_outcomes(copy.deepcopy(loss))  # a loss with a state keeps its own
 
 
 def _audit_curve(loss: BinaryLoss) -> Audit:
@@ -105,34 +108,38 @@ def _audit_curve(loss: BinaryLoss) -> Audit:
     printed = torch.sigmoid(_columns(loss.printed_log_odds, stops)) if loss.has_link else None
     target = torch.tensor(RATES, dtype=torch.float64)
     falls = _stretches(scores[:-1], steps < -_NOISE)
-    right = bool((minimisers - target).abs().max() < 1e-6) and not falls
+    low, high = torch.sigmoid(log_odds).min().item(), torch.sigmoid(log_odds).max().item()
+    reached = (target > low) & (target < high)
+    off = torch.where(reached, (minimisers - target).abs(), 0.0)
+    right = bool(reached.any()) and off.max().item() < 1e-6 and not falls
     as_printed = printed is None or bool((printed - target).abs().max() < 1e-6)
     plateaus = _stretches(scores, ~inside)
+    whole = bool(reached.all()) and not plateaus
     verdict: Properness = "none"
     if right:
-        verdict = "strict" if as_printed and not plateaus else "recoverable"
+        verdict = "strict" if as_printed and whole else "recoverable"
     return Audit(
         loss=str(loss),
         properness=verdict,
         increasing=bool((steps[inside[1:] & inside[:-1]] > 0).all()),
-        low=torch.sigmoid(log_odds).min().item(),
-        high=torch.sigmoid(log_odds).max().item(),
+        low=low,
+        high=high,
         plateaus=plateaus,
         falls=falls,
         rates=RATES,
         minimisers=tuple(minimisers.tolist()),
         printed=None if as_printed or printed is None else tuple(printed.tolist()),
-        note=_note(right, as_printed, bool(plateaus), bool(falls)),
+        note=_note(right, as_printed, whole, bool(falls)),
     )
 
 
-def _note(right: bool, as_printed: bool, plateau: bool, falls: bool) -> str:
+def _note(right: bool, as_printed: bool, whole: bool, falls: bool) -> str:
     if falls:
         return "the derived link falls somewhere: one probability belongs to several scores"
     if not right:
-        return "training does not stop where the link reads the rate: the link is flat or bounded"
-    if plateau:
-        return "every rate is recovered by the link, except that scores on a plateau all read alike"
+        return "training does not stop where the link reads the rate, or the link is flat"
+    if not whole:
+        return "every rate that the link can reach is recovered; on a plateau, or beyond, none is"
     if not as_printed:
         return "read through its own link every rate is recovered; through a sigmoid it is not"
     return "training stops exactly where the link reads the true rate"
@@ -173,7 +180,8 @@ def _stretches(scores: Tensor, flags: Tensor) -> tuple[tuple[float, float], ...]
 
 def _audit_outcomes(loss: Loss) -> Audit:
     rates = (Fraction(1, 6), Fraction(1, 3), Fraction(1, 2))
-    outcomes = _one_of(rates) if loss.exclusive else _independent(rates)
+    one_of = loss.exclusive or loss.single_label
+    outcomes = _one_of(rates) if one_of else _independent(rates)
     scores = torch.zeros(
         len(rates) * loss.scores_per_label, dtype=torch.float64, requires_grad=True
     )
@@ -192,14 +200,15 @@ def _audit_outcomes(loss: Loss) -> Audit:
         value.backward()
         return value
 
-    training = loss.training
     loss.train()
     optimizer.step(closure)
-    loss.train(training)
+    for _ in range(_SETTLING):  # a running normalizer follows the scores, which now stand still
+        closure()
+    loss.eval()
     minimisers = loss.probabilities(scores.detach()[None].expand(rows, -1))[0]
     target = torch.tensor([float(rate) for rate in rates], dtype=torch.float64)
     right = bool((minimisers - target).abs().max() < 1e-4)
-    what = "one of three labels" if loss.exclusive else "independent labels"
+    what = "one of three labels" if one_of else "three independent labels"
     return Audit(
         loss=str(loss),
         properness="strict" if right else "none",

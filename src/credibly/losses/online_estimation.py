@@ -53,6 +53,7 @@ class OnlineEstimation(Loss):
     name = "role"
     properness = "none"
     detached = True
+    needs_rows = True
     seen: Tensor
 
     def __init__(

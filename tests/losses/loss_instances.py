@@ -1,0 +1,80 @@
+"""The list of instances that goes through every law of the losses' room."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from torch.nn.functional import softplus
+
+from credibly import losses as cl
+
+LOSSES = [
+    cl.BCE(),
+    cl.Focal(),
+    cl.Focal(gamma_pos=0.0, gamma_neg=3.0),
+    cl.Asymmetric(),
+    cl.Asymmetric(gamma_pos=0.0),
+    cl.Asymmetric(detach_weight=True),
+    cl.SPA(),
+    cl.SPA(scale_neg=10.0, slope_neg=2.0),
+    cl.Composite(positive=lambda v: softplus(-2 * v), negative=lambda v: softplus(v + 1)),
+    cl.AssumeNegative(),
+    cl.Softmax(),
+    cl.Softmax(zero_label="uniform"),
+    cl.Softmax(zero_label="max_confidence"),
+    cl.Softmax(zero_label="none_class"),
+    cl.Quasibinary(),
+    cl.TwoWay(),
+    cl.TwoWay(temperature_pos=1.0, margin=0.3, ways="samples"),
+    cl.TwoWay(ways="labels"),
+    cl.AverageK(2.0),
+    cl.AverageK(1.5, alpha=0.3, head="sccp"),
+    cl.ExpectedPositive(2.0),
+    cl.OnlineEstimation(num_rows=6, num_labels=5, average_size=2.0),
+    cl.BalancedTopK(2),
+    cl.BalancedTopK(2, noise=0.0),
+    cl.Warp(),
+    cl.RobustMultiLabel(),
+    cl.LabelPairs(cl.SPA()),
+    cl.LabelPairs(cl.BCE(), weight=0.5),
+]
+
+
+def example(loss, dtype=torch.float32):
+    """Six rows, five labels; a zero-label row and a soft one where the method allows them."""
+    generator = torch.Generator().manual_seed(0)
+    scores = 2 * torch.randn(6, 5 * loss.scores_per_label, generator=generator, dtype=torch.float64)
+    targets = (torch.rand(6, 5, generator=generator) < 0.4).double()
+    if loss.single_label:
+        targets = torch.eye(5, dtype=torch.float64)[torch.tensor([0, 3, 1, 4, 1, 2])]
+    else:
+        targets[0] = 0
+        targets[2] = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])
+    return scores.to(dtype), targets.to(dtype)
+
+
+def call(loss, scores, targets):
+    """``loss(scores, targets)``, with row numbers for the losses that keep an estimate a row."""
+    torch.manual_seed(0)  # some losses draw noise
+    function = loss.forward if isinstance(loss, torch.nn.Module) else loss
+    if "indices" in inspect.signature(function).parameters:
+        return loss(scores, targets, indices=torch.arange(len(scores)))
+    return loss(scores, targets)
+
+
+def _over(chosen):
+    return pytest.mark.parametrize("loss", chosen, ids=str, indirect=True)
+
+
+each_loss = _over(LOSSES)
+with_link = _over([loss for loss in LOSSES if loss.has_link])
+without_link = _over([loss for loss in LOSSES if not loss.has_link])
+each_labelwise = _over([loss for loss in LOSSES if isinstance(loss, cl.BinaryLoss)])
+# Noise and estimates belong to places in the matrix: permuting it changes what they meet.
+each_symmetric = _over(
+    [loss for loss in LOSSES if not loss.needs_rows and getattr(loss, "noise", 0) == 0]
+)
+each_smooth = _over([loss for loss in LOSSES if not loss.detached])
+each_named = _over([loss for loss in LOSSES if type(loss).from_text])
