@@ -47,13 +47,17 @@ def folder(data, tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def together(data):
+    return Joint().fit(data[1], data[2], LABELS)
+
+
 @pytest.mark.parametrize("joint", [False, True], ids=["independent", "joint"])
 @pytest.mark.parametrize("query", QUERIES)
-def test_spark_and_duckdb_give_the_same_ids_and_bits(query, joint, data, folder, session):
-    _, chances, truth = data
-    together = Joint().fit(chances, truth, LABELS) if joint else None
-    local = search(folder, query, top=50, joint=together)
-    spark = search(folder, query, top=50, joint=together, engine="spark", session=session)
+def test_spark_and_duckdb_give_the_same_ids_and_bits(query, joint, together, folder, session):
+    model = together if joint else None
+    local = search(folder, query, top=50, joint=model)
+    spark = search(folder, query, top=50, joint=model, engine="spark", session=session)
     assert spark.hits == local.hits
     assert (spark.rows, spark.known_rows, spark.known_hits) == (
         local.rows,
