@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread a test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check bench docs clean
+.PHONY: setup demo test check browser test-spark bench docs clean
 
 setup: .venv/.ready
 
@@ -15,17 +15,26 @@ setup: .venv/.ready
 	touch $@
 
 demo: setup
-	$(BIN)/credibly demo
+	OMP_NUM_THREADS=2 $(BIN)/credibly demo
 
-# Style, types, room boundaries, laws, doctests, README: the developer's check and CI's.
-test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# Style, types, room boundaries, laws, doctests, README, browser: the developer's check and CI's.
+test: check browser
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+browser: setup
+	$(BIN)/python tests/serve/provide_browser.py
+
+# Search past one machine: needs Java and a large package, so it stands beside `make test`.
+test-spark: setup
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,spark]'
+	command -v java || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq default-jre-headless; }
+	$(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
 
 bench: setup
 	$(BIN)/python -m benchmarks
