@@ -100,6 +100,8 @@ def test_the_file_holds_the_sets_of_the_rule(rule, ending, path, tmp_path, capsy
     truth = whole.targets[held_out]
     numbers = found["numbers"]
     assert numbers["average size"] == pytest.approx(metrics.set_size(sets[held_out]))
+    error = sets[held_out].sum(axis=1).std() / np.sqrt(held_out.sum())
+    assert numbers["its standard error"] == pytest.approx(error)
     assert numbers["coverage"] == pytest.approx(metrics.set_coverage(sets[held_out], truth))
     assert numbers["precision"] == pytest.approx(metrics.precision(sets[held_out], truth))
     assert numbers["F1"] == pytest.approx(metrics.f1(sets[held_out], truth))
@@ -171,7 +173,7 @@ def test_without_truth_there_are_sizes_alone(tmp_path, capsys):
     Predictions(whole.probabilities, whole.labels, whole.ids).write(tmp_path / "p.parquet")
     out = str(tmp_path / "sets.parquet")
     found = run(capsys, str(tmp_path / "p.parquet"), "--top-k", "1", "--out", out)
-    assert found["numbers"] == {"average size": 1.0}
+    assert found["numbers"] == {"average size": 1.0, "its standard error": 0.0}
 
 
 def test_bad_input_is_one_sentence_and_2_and_nothing_is_written(path, tmp_path, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -54,10 +55,13 @@ class Tally:
             self.present += int((targets == 1).sum())
 
     def numbers(self) -> dict[str, float]:
-        """Average size; coverage, precision and F1 over known entries where there are positives."""
+        """Average size and its error; coverage, precision and F1 where truth is known."""
         if not self.rows:
             return {}
-        numbers = {"average size": float(self.sizes @ np.arange(len(self.sizes))) / self.rows}
+        places = np.arange(len(self.sizes))
+        mean = float(self.sizes @ places) / self.rows
+        spread = float(self.sizes @ (places - mean) ** 2) / self.rows
+        numbers = {"average size": mean, "its standard error": math.sqrt(spread / self.rows)}
         if self.present:
             numbers["coverage"] = self.hits / self.present
             numbers["precision"] = self.hits / self.returned if self.returned else float("nan")

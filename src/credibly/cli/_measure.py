@@ -133,7 +133,7 @@ def with_intervals(
     arrays = whole.probabilities, whole.targets
     found = metrics.summary_intervals(*arrays, whole.scores, min_count=min_count, seed=seed)
     if bins != _USUAL_BINS:
-        for name, kind, lowest, average in _BINNED:
+        for name, kind, lowest in _BINNED:
             found[name] = metrics.interval(
                 metrics.calibration_error,
                 *arrays,
@@ -142,7 +142,6 @@ def with_intervals(
                 kind=kind,
                 bins=bins,
                 min_count=min_count if lowest else 0,
-                average=average,
             )
     ends = {name: (each.low, each.high) for name, each in found.items() if name in measured.numbers}
     return replace(measured, intervals=ends)
@@ -150,8 +149,7 @@ def with_intervals(
 
 _USUAL_BINS = 15
 _BINNED = (
-    ("ACE", "ace", False, "pooled"),
-    ("MCE", "mce", True, "pooled"),
-    ("ECE", "ece", False, "pooled"),
-    ("macro ACE", "ace", False, "macro"),
+    ("ACE", "ace", False),
+    ("MCE", "mce", True),
+    ("ECE", "ece", False),
 )

@@ -65,8 +65,8 @@ def rescue(
     calibrator = _fitted(method, log_odds[fitted], bare.targets[fitted], seed)
     stages = {"sigmoid of the scores": bare.probabilities}
     if loss.has_link:
-        stages[f"link of {loss_name}"] = _sigmoid(log_odds)
-    stages[f"+ {method}"] = _sigmoid(calibrator.transform(log_odds))
+        stages["link of the loss"] = _sigmoid(log_odds)
+    stages[f"+ {calibrator.name}"] = _sigmoid(calibrator.transform(log_odds))
     metadata = {
         **bare.metadata,
         "link": link,

@@ -16,8 +16,8 @@ class Options:
     """Accuracy and calibration of predictions whose truth is known, as a table.
 
     mAP@y is over labels, mAP@x over rows; ACE, MCE and ECE are calibration errors in equal-width
-    bins pooled over rows and labels (macro ACE: a label at a time); NLL and Brier are proper
-    scores, lower is better. Files of any size are read piece by piece.
+    bins pooled over rows and labels; NLL and Brier are proper scores, lower is better. Files of
+    any size are read piece by piece.
 
     Examples:
       credibly evaluate predictions.parquet

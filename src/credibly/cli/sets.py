@@ -159,7 +159,8 @@ def _show(rule: Decision, tally: Tally, held_out: Array, options: Options) -> No
 
     _tables.print_text(rule.promise)
     names = {"rows": tally.rows, **tally.numbers()}
-    _tables.print_table("rows not used for fitting", ["", ""], [[k, v] for k, v in names.items()])
+    columns = ["rows not used for fitting", ""]
+    _tables.print_table("", columns, [[name, value] for name, value in names.items()])
     sizes = list(tally.histogram().items())
     if len(sizes) > 12:
         rest = sum(count for _, count in sizes[11:])

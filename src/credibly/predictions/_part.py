@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from credibly._checks import InputError
 from credibly.predictions import _layout, _values
 from credibly.predictions._cells import id_cells, number_cells
@@ -118,7 +116,6 @@ class Part:
         if _layout.TRUTH in kinds:
             cells = self._cells(batch, _layout.TRUTH, labels, first)
             targets = _values.as_targets(cells, labels, self.where, first)
-            targets = targets.astype(np.float32) if self.soft else targets
         return Piece(first, ids, probabilities, scores, targets)
 
     def _cells(
