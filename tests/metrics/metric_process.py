@@ -21,7 +21,7 @@ def make_metrics(num_labels):
         "log_loss": streaming.LogLoss(num_labels),
         "brier": streaming.Brier(num_labels, average=None),
         "precision": streaming.AveragePrecision(num_labels, average=None),
-        "frequency": streaming.Reliability(num_labels, per_label=True),
+        "reliability": streaming.Reliability(num_labels, per_label=True),
     }
 
 
@@ -34,7 +34,8 @@ def feed(metrics, probabilities, targets, batch):
 
 def results(metrics):
     values = {name: metric.compute() for name, metric in metrics.items()}
-    values["frequency"] = values["frequency"]["frequency"]
+    # Counts and bands too: ratios alone would hide a mean over processes in place of the sum.
+    values |= values.pop("reliability")
     return {name: torch.nan_to_num(value, nan=-1).tolist() for name, value in values.items()}
 
 

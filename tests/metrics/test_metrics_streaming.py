@@ -97,7 +97,7 @@ def test_batches_give_the_whole(probabilities, targets):
     for name, value in expected.items():
         np.testing.assert_allclose(measured[name].compute().numpy(), value, **CLOSE)
     whole = metrics.reliability(probabilities, targets, per_label=True)
-    for name, part in measured["frequency"].compute().items():
+    for name, part in measured["reliability"].compute().items():
         np.testing.assert_allclose(part.numpy(), getattr(whole, name), **CLOSE)
 
 
