@@ -173,6 +173,6 @@ class Quasibinary(Loss):
         new = math.log1p(-self.momentum)
         log_sum = torch.logaddexp(self.log_sum + past, log_sum.double() + new)
         count = self.momentum * self.count + (1 - self.momentum) * count
-        usable = some & torch.isfinite(log_sum)
-        self.log_sum.copy_(torch.where(usable, log_sum, self.log_sum))
-        self.count.copy_(torch.where(usable, count, self.count))
+        # Nothing known, or a NaN among it: the past stays as it was.
+        self.log_sum.copy_(torch.where(some, log_sum, self.log_sum))
+        self.count.copy_(torch.where(some, count, self.count))
