@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,11 +43,11 @@ class Judge:
         self.settings, self.rows, self.targets = settings, rows, targets
 
     def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
-        from credibly import calibrate, metrics
+        from credibly import metrics
 
         odds = log_odds(criterion, scores)
         if self.settings.calibrate != "none":
-            odds = calibrate.Affine().fit(odds, self.targets).transform(odds)
+            odds = self._calibrated(odds)
         estimates = probabilities(odds)
         with torch.no_grad():
             ranked = criterion.ranking_scores(scores).numpy()
@@ -59,6 +60,14 @@ class Judge:
         if self.settings.select == "average-k":
             figures["average-k"] = self._coverage(estimates)
         return {**figures, "selection": self._selection(figures)}
+
+    def _calibrated(self, odds: Array) -> Array:
+        from credibly import calibrate
+
+        # After a first epoch scores may still rank backwards; only the finished run need warn.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return calibrate.Affine().fit(odds, self.targets).transform(odds)
 
     def _coverage(self, estimates: Array) -> float:
         from credibly import decide, metrics

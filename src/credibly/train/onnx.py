@@ -164,22 +164,28 @@ def _library(name: str) -> Any:
         ) from error
 
 
-def _write(whole: nn.Module, shape: tuple[int, ...], path: Path) -> None:
+def _write(whole: Whole, shape: tuple[int, ...], path: Path) -> None:
     names = ["scores", "probabilities", "sets"]
     rows = {name: {0: "rows"} for name in ["inputs", *names]}
     with warnings.catch_warnings(), torch.no_grad():
         # The exporter that needs no further package; torch warns that it has a newer one.
         warnings.simplefilter("ignore")
-        torch.onnx.export(
-            whole,
-            (_inputs(2, shape),),
-            str(path),
-            input_names=["inputs"],
-            output_names=names,
-            dynamic_axes=rows,
-            opset_version=OPSET,
-            dynamo=False,
-        )
+        try:
+            torch.onnx.export(
+                whole,
+                (_inputs(2, shape),),
+                str(path),
+                input_names=["inputs"],
+                output_names=names,
+                dynamic_axes=rows,
+                opset_version=OPSET,
+                dynamo=False,
+            )
+        except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(
+                f"the model or the link of {whole.criterion} has no form in ONNX: {reason}"
+            ) from error
 
 
 def _inputs(rows: int, shape: tuple[int, ...]) -> Tensor:
@@ -190,7 +196,7 @@ def _inputs(rows: int, shape: tuple[int, ...]) -> Tensor:
     return torch.randn(rows, *shape, generator=generator)
 
 
-def _difference(whole: nn.Module, shape: tuple[int, ...], path: Path) -> float:
+def _difference(whole: Whole, shape: tuple[int, ...], path: Path) -> float:
     """Largest difference in probability on rows of noise, in a batch size not exported with."""
     import onnxruntime
 

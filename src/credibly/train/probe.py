@@ -125,10 +125,10 @@ def solve(
             best, best_at, kept = lower, at, _state(model, criterion)
         tensors = {**_state(model, criterion), **checkpoints.prefixed("best", kept)}
         values = {"done": at + 1, "best": repr(best), "best_at": best_at}
-        checkpoints.write(folder, at + 1, Checkpoint(tensors, values))
-        watcher.update(at + 1, len(decays))
         row = {"epoch": at + 1, "l2": float(decays[at]) * len(train), "loss": loss}
         watcher.epoch({**row, **figures, "best_epoch": best_at + 1})
+        checkpoints.write(folder, at + 1, Checkpoint(tensors, values))
+        watcher.update(at + 1, len(decays))
     result = Checkpoint(kept)
     model.load_state_dict(result.group("model"))
     criterion.load_state_dict(result.group("loss"))

@@ -1,0 +1,193 @@
+"""Killed at any instant, a resumed run ends as if nothing had happened: bit for bit."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from train_instances import DATA, awkward, sha, train_and_die
+
+from credibly import InputError
+from credibly.train import Settings, fit
+from credibly.train.checkpoint import newest
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["credibly.train.fitting", "accelerate", "credibly.metrics"])
+
+QUICK = {"epochs": 3, "batch_size": 32, "checkpoint_seconds": 0.0}
+# Everything with a memory of its own: moments, momentum, averaged weights, a running normalizer,
+# an estimate a row, noise, dropout, augmentation, gradients added up, early stopping.
+CASES = {
+    "adamw": ("awkward", {"model": "mlp", "hidden": 8, "ema": 0.9, "dropout": 0.5}),
+    "sgd": (
+        "awkward",
+        {"model": "linear", "optimizer": "sgd", "nesterov": True, "accumulate": 2, "clip": 1.0},
+    ),
+    "quasibinary": ("awkward", {"model": "linear", "loss": "quasibinary", "patience": 1}),
+    "role": ("single", {"model": "linear", "loss": "role", "average_size": 1.5}),
+    "topk": ("single", {"model": "linear", "loss": "topk(average_size=2)"}),
+    "images": ("pictures", {"model": "cnn", "hidden": 8, "epochs": 2, "dropout": 0.2}),
+    "sweep": ("awkward", {"model": "linear", "solver": "lbfgs", "sweep": "l2"}),
+}
+# The kind of instant, and which: updates of the weights, flushes to disk, renames.
+INSTANTS = {case: [("update", 3)] for case in CASES} | {
+    "adamw": [("update", 2), ("fsync", 5), ("replace", 3), ("fsync", 24)],
+    "quasibinary": [("update", 7)],
+}
+
+
+def kill_at(case: str, folder: Path, how: str, instant: int) -> int | None:
+    kind, settings = CASES[case]
+    child = SERVER.Process(
+        target=train_and_die, args=(kind, str(folder), {**QUICK, **settings}, how, instant)
+    )
+    child.start()
+    child.join(timeout=120)
+    return child.exitcode
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_killed_again_and_again_ends_bit_identical(case, tmp_path):
+    kind, settings = CASES[case]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    fit(DATA[kind](), whole, Settings(**{**QUICK, **settings}))
+    exits = [kill_at(case, broken, how, instant) for how, instant in INSTANTS[case]]
+    assert set(exits) == {-signal.SIGKILL}
+    fit(DATA[kind](), broken, Settings(**{**QUICK, **settings}), resume=True)
+    for name in ("model.safetensors", "calibration.json", "predictions.parquet", "log.jsonl"):
+        assert sha(broken / name) == sha(whole / name), name
+    assert not [path for path in broken.rglob(".*") if path.is_file()]
+
+
+def test_kill_9_from_outside_then_resume_gives_the_same_weights(tmp_path):
+    from credibly.cli import main
+
+    numbers = {"features": awkward().features, "targets": awkward().targets}
+    import numpy as np
+
+    data = tmp_path / "rows.npz"
+    np.savez(data, labels=np.array(awkward().labels), split=awkward().split, **numbers)
+    command = ["train", str(data), "--model", "linear", "--epochs", "40", "--quiet", "--json"]
+    command += ["--checkpoint-seconds", "0", "--batch-size", "16"]
+    assert main([*command, "--out", str(tmp_path / "whole")]) == 0
+    broken = tmp_path / "broken"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "credibly", *command, "--out", str(broken)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    for _ in range(2000):
+        if list(broken.glob("state/step-*")) or child.poll() is not None:
+            break
+        time.sleep(0.02)
+    child.kill()
+    assert child.wait() == -signal.SIGKILL
+    assert not (broken / "metrics.json").exists()
+    assert main([*command, "--out", str(broken), "--resume"]) == 0
+    assert sha(broken / "model.safetensors") == sha(tmp_path / "whole" / "model.safetensors")
+
+
+def test_only_the_last_two_checkpoints_are_kept_and_none_needs_pickle(tmp_path):
+    fit(awkward(), tmp_path / "run", Settings(**QUICK, model="linear"))
+    files = sorted((tmp_path / "run" / "state").iterdir())
+    assert len(files) == 2
+    assert all(path.suffix == ".safetensors" for path in files)
+
+
+def test_a_full_disk_keeps_the_last_checkpoint_and_says_so(tmp_path, monkeypatch, capsys):
+    from credibly.train import checkpoint
+
+    real, calls = checkpoint.save_tensors, []
+
+    def failing(path, tensors, values):
+        calls.append(path)
+        if len(calls) == 3:
+            raise OSError(28, "No space left on device", str(path))
+        real(path, tensors, values)
+
+    monkeypatch.setattr(checkpoint, "save_tensors", failing)
+    with pytest.raises(OSError, match="No space left"):
+        fit(awkward(), tmp_path / "run", Settings(**QUICK, model="linear"))
+    saved = newest(tmp_path / "run" / "state")
+    assert saved is not None
+    assert saved.values["progress"]["updates"] == 2
+    monkeypatch.undo()
+    fit(awkward(), tmp_path / "run", Settings(**QUICK, model="linear"), resume=True)
+    fit(awkward(), tmp_path / "other", Settings(**QUICK, model="linear"))
+    assert sha(tmp_path / "run/model.safetensors") == sha(tmp_path / "other/model.safetensors")
+
+
+def test_a_finished_run_is_taken_over_as_it_is(tmp_path):
+    run = fit(awkward(), tmp_path, Settings(**QUICK, model="linear"))
+    before = (tmp_path / "model.safetensors").stat().st_mtime_ns
+    again = fit(awkward(), tmp_path, Settings(**QUICK, model="linear"), resume=True)
+    assert (tmp_path / "model.safetensors").stat().st_mtime_ns == before
+    assert again.metrics == run.metrics
+
+
+def begun(folder: Path) -> None:
+    fit(awkward(), folder, Settings(**QUICK, model="linear"))
+
+
+def test_resume_refuses_other_settings_by_name(tmp_path):
+    begun(tmp_path)
+    other = Settings(**{**QUICK, "epochs": 4}, model="linear")
+    with pytest.raises(InputError, match=r"begun with epochs = 3; got 4"):
+        fit(awkward(), tmp_path, other, resume=True)
+
+
+def test_resume_allows_settings_that_change_nothing(tmp_path):
+    begun(tmp_path)
+    same = Settings(**{**QUICK, "checkpoint_seconds": 9.0}, model="linear", workers=1)
+    assert fit(awkward(), tmp_path, same, resume=True).metrics
+
+
+def test_resume_refuses_other_data(tmp_path):
+    begun(tmp_path)
+    with pytest.raises(InputError, match="begun on other data"):
+        fit(awkward(seed=1), tmp_path, Settings(**QUICK, model="linear"), resume=True)
+
+
+def test_resume_refuses_another_version(tmp_path):
+    begun(tmp_path)
+    config = tmp_path / "config.toml"
+    config.write_text(config.read_text().replace('version = "', 'version = "7.'))
+    with pytest.raises(InputError, match=r"begun with credibly 7\."):
+        fit(awkward(), tmp_path, Settings(**QUICK, model="linear"), resume=True)
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
+    from credibly.train import checkpoint
+
+    monkeypatch.setattr(checkpoint, "__version__", "7.0.0")
+    checkpoint.write(tmp_path, 1, checkpoint.Checkpoint({}, {}))
+    monkeypatch.undo()
+    with pytest.raises(InputError, match=r"written by credibly 7\.0\.0"):
+        newest(tmp_path)
+
+
+def test_a_folder_with_a_run_is_not_overwritten_unasked(tmp_path):
+    begun(tmp_path)
+    with pytest.raises(InputError, match="already holds a run"):
+        fit(awkward(), tmp_path, Settings(**QUICK, model="linear"))
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="holds other files"):
+        fit(awkward(), tmp_path, Settings(**QUICK, model="linear"))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_log_reads_as_one_uninterrupted_run(tmp_path):
+    run = fit(awkward(), tmp_path, Settings(**QUICK, model="linear"))
+    lines = [json.loads(line) for line in (run.folder / "log.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3]
+    assert {"loss", "nll", "map", "ace", "learning_rate", "best_epoch"} <= set(lines[0])

@@ -1,0 +1,277 @@
+"""A run from data to predictions, and what can be done with its folder afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from train_instances import awkward, pictures, sha, single
+
+import credibly as cr
+from credibly import InputError
+from credibly.train import Settings, export, fit, predict_to
+
+LINEAR = Settings(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
+LOSSES = ["bce", "asl(detach_weight=true)", "spa", "twl", "softmax(zero_label=none_class)"]
+SINGLE = ["ce", "quasibinary", "avgk", "epr", "an"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return fit(awkward(), tmp_path_factory.mktemp("runs") / "bce", LINEAR)
+
+
+@pytest.mark.parametrize("loss", LOSSES + SINGLE)
+def test_every_loss_trains_calibrates_and_predicts(loss, tmp_path):
+    rows = single() if loss in SINGLE else awkward()
+    settings = dataclasses.replace(LINEAR, loss=loss, average_size=1.5, epochs=12)
+    done = fit(rows, tmp_path, settings)
+    predictions = cr.Predictions.read(tmp_path / "predictions.parquet")
+    assert predictions.probabilities.shape == (len(rows.part("test")), 5)
+    assert predictions.scores is not None
+    assert done.metrics["mAP@y"] > 0.5
+    assert 0 < done.metrics["NLL"] < 0.7
+    again = cr.load(tmp_path).predict(rows.part("test"))
+    np.testing.assert_allclose(again.probabilities, predictions.probabilities, atol=1e-6)
+
+
+def test_calibrated_probabilities_have_lower_log_loss_than_raw_ones(tmp_path):
+    steep = dataclasses.replace(LINEAR, loss="asl", epochs=10)
+    raw = fit(awkward(1500), tmp_path / "raw", dataclasses.replace(steep, calibrate="none"))
+    mapped = fit(awkward(1500), tmp_path / "mapped", steep)
+    assert mapped.metrics["NLL"] < raw.metrics["NLL"]
+
+
+def test_the_best_epoch_is_kept_not_the_last(tmp_path):
+    # A step far too long: the first epochs are better than the last.
+    wild = dataclasses.replace(LINEAR, learning_rate=1.0, epochs=6, schedule="constant")
+    done = fit(awkward(), tmp_path, wild)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    best = min(lines, key=lambda line: line["nll"])["epoch"]
+    assert lines[-1]["best_epoch"] == best
+    held_out = awkward().part("calibration")
+    estimates = done.predict(held_out).probabilities
+    expected = min(line["nll"] for line in lines)
+    assert float(cr.metrics.log_loss(estimates, held_out.targets)) == pytest.approx(
+        expected, abs=1e-4
+    )
+
+
+def test_early_stopping_stops_early(tmp_path):
+    wild = dataclasses.replace(LINEAR, learning_rate=1.0, epochs=30, patience=2, warmup=0.0)
+    fit(awkward(), tmp_path, dataclasses.replace(wild, schedule="constant"))
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert len(lines) < 30
+    assert lines[-1]["epoch"] - lines[-1]["best_epoch"] == 2
+
+
+def test_prior_bias_starts_at_the_label_rates():
+    from credibly.train.build import build_loss, build_model
+
+    rows = awkward()
+    for loss in ("bce", "spa", "asl"):
+        settings = dataclasses.replace(LINEAR, loss=loss)
+        criterion = build_loss(settings, rows, len(rows))
+        model = build_model(settings, rows, criterion, rows.targets)
+        known = rows.targets >= 0
+        rates = (np.where(known, rows.targets, 0).sum(0) + 0.5) / (known.sum(0) + 1)
+        started = criterion.probabilities(model.head.bias.detach()[None])[0]
+        np.testing.assert_allclose(started, rates, rtol=2e-3)
+
+
+def test_images_train_and_predict_from_arrays(tmp_path):
+    settings = Settings(model="cnn", hidden=8, epochs=3, batch_size=16, learning_rate=1e-2)
+    done = fit(pictures(), tmp_path, settings)
+    images = pictures().part("test").images
+    a = done.predict(images).probabilities
+    b = cr.load(tmp_path).predict(images[:, :, :, 0]).probabilities
+    np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_workers_decode_the_same_rows(tmp_path):
+    settings = Settings(model="linear", epochs=1, batch_size=16)
+    fit(pictures(), tmp_path / "none", settings)
+    fit(pictures(), tmp_path / "one", dataclasses.replace(settings, workers=1))
+    assert sha(tmp_path / "none/predictions.parquet") == sha(tmp_path / "one/predictions.parquet")
+
+
+def test_a_frozen_backbone_s_features_are_kept_and_give_the_same_run(tmp_path):
+    settings = Settings(model="cnn", hidden=8, epochs=8, batch_size=16, frozen=True)
+    settings = dataclasses.replace(settings, learning_rate=1e-2, dropout=0.0)
+    rows = dataclasses.replace(pictures(), augmentation="none")
+    fit(rows, tmp_path / "live", settings)
+    fit(rows, tmp_path / "kept", dataclasses.replace(settings, features=True))
+    live, kept = (
+        cr.Predictions.read(tmp_path / name / "predictions.parquet") for name in ("live", "kept")
+    )
+    np.testing.assert_allclose(live.probabilities, kept.probabilities, atol=1e-4)
+
+
+def test_bf16_and_accumulation_train(tmp_path):
+    settings = dataclasses.replace(LINEAR, precision="bf16", accumulate=2, epochs=6)
+    assert fit(awkward(), tmp_path, settings).metrics["mAP@y"] > 0.5
+
+
+def test_tensorboard_events_are_written_where_asked(tmp_path):
+    pytest.importorskip("tensorboard", reason="the tensorboard package is optional")
+    fit(awkward(), tmp_path, dataclasses.replace(LINEAR, epochs=1, tensorboard=True))
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_a_linear_probe_reaches_the_optimum_of_its_objective(tmp_path):
+    from scipy.special import expit
+
+    settings = Settings(model="linear", solver="lbfgs", weight_decay=0.01)
+    done = fit(awkward(), tmp_path, settings)
+    train = awkward().part("train")
+    model = done.model.double()
+    inputs = torch.from_numpy(train.features).double()
+    scores = model(inputs).detach().numpy()
+    known = train.targets >= 0
+    residual = np.where(known, expit(scores) - train.targets, 0) / known.sum()
+    slope = residual.T @ model.features(inputs).numpy() + 0.01 * model.head.weight.detach().numpy()
+    assert np.abs(slope).max() < 1e-4
+    assert np.abs(residual.sum(axis=0)).max() < 1e-4
+
+
+def test_the_sweep_keeps_the_weight_that_held_out_rows_prefer(tmp_path):
+    fit(awkward(), tmp_path, Settings(model="linear", solver="lbfgs", sweep="l2"))
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert len(lines) == 45
+    assert [lines[0]["l2"], lines[-1]["l2"]] == pytest.approx([1e5, 1e-6])
+    best = min(lines, key=lambda line: line["nll"])
+    assert best["epoch"] == lines[-1]["best_epoch"]
+
+
+# Bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "rows", "changes"),
+    [
+        ("unknown loss 'bse'", awkward(), {"loss": "bse"}),
+        ("exactly one label a row", awkward(), {"loss": "avgk", "average_size": 2.0}),
+        ("has no link", awkward(), {"loss": "twl", "calibrate": "none"}),
+        ("at most the number of labels", awkward(), {"average_size": 6.0}),
+        ("fp16 needs a GPU", awkward(), {"precision": "fp16"}),
+        ("lbfgs needs features", pictures(), {"solver": "lbfgs"}),
+        ("no held-out rows", awkward().part("train"), {}),
+        ("must have training rows", awkward().part("test"), {}),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(
+    message, rows, changes, tmp_path
+):
+    if "GPU" in message and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(InputError, match=message):
+        fit(rows, tmp_path / "run", dataclasses.replace(LINEAR, **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_explodes_is_an_error_and_keeps_the_run(tmp_path):
+    rows = awkward()
+    huge = dataclasses.replace(rows, features=rows.features * np.float32(1e30), _hash=[])
+    with pytest.raises(InputError, match="no longer a finite number"):
+        fit(huge, tmp_path, dataclasses.replace(LINEAR, optimizer="sgd", learning_rate=1e30))
+
+
+def test_load_says_what_a_folder_is_not(tmp_path, run):
+    with pytest.raises(InputError, match="does not exist"):
+        cr.load(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"has no config\.toml"):
+        cr.load(tmp_path)
+    (tmp_path / "config.toml").write_text((run.folder / "config.toml").read_text())
+    with pytest.raises(InputError, match="has not finished"):
+        cr.load(tmp_path)
+
+
+def test_predict_refuses_other_labels_features_and_kinds(run):
+    renamed = dataclasses.replace(awkward(), labels=["x", "dog", "dining table", "fork", "z"])
+    with pytest.raises(InputError, match="has \\['x', 'z'\\] besides"):
+        run.predict(renamed)
+    with pytest.raises(InputError, match="trained on 6 features a row"):
+        run.predict(np.zeros((3, 7), dtype=np.float32))
+    with pytest.raises(InputError, match="trained on features"):
+        run.predict(pictures())
+    with pytest.raises(InputError, match="features must be finite"):
+        run.predict(np.full((1, 6), np.nan, dtype=np.float32))
+
+
+# Shards --------------------------------------------------------------------------------------
+
+
+def test_parts_of_many_processes_are_the_whole(run, tmp_path):
+    rows = awkward()
+    predict_to(run, rows, tmp_path / "whole.parquet")
+    for process in range(3):
+        predict_to(run, rows, tmp_path / "parts", shards=4, process=process, processes=3)
+    whole = cr.Predictions.read(tmp_path / "whole.parquet")
+    parts = cr.Predictions.read(tmp_path / "parts")
+    assert parts.ids.tolist() == whole.ids.tolist()
+    np.testing.assert_allclose(parts.probabilities, whole.probabilities, atol=1e-6)
+    np.testing.assert_array_equal(parts.targets, whole.targets)
+
+
+def test_finished_parts_are_skipped_and_strange_ones_refused(run, tmp_path):
+    rows = awkward()
+    assert len(predict_to(run, rows, tmp_path / "parts", shards=3)) == 3
+    (tmp_path / "parts" / "part-00001-of-00003.parquet").unlink()
+    again = predict_to(run, rows, tmp_path / "parts", shards=3)
+    assert [path.name for path in again] == ["part-00001-of-00003.parquet"]
+    with pytest.raises(InputError, match="another run or of other rows"):
+        predict_to(run, awkward(seed=1), tmp_path / "parts", shards=3)
+
+
+def test_several_shards_need_a_folder(run, tmp_path):
+    with pytest.raises(InputError, match="need a folder"):
+        predict_to(run, awkward(), tmp_path / "one.parquet", shards=2)
+
+
+# ONNX ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "calibrate", "size"),
+    [
+        ("bce", "affine", None),
+        ("spa", "per-label", 2.0),
+        ("asl", "beta", 1.5),
+        ("twl", "temperature", 2.0),
+        ("bce", "isotonic", 1.5),
+        ("focal", "none", None),
+    ],
+)
+def test_onnx_gives_the_probabilities_and_sets_of_the_run(loss, calibrate, size, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
+    pytest.importorskip("onnx", reason="needs the extra `export`")
+    settings = dataclasses.replace(LINEAR, loss=loss, calibrate=calibrate, average_size=size)
+    done = fit(awkward(), tmp_path / "run", settings)
+    result = export(done, tmp_path / "model.onnx")
+    assert result["difference"] < 1e-5
+    rows = awkward().part("test")
+    session = onnxruntime.InferenceSession(
+        tmp_path / "model.onnx", providers=["CPUExecutionProvider"]
+    )
+    scores, estimates, sets = session.run(None, {"inputs": rows.features})
+    predictions = done.predict(rows)
+    np.testing.assert_allclose(estimates, predictions.probabilities, atol=2e-5)
+    np.testing.assert_allclose(scores, predictions.scores, atol=1e-4)
+    decided = done.decision.predict(predictions.probabilities)
+    near = np.abs(predictions.probabilities - done.decision.threshold) < 1e-4
+    assert ((sets == decided) | near).all()
+    labels = json.loads(session.get_modelmeta().custom_metadata_map["credibly"])["labels"]
+    assert labels == rows.labels
+
+
+def test_an_onnx_file_that_differs_is_not_written(tmp_path, monkeypatch, run):
+    pytest.importorskip("onnxruntime", reason="needs the extra `export`")
+    from credibly.train import onnx
+
+    monkeypatch.setattr(onnx, "_difference", lambda *_: 0.5)
+    with pytest.raises(InputError, match=r"differs from torch by 0\.5"):
+        export(run, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
