@@ -1,13 +1,11 @@
 """Average precision and calibration error of 40137×80, against scikit-learn and torchmetrics.
 
 One thread, interleaved, CPU time, median of ratios; the values are compared first.
-``python -m benchmarks.metrics``.
+``python -m benchmarks metrics``.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +19,7 @@ from torchmetrics.functional.classification import (
     multilabel_average_precision,
 )
 
+from benchmarks.timing import in_turns, median, ratio
 from credibly import metrics
 
 ROWS, LABELS = 40_137, 80  # the validation images and labels of MS-COCO
@@ -94,42 +93,27 @@ def _calibration(repeats: int) -> list[dict[str, object]]:
 
 def _intervals() -> list[dict[str, object]]:
     scores, targets = predictions(5_823, 20)
-    seconds = _seconds(
-        lambda: metrics.interval(metrics.mean_average_precision, scores, targets, resamples=200)
-    )
     what = "mAP@y interval, 5823×20, 200 resamples"
-    return [{"what": what, "peer": "–", "credibly (ms)": round(1e3 * seconds, 1)}]
+    times = in_turns(
+        {what: lambda: metrics.interval(metrics.mean_average_precision, scores, targets)}, repeats=1
+    )
+    return [{"what": what, "peer": "–", "credibly (ms)": round(1e3 * median(times[what]), 1)}]
 
 
 def _compare(
     what: str, ours: Callable[[], Any], peers: dict[str, Callable[[], Any]], repeats: int
 ) -> list[dict[str, object]]:
-    times: dict[str, list[float]] = {name: [] for name in ("credibly", *peers)}
-    for _ in range(repeats):
-        times["credibly"].append(_seconds(ours))
-        for name, peer in peers.items():
-            times[name].append(_seconds(peer))
+    times = in_turns({"credibly": ours, **peers}, repeats)
     return [
         {
             "what": what,
             "peer": name,
-            "peer (ms)": round(1e3 * statistics.median(times[name]), 1),
-            "credibly (ms)": round(1e3 * statistics.median(times["credibly"]), 1),
-            "times faster": round(
-                statistics.median(
-                    slow / fast for slow, fast in zip(times[name], times["credibly"], strict=True)
-                ),
-                1,
-            ),
+            "peer (ms)": round(1e3 * median(times[name]), 1),
+            "credibly (ms)": round(1e3 * median(times["credibly"]), 1),
+            "times faster": round(ratio(times, name, "credibly"), 1),
         }
         for name in peers
     ]
-
-
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.process_time()
-    function()
-    return time.process_time() - start
 
 
 if __name__ == "__main__":
