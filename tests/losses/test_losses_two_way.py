@@ -191,6 +191,15 @@ def test_an_unknown_score_may_be_anything(pure_torch):
         torch.testing.assert_close(grad, slopes)
 
 
+def test_targets_may_carry_a_gradient_of_their_own():
+    """As those of a teacher do; they are constants here."""
+    scores, targets = batch(dtype=torch.float32)
+    value, grad = run(TwoWay(), scores, targets)
+    again, again_grad = run(TwoWay(), scores, targets.clone().requires_grad_())
+    assert again == value
+    assert again_grad.equal(grad)
+
+
 def test_sparse_and_dense_targets_take_the_same_formula():
     """More positives than a block of the kernel holds, and blocks that hold none."""
     generator = torch.Generator().manual_seed(0)

@@ -162,7 +162,7 @@ class TwoWay(Loss):
         gradient = torch.empty(scores.shape)
         value = value_and_gradient(
             scores.contiguous().numpy(),
-            targets.contiguous().numpy(),
+            targets.detach().contiguous().numpy(),
             gradient.numpy(),
             self.temperature_pos,
             self.temperature_neg,

@@ -87,6 +87,7 @@ def _exponentials(
             for j in range(x.size):
                 largest = max(largest, np.int32(size[j] & _NO_SIGN))
                 weight = _ONE - y[j] if y[j] >= _ZERO else _ZERO
+                # The polynomial holds above 0, too, as far as 2ⁿ does: to 88, beyond what is safe.
                 term = exp_nonpositive(x[j] * scale) * weight
                 e[j] = term
                 column[j] += term
