@@ -384,3 +384,22 @@ def test_loose_images_can_be_predicted_when_the_labels_are_given(tmp_path):
     data = cr.data.load(f"imagefolder:{tmp_path}", labels=["x", "y"])
     assert (data.targets == -1).all()
     assert data.part("all").ids.tolist() == ["a.jpg", "b.jpg"]
+
+
+@each_layout
+def test_labels_come_in_the_order_asked_for(name, tmp_path):
+    LAYOUTS[name](tmp_path / "data")
+    data = load(name, tmp_path / "data")
+    backwards = load(name, tmp_path / "data", labels=data.labels[::-1])
+    assert backwards.labels == data.labels[::-1]
+    np.testing.assert_array_equal(backwards.targets, data.targets[:, ::-1])
+
+
+@pytest.mark.parametrize("name", ["coco", "voc", "wider", "cifar10", "tinyimagenet"])
+def test_other_labels_than_asked_for_are_named(name, tmp_path):
+    LAYOUTS[name](tmp_path / "data")
+    labels = load(name, tmp_path / "data").labels
+    with pytest.raises(cr.InputError, match="it has no 'unicorn'"):
+        load(name, tmp_path / "data", labels=[*labels, "unicorn"])
+    with pytest.raises(cr.InputError, match=f"it also has '{labels[-1]}'"):
+        load(name, tmp_path / "data", labels=labels[:-1])

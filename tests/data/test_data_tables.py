@@ -153,6 +153,19 @@ def test_npz_takes_classes_images_and_soft_targets(tmp_path):
     assert (data.images.shape, data.ids.tolist()) == ((2, 4, 5, 1), ["7", "8"])
 
 
+def test_npz_labels_come_in_the_order_asked_for(tmp_path):
+    np.savez(
+        tmp_path / "x.npz",
+        features=np.ones((2, 2)),
+        targets=np.array([[1, 0], [0, -1]]),
+        labels=["a", "b"],
+        truth=np.array([[0.9, 0.1], [0.2, 0.3]]),
+    )
+    data = load(tmp_path / "x.npz", labels=["b", "a"])
+    assert data.targets.tolist() == [[0, 1], [-1, 0]]
+    assert data.truth[0] == pytest.approx([0.1, 0.9])
+
+
 BAD_NPZ = {
     "no inputs": ({"targets": np.ones((2, 1))}, "must hold `features` or `images`"),
     "no targets": ({"features": np.ones((2, 1))}, "must hold `targets`"),

@@ -61,7 +61,8 @@ def load(
         seed: of the split; for embedded data, of everything random.
         test: share of test rows, where no split is published.
         calibration: share of the training rows to hold out; 0 for none.
-        labels: the label names to expect, in this order, where the file does not fix them.
+        labels: the label names to expect, and their order in ``targets``. Data that fix their
+            own labels must have just these; data without any get them, all unknown.
         skip_bad_images: decode every image once and leave out those that do not decode
             (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
         options: of the reader or of the embedded data, such as ``n`` for digits.
@@ -77,12 +78,13 @@ def load(
         if test is not None:
             options["test"] = test
         maker = _reader(*NAMES[name])
-        return _call(maker, name, seed=seed, calibration=calibration, **options)
+        data = _call(maker, name, seed=seed, calibration=calibration, **options)
+        return _in_order(data, labels)
     kind, path = _kind_and_path(name)
     reader = _reader(*KINDS[kind])
-    if labels is not None:
+    if labels is not None and "labels" in inspect.signature(reader).parameters:
         options["labels"] = list(labels)
-    data = _call(reader, kind, path, **options)
+    data = _in_order(_call(reader, kind, path, **options), labels)
     data = _without_bad_images(data, skip_bad_images)
     return _split(data, seed, test, calibration)
 
@@ -126,6 +128,29 @@ def _call(reader: Callable[..., Data], kind: str, *path: Path, **options: Any) -
                 f"{kind} has no option {option!r}. {nearest(option, known[len(path) :])}"
             )
     return reader(*path, **options)
+
+
+def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
+    """The columns of ``targets`` in the order of ``labels``, which must be the same names."""
+    if labels is None or list(labels) == data.labels:
+        return data
+    known, wanted = set(data.labels), [str(label) for label in labels]
+    for label in wanted:
+        if label not in known:
+            raise InputError(
+                f"{data.source} must have the {len(wanted)} labels asked for; it has no {label!r}. "
+                f"{nearest(label, data.labels)}"
+            )
+    extra = next((label for label in data.labels if label not in wanted), None)
+    if extra is not None:
+        raise InputError(
+            f"{data.source} must have just the {len(wanted)} labels asked for; it also has "
+            f"{extra!r}."
+        )
+    order = [data.labels.index(label) for label in wanted]
+    truth = None if data.truth is None else data.truth[:, order]
+    targets = data.targets[:, order]
+    return dataclasses.replace(data, labels=wanted, targets=targets, truth=truth, _hash=[])
 
 
 def _without_bad_images(data: Data, skip: bool) -> Data:

@@ -19,7 +19,7 @@ KEYS = ("features", "images", "targets", "labels", "ids", "split", "truth", "hum
 def read_npz(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     """The layout of docs/data.md; nothing in the file is executed (no pickled objects)."""
     arrays = _arrays(path)
-    names = labels if labels is not None else arrays.get("labels")
+    names = arrays.get("labels", labels)
     inputs = arrays.get("features", arrays.get("images"))
     if inputs is None:
         raise InputError(f"{path} must hold `features` or `images`; it holds {sorted(arrays)}.")
