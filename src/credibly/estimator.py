@@ -38,8 +38,8 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
     Args:
         loss: name of a loss, as on the command line: ``bce``, ``asl``, ``spa+lpr``, ``softmax``.
         model: ``linear``, trained to the optimum by L-BFGS, or ``mlp``.
-        l2: strength of the penalty ½‖weights‖² against the sum of the losses of all rows and
-            labels; scikit-learn's 1/C for ``bce``. For ``linear``.
+        l2: strength of the penalty ½‖weights‖² against the sum of the losses of all known
+            entries; scikit-learn's 1/C for ``bce``. For ``linear``.
         hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``.
         calibrate: a calibrator's name, or ``none``.
         held_out: share of rows that calibrate.

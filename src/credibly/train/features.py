@@ -187,7 +187,8 @@ def _linear(rows: Any, targets: Array, loss: str, l2: float) -> tuple[nn.Module,
     model = Columns(rows, targets.shape[1] * criterion.scores_per_label).double()
     set_prior_bias(model, criterion, targets)
     inputs, wanted = as_inputs(rows), torch.from_numpy(targets)
-    minimise(model, criterion.train(), inputs, wanted, l2 / targets.size)
+    known = max(int((targets >= 0).sum()), 1)
+    minimise(model, criterion.train(), inputs, wanted, l2 / known)
     return model, criterion.eval()
 
 

@@ -1,0 +1,186 @@
+"""The estimator obeys scikit-learn's rules and its probabilities are calibrated."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_multilabel_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import credibly as cr
+from credibly import CredibleClassifier, InputError
+
+ESTIMATORS = {
+    "linear": CredibleClassifier(),
+    "mlp": CredibleClassifier(model="mlp", hidden=16, epochs=10, learning_rate=1e-2),
+}
+each = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=list(ESTIMATORS))
+
+
+@pytest.fixture(scope="module")
+def many():
+    X, Y = make_multilabel_classification(600, 12, n_classes=5, random_state=0)
+    Y[:20] = 0
+    Y[:, 4] = 0  # never present
+    return X, Y
+
+
+@each
+def test_scikit_learn_s_own_checks_pass(estimator):
+    results = check_estimator(estimator, on_fail=None, on_skip=None)
+    assert len(results) > 50
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert failed == {}
+    skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
+    # One needs SCIPY_ARRAY_API set, one a decision_function: probabilities are the output here.
+    assert skipped <= {
+        "check_array_api_input",
+        "check_classifiers_multilabel_output_format_decision_function",
+    }
+
+
+@each
+def test_probabilities_have_a_column_a_label_and_beat_the_base_rate(estimator, many):
+    X, Y = many
+    fitted = clone(estimator).fit(X[:400], Y[:400])
+    estimates = fitted.predict_proba(X[400:])
+    assert estimates.shape == (200, 5)
+    rates = np.broadcast_to((Y[:400].mean(0) + 1e-3), estimates.shape)
+    ours, base = (float(cr.metrics.log_loss(p, Y[400:])) for p in (estimates, rates))
+    assert ours < base
+    assert np.array_equal(fitted.predict(X[400:]), (estimates > 0.5).astype(Y.dtype))
+
+
+def test_without_calibration_bce_is_logistic_regression():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(300, 4))
+    Y = (X @ generator.normal(size=(4, 3)) + generator.normal(size=(300, 3)) > 0).astype(int)
+    X = (X - X.mean(0)) / X.std(0)
+    fitted = CredibleClassifier(calibrate="none", l2=2.0).fit(X, Y)
+    for label in range(3):
+        peer = LogisticRegression(C=0.5, tol=1e-10).fit(X, Y[:, label])
+        np.testing.assert_allclose(
+            fitted.predict_proba(X)[:, label], peer.predict_proba(X)[:, 1], atol=1e-4
+        )
+
+
+def test_calibration_lowers_the_log_loss_of_a_loss_whose_scores_are_off(many):
+    X, Y = many
+    losses = {}
+    for method in ("none", "affine"):
+        fitted = CredibleClassifier("asl", calibrate=method).fit(X[:400], Y[:400])
+        losses[method] = float(cr.metrics.log_loss(fitted.predict_proba(X[400:]), Y[400:]))
+    assert losses["affine"] < losses["none"]
+
+
+def test_unknown_entries_take_no_part(many):
+    X, Y = many
+    hidden = Y.astype(float)
+    hidden[100:300, 2] = -1
+    kept = np.r_[0:100, 300:600]
+    fitted = CredibleClassifier(calibrate="none").fit(X, hidden)
+    assert np.isfinite(fitted.predict_proba(X)).all()
+    scaled = (X - X.mean(0)) / X.std(0)
+    peer = LogisticRegression(C=1.0, tol=1e-10).fit(scaled[kept], Y[kept, 2])
+    np.testing.assert_allclose(
+        fitted.predict_proba(X)[:, 2], peer.predict_proba(scaled)[:, 1], atol=1e-3
+    )
+
+
+def test_a_label_without_known_rows_is_harmless(many):
+    X, Y = many
+    hidden = Y.astype(float)
+    hidden[:, 3] = -1
+    assert np.isfinite(CredibleClassifier().fit(X, hidden).predict_proba(X)).all()
+
+
+def test_sparse_rows_and_data_frames_give_the_same(many):
+    X, Y = many
+    X = np.where(np.median(X) < X, X, 0)
+    rows = sparse.csr_matrix(X)
+    fitted = CredibleClassifier().fit(rows, Y)
+    np.testing.assert_allclose(fitted.predict_proba(rows), fitted.predict_proba(X), atol=1e-9)
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(12)])
+    named = CredibleClassifier().fit(frame, Y)
+    assert named.feature_names_in_.tolist() == list(frame.columns)
+    np.testing.assert_allclose(
+        named.predict_proba(frame), CredibleClassifier().fit(X, Y).predict_proba(X), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("loss", ["spa", "twl", "softmax", "quasibinary", "focal"])
+def test_other_losses_work_too(loss, many):
+    X, Y = many
+    estimates = CredibleClassifier(loss).fit(X, Y).predict_proba(X)
+    assert float(cr.metrics.log_loss(estimates, Y)) < 0.5
+
+
+def test_sets_hold_the_budget_and_grow_with_it(many):
+    X, Y = many
+    fitted = CredibleClassifier().fit(X, Y)
+    small, large = (fitted.predict_sets(X, average_size=size) for size in (1.0, 2.5))
+    assert small.dtype == bool
+    assert abs(large.sum(1).mean() - 2.5) < 0.15
+    assert (small <= large).all()
+    sure = fitted.predict_sets(X, average_size=2.5, guarantee="expected")
+    assert (sure <= large).all()
+
+
+def test_class_labels_of_any_kind_come_back():
+    generator = np.random.default_rng(0)
+    names = np.array(["ash", "birch", "cedar"])
+    y = names[generator.integers(0, 3, 150)]
+    X = (y[:, None] == names) + generator.normal(0, 0.3, (150, 3))
+    fitted = CredibleClassifier().fit(X, y)
+    assert fitted.score(X, y) > 0.95
+    np.testing.assert_allclose(fitted.predict_proba(X).sum(axis=1), 1)
+
+
+def test_it_pickles_clones_searches_and_pipes(many):
+    X, Y = many
+    fitted = CredibleClassifier("spa").fit(X, Y)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    assert clone(fitted).get_params() == fitted.get_params()
+    piped = make_pipeline(StandardScaler(), CredibleClassifier())
+    grid = {"credibleclassifier__l2": [0.1, 10.0]}
+    assert GridSearchCV(piped, grid, cv=2).fit(X, Y).best_score_ > 0
+
+
+def test_the_same_state_gives_the_same_and_global_randomness_is_left_alone(many):
+    import torch
+
+    X, Y = many
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    estimator = clone(ESTIMATORS["mlp"])
+    one = estimator.fit(X, Y).predict_proba(X)
+    assert torch.rand(1) == expected
+    np.testing.assert_array_equal(clone(estimator).fit(X, Y).predict_proba(X), one)
+
+
+@pytest.mark.parametrize(
+    ("message", "settings", "targets"),
+    [
+        ("unknown loss", {"loss": "bse"}, None),
+        ("`model` must be one of", {"model": "cnn"}, None),
+        ("learns an estimate for each", {"loss": "role(average_size=2)"}, None),
+        ("must be 0, 1", {}, 3.0),
+        ("needs a calibrator", {"loss": "twl", "calibrate": "none"}, None),
+    ],
+)
+def test_bad_arguments_are_explained(message, settings, targets, many):
+    X, Y = many
+    Y = Y if targets is None else np.full(Y.shape, targets)
+    with pytest.raises(InputError, match=message):
+        CredibleClassifier(**settings).fit(X, Y)

@@ -1,0 +1,94 @@
+"""Two processes on halves of each batch end where one process on whole batches does."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from train_instances import DATA, awkward, train_as_one_of_two
+
+import credibly as cr
+from credibly.train import Settings, fit
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["credibly.train.fitting", "accelerate", "credibly.metrics"])
+
+# 144 training rows in batches of 29: halves differ in size, and in how much of them is known.
+QUICK = {"model": "linear", "epochs": 3, "batch_size": 29, "learning_rate": 0.02}
+RUNS = [
+    ("bce", "awkward", {**QUICK, "loss": "bce", "ema": 0.9}),
+    ("spa+lpr", "awkward", {**QUICK, "loss": "spa+lpr"}),
+    ("twl", "awkward", {**QUICK, "loss": "twl", "accumulate": 2}),
+    ("quasibinary", "awkward", {**QUICK, "loss": "quasibinary"}),
+    ("avgk", "single", {**QUICK, "loss": "avgk", "average_size": 2.0}),
+    ("role", "single", {**QUICK, "loss": "role", "average_size": 2.0}),
+]
+
+
+def free_port() -> int:
+    with socket.socket() as here:
+        here.bind(("127.0.0.1", 0))
+        return here.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def by_two(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    port = free_port()
+    children = [
+        SERVER.Process(target=train_as_one_of_two, args=(rank, port, str(folder), RUNS))
+        for rank in range(2)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(timeout=300)
+    assert [child.exitcode for child in children] == [0, 0]
+    return folder
+
+
+@pytest.mark.parametrize(("name", "kind", "settings"), RUNS, ids=[run[0] for run in RUNS])
+def test_two_processes_predict_what_one_does(name, kind, settings, by_two, tmp_path):
+    fit(DATA[kind](), tmp_path, Settings(**settings))
+    one = cr.Predictions.read(tmp_path / "predictions.parquet")
+    two = cr.Predictions.read(by_two / name / "predictions.parquet")
+    assert one.ids.tolist() == two.ids.tolist()
+    np.testing.assert_allclose(two.probabilities, one.probabilities, atol=2e-4)
+    np.testing.assert_allclose(two.scores, one.scores, atol=2e-3)
+
+
+def test_torchrun_trains_one_run_on_two_processes(tmp_path):
+    rows = awkward()
+    data = tmp_path / "rows.npz"
+    np.savez(
+        data,
+        features=rows.features,
+        targets=rows.targets,
+        labels=np.array(rows.labels),
+        split=rows.split,
+    )
+    command = ["train", str(data), "--model", "linear", "--epochs", "2", "--quiet", "--json"]
+    port = f"--master-port={free_port()}"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", port]
+    done = subprocess.run(
+        [*torchrun, "-m", "credibly", *command, "--out", str(tmp_path / "two")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count('"metrics"') == 1
+    from credibly.cli import main
+
+    assert main([*command, "--out", str(tmp_path / "one")]) == 0
+    one, two = (
+        cr.Predictions.read(tmp_path / name / "predictions.parquet") for name in ("one", "two")
+    )
+    np.testing.assert_allclose(two.probabilities, one.probabilities, atol=2e-4)
