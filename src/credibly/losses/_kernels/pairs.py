@@ -47,13 +47,14 @@ def positives(y: Any, index: Any) -> int:
     count = 0
     for start in range(0, y.size, 32):
         block = y[start : start + 32]
-        hits = np.int32(0)
+        mask = np.uint32(0)
         for t in range(32):
-            hits += np.int32(1 if block[t] > 0 else 0)
-        if hits > 0:  # most blocks have none
-            for t in range(32):
-                index[count] = start + t
-                count += 1 if block[t] > 0 else 0
+            mask |= np.uint32(1 if block[t] > 0 else 0) << np.uint32(t)
+        for first in range(0, 32, 8):  # most eights have none
+            if (mask >> np.uint32(first)) & np.uint32(255):
+                for t in range(first, first + 8):
+                    index[count] = start + t
+                    count += (mask >> np.uint32(t)) & np.uint32(1)
     return count
 
 
@@ -89,28 +90,53 @@ def _far(u: Any, absent: Any, g: Any, level: Any, share: Any) -> Any:
 
 
 @njit(**JIT)
-def _direct(y: Any, work: Any, count: int, near: bool) -> float:
-    u, absent, g, rise, fall, index, back = work
+def _block(
+    u: Any, absent: Any, g: Any, rise: Any, fall: Any, levels: Any, count: int, near: bool
+) -> float:
+    """Every positive against a chunk of the row."""
     kind = u.dtype.type
+    total = 0.0
+    for k in range(count):
+        share = kind(levels[3, k])
+        if near:
+            positive = (kind(levels[0, k]), kind(levels[1, k]), kind(levels[2, k]))
+            values, slopes = _near(u, absent, rise, fall, g, positive, share)
+        else:
+            values, slopes = _far(u, absent, g, kind(levels[0, k]), share)
+        total += share * values
+        levels[4, k] += share * slopes
+    return total
+
+
+@njit(**JIT)
+def _direct(
+    y: Any,
+    u: Any,
+    absent: Any,
+    g: Any,
+    rise: Any,
+    fall: Any,
+    index: Any,
+    levels: Any,
+    count: int,
+    near: bool,
+) -> float:
+    """``levels`` gets, for each positive, its log-odds, exponentials, weight and slope."""
     if near:
         _exponentials(u, rise, fall)
-    back[:count] = 0.0
-    total = 0.0
-    for start in range(0, u.size, CHUNK):
-        stop = min(u.size, start + CHUNK)
-        uc, ac, gc = u[start:stop], absent[start:stop], g[start:stop]
-        rc, fc = rise[start:stop], fall[start:stop]
-        for k in range(count):
-            p = index[k]
-            share = y[p]
-            if near:
-                values, slopes = _near(uc, ac, rc, fc, gc, (u[p], rise[p], fall[p]), share)
-            else:
-                values, slopes = _far(uc, ac, gc, u[p], share)
-            total += share * values
-            back[k] += share * slopes
     for k in range(count):
-        g[index[k]] -= kind(back[k])
+        p = index[k]
+        levels[0, k], levels[1, k], levels[2, k], levels[3, k] = u[p], rise[p], fall[p], y[p]
+        levels[4, k] = 0.0
+    total = 0.0
+    if u.size <= CHUNK:  # cutting arrays costs as much as a positive of a short row
+        total = _block(u, absent, g, rise, fall, levels, count, near)
+    else:
+        for start in range(0, u.size, CHUNK):
+            c = slice(start, min(u.size, start + CHUNK))
+            total += _block(u[c], absent[c], g[c], rise[c], fall[c], levels, count, near)
+    for k in range(count):
+        g[index[k]] -= u.dtype.type(levels[4, k])
     return total
 
 
@@ -131,18 +157,31 @@ def workspace(labels: int, like: Any) -> Any:
     y = np.full(size, -1, like.dtype)
     u, absent, g = np.zeros_like(y), np.zeros_like(y), np.zeros_like(y)
     rise, fall = np.zeros_like(y), np.zeros_like(y)
-    return y, (u, absent, g, rise, fall, np.empty(size + 1, np.int64), np.empty(size))
+    index, levels = np.empty(size + 1, np.int64), np.empty((5, size))
+    return y, u, absent, g, rise, fall, index, levels
 
 
 @njit(**JIT)
-def row_pairs(y: Any, work: Any, labels: int, tables: Any, spaces: Any) -> float:
-    """The row's sum for log-odds in ``work[0]`` (they are shifted); ``work[2]`` gets its slope.
+def row_pairs(
+    y: Any,
+    u: Any,
+    absent: Any,
+    g: Any,
+    rise: Any,
+    fall: Any,
+    index: Any,
+    levels: Any,
+    labels: int,
+    tables: Any,
+    spaces: Any,
+) -> float:
+    """The row's sum for targets ``y`` and log-odds ``u`` (they are shifted); its slope in ``g``.
 
-    All arrays are padded, targets with −1; ``spaces`` are the moments' arrays.
+    The other arrays are room to work in. All are padded, targets with −1.
     """
-    u, absent, g, _, _, index, _ = work
     count = positives(y, index)
-    g[:] = 0
+    for t in range(g.size):
+        g[t] = 0
     if count == 0:
         return 0.0
     negatives, alone, reach = _centre(u, y, absent, u[index[0]])
@@ -151,7 +190,7 @@ def row_pairs(y: Any, work: Any, labels: int, tables: Any, spaces: Any) -> float
     if count >= tables[2] + tables[3] / labels and reach < INTERVALS - 2:
         total = moments_row(u, y, absent, g, tables, spaces, reach)
     else:
-        total = _direct(y, work, count, reach < 30.0)
+        total = _direct(y, u, absent, g, rise, fall, index, levels, count, reach < 30.0)
     # A soft label met itself: its gradient cancelled, its value y(1 − y) log 2 did not.
     return total - alone * math.log(2.0)
 
@@ -196,14 +235,13 @@ def pairs(
     """weight × the mean over rows with a known label; ``gradient`` is in the log-odds."""
     rows, labels = log_odds.shape
     factor = pair_factor(labels, known_counts(targets)[1], weight)
-    y, work = workspace(labels, log_odds)
-    u, g = work[0], work[2]
+    y, u, absent, g, rise, fall, index, levels = workspace(labels, log_odds)
     spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
     total = 0.0
     for b in range(rows):
         copy_into(u, log_odds[b])
         copy_into(y, targets[b])
-        total += row_pairs(y, work, labels, tables, spaces)
+        total += row_pairs(y, u, absent, g, rise, fall, index, levels, labels, tables, spaces)
         if wanted:
             _scale_into(gradient[b], g, u.dtype.type(factor))
     return total * factor

@@ -76,20 +76,24 @@ def spa_pairs(
     present, absent = sides(kind, pos, neg, max(entries, 1))
     offset = kind(math.log(neg[1] / neg[0]) - math.log(pos[1] / pos[0]))
     factor = pair_factor(labels, known_rows, weight)
-    y, work = workspace(labels, scores)
+    y, u, absences, slopes, up, down, index, levels = workspace(labels, scores)
     spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
-    u, slopes = work[0], work[2]
     v, g, rise = np.zeros_like(u), np.zeros_like(u), np.zeros_like(u)
     total, total_pairs = 0.0, 0.0
     for b in range(rows):
         copy_into(v, scores[b])
         copy_into(y, targets[b])
-        for start in range(0, u.size, CHUNK):
-            part = slice(start, min(u.size, start + CHUNK))
-            total += _entries(
-                v[part], y[part], g[part], u[part], rise[part], present, absent, offset, zero, one
-            )
-        total_pairs += row_pairs(y, work, labels, tables, spaces)
+        if u.size <= CHUNK:
+            total += _entries(v, y, g, u, rise, present, absent, offset, zero, one)
+        else:
+            for start in range(0, u.size, CHUNK):
+                c = slice(start, min(u.size, start + CHUNK))
+                total += _entries(
+                    v[c], y[c], g[c], u[c], rise[c], present, absent, offset, zero, one
+                )
+        total_pairs += row_pairs(
+            y, u, absences, slopes, up, down, index, levels, labels, tables, spaces
+        )
         if wanted:
             _add_chained(gradient[b], g, slopes, rise, kind(factor))
     return total / max(entries, 1) + total_pairs * factor

@@ -1,0 +1,1 @@
+"""Timings behind the figures in docs: ``python -m benchmarks [name …]``."""

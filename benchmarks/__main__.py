@@ -1,0 +1,42 @@
+"""Run every benchmark, or those named: ``python -m benchmarks losses metrics``.
+
+A benchmark is a module of this folder with a function ``run()`` that prints its table.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import sys
+from importlib import import_module
+from pathlib import Path
+
+# One thread, set before torch and numba are loaded: ratios of CPU time mean nothing otherwise.
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+_NOT_BENCHMARKS = {"__main__", "timing"}
+
+
+def names() -> list[str]:
+    """Every benchmark, by name."""
+    found = pkgutil.iter_modules([str(Path(__file__).parent)])
+    return sorted(m.name for m in found if not m.ispkg and m.name not in _NOT_BENCHMARKS)
+
+
+def main(chosen: list[str]) -> int:
+    """Run the chosen benchmarks, all if none is."""
+    unknown = sorted(set(chosen) - set(names()))
+    if unknown:
+        print(
+            f"no benchmark {', '.join(unknown)}; there are: {', '.join(names())}", file=sys.stderr
+        )
+        return 2
+    for name in chosen or names():
+        print(f"\n# {name}\n", flush=True)
+        import_module(f"benchmarks.{name}").run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,224 @@
+"""Losses, forward and backward, against ``nn.BCEWithLogitsLoss`` on the same tensors.
+
+Kernels are what CPU tensors take; "torch" is the pure-torch form (what a GPU runs) on the CPU, and
+"torch, blind" the same without the look at the targets that only a CPU can afford. Memory is the
+peak that one step allocates, as a multiple of the scores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from unittest import mock
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+from benchmarks.timing import in_turns, median, ratio
+from credibly.losses import BCE, SPA, Asymmetric, Focal, LabelPairs, TwoWay
+from credibly.losses._fused import force_torch
+
+SIZES = ((256, 80), (32, 9605))
+BASE = "nn.BCEWithLogitsLoss"
+# Ratio to the base that must not be passed, for each size; None where none is set.
+BARS: dict[str, tuple[float | None, float | None]] = {
+    "SPA": (0.65, 0.40),
+    "Asymmetric": (0.75, 0.60),
+    "TwoWay": (1.5, 0.40),
+    "SPA + LabelPairs": (1.3, 1.5),
+    "SPA, torch": (1.25, None),
+    "Asymmetric, torch": (2.5, None),
+    "TwoWay, torch": (2.5, None),
+    "SPA + LabelPairs, torch": (12.0, None),
+}
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def run(repeats: int = 15) -> None:
+    """Print the table of ratios, and how pairs grow with labels and positives."""
+    torch.set_num_threads(1)
+    console = Console()
+    console.print(_ratios(repeats))
+    console.print(_growth(repeats))
+
+
+def batch(rows: int, labels: int, positives: float = 3.0) -> tuple[Tensor, Tensor]:
+    """Scores of a half-trained model; 1 to 8 positives a row, ``positives`` on average."""
+    generator = torch.Generator().manual_seed(0)
+    counts = torch.poisson(torch.full((rows,), positives), generator=generator).clamp(1, 8)
+    rank = torch.rand(rows, labels, generator=generator).argsort(1)
+    targets = (rank < counts[:, None]).float()
+    scores = 2 * torch.randn(rows, labels, generator=generator) - 3 + 4 * targets
+    return scores.requires_grad_(), targets
+
+
+def naive_label_pairs(scores: Tensor, targets: Tensor) -> Tensor:
+    """SPA + pairs as one would write them first: a cube of all pairs."""
+    loss, labels = SPA(), scores.shape[1]
+    odds = loss.log_odds(scores)
+    weights = targets[:, :, None] * (1 - targets)[:, None, :]
+    cube = weights * softplus(odds[:, None, :] - odds[:, :, None])
+    entries = targets * loss.positive(scores) + (1 - targets) * loss.negative(scores)
+    return entries.mean() + cube.sum((1, 2)).mean() * 2 / (labels * (labels - 1))
+
+
+def naive_asymmetric(scores: Tensor, targets: Tensor) -> Tensor:
+    """The asymmetric loss as its authors print it, clamped logarithms and all."""
+    p = torch.sigmoid(scores)
+    rest = (1 - p + 0.05).clamp(max=1)
+    logs = targets * torch.log(p.clamp(min=1e-8)) + (1 - targets) * torch.log(rest.clamp(min=1e-8))
+    weights = (1 - (p * targets + rest * (1 - targets))) ** (targets + 4 * (1 - targets))
+    return -(logs * weights).mean()
+
+
+def naive_spa(scores: Tensor, targets: Tensor) -> Tensor:
+    """SPA as two formulas and a blend."""
+    return -(targets * logsigmoid(scores) + (1 - targets) * logsigmoid(3 - 3 * scores) / 5).mean()
+
+
+def _steps(scores: Tensor, targets: Tensor, cube: bool) -> dict[str, Callable[[], object]]:
+    def step(loss: Loss, path: Callable[[], object] = nullcontext) -> Callable[[], object]:
+        def once() -> None:
+            scores.grad = None
+            with path():  # type: ignore[attr-defined]
+                loss(scores, targets).backward()
+
+        return once
+
+    ours = {
+        "BCE": BCE(),
+        "SPA": SPA(),
+        "Focal": Focal(),
+        "Asymmetric": Asymmetric(),
+        "TwoWay": TwoWay(),
+        "SPA + LabelPairs": LabelPairs(SPA()),
+    }
+    steps = {BASE: step(torch.nn.BCEWithLogitsLoss())}
+    steps |= {name: step(loss) for name, loss in ours.items()}
+    steps |= {f"{name}, torch": step(loss, force_torch) for name, loss in ours.items()}
+    for name in ("SPA", "Asymmetric"):
+        steps[f"{name}, torch, blind"] = step(ours[name], blind_torch)
+    steps["SPA, plain formula"] = step(naive_spa)
+    steps["Asymmetric, plain formula"] = step(naive_asymmetric)
+    if cube:
+        steps["SPA + pairs, plain formula"] = step(naive_label_pairs)
+    return steps
+
+
+class blind_torch:
+    """Pure torch that does not look at the targets, as on a device where looking would stall."""
+
+    def __enter__(self) -> None:
+        self._forced = force_torch()
+        self._forced.__enter__()
+        self._blind = mock.patch.object(Tensor, "nonzero", _nothing_hard)
+        self._blind.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._blind.__exit__(*error)
+        self._forced.__exit__(None, None, None)
+
+
+def _nothing_hard(tensor: Tensor) -> Tensor:
+    # The first entry, which is 0 in these batches, so that the targets do not pass as hard.
+    return torch.zeros(1, 1, dtype=torch.int64)
+
+
+def _ratios(repeats: int) -> Table:
+    table = Table(title="CPU time of forward + backward (bar), and peak memory")
+    table.add_column("loss")
+    for rows, labels in SIZES:
+        table.add_column(f"{rows}×{labels}", justify="right")
+        table.add_column("memory", justify="right")
+    columns = []
+    for place, (rows, labels) in enumerate(SIZES):
+        scores, targets = batch(rows, labels)
+        targets[0, 0] = 0
+        steps = _steps(scores, targets, cube=place == 0)
+        seconds = in_turns(steps, repeats)
+        columns.append(
+            {name: _cells(name, place, seconds, step, scores) for name, step in steps.items()}
+        )
+    for name in columns[0]:
+        table.add_row(name, *columns[0][name], *columns[1].get(name, ("", "")))
+    base = ", ".join(f"{c[BASE][0]} at {r}×{n}" for c, (r, n) in zip(columns, SIZES, strict=True))
+    table.caption = f"ratios to {BASE}: {base}"
+    return table
+
+
+def _cells(
+    name: str,
+    place: int,
+    seconds: dict[str, list[float]],
+    step: Callable[[], object],
+    scores: Tensor,
+) -> tuple[str, str]:
+    memory = f"{peak_memory(step, scores) / (scores.numel() * 4):.1f}"
+    if name == BASE:
+        return f"{median(seconds[name]) * 1e6:.0f} µs", memory
+    bar = BARS.get(name, (None, None))[place]
+    limit = "" if bar is None else f" (≤ {bar:g})"
+    return f"{ratio(seconds, name, BASE):.2f}{limit}", memory
+
+
+def peak_memory(step: Callable[[], object], scores: Tensor) -> int:
+    """Most bytes that torch held at once beyond what it held before, during one step."""
+    step()
+    scores.grad = None
+    with _silent_stderr(), torch.profiler.profile(profile_memory=True) as profile:
+        step()
+    held, peak = 0, 0
+    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    return peak
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """The profiler's own lines go to the file descriptor, past Python."""
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+def _growth(repeats: int) -> Table:
+    table = Table(title="SPA + LabelPairs, ns of CPU an entry, by labels and positives a row")
+    counts = (0, 1, 4, 16, 64, 256, 1024)
+    table.add_column("labels")
+    for count in counts:
+        table.add_column(str(count), justify="right")
+    for labels in (80, 400, 2000, 10000):
+        rows = max(1, 40_000 // labels)
+        cases = {}
+        for count in (c for c in counts if c <= labels // 2):
+            generator = torch.Generator().manual_seed(count)
+            targets = (torch.rand(rows, labels, generator=generator).argsort(1) < count).float()
+            scores = 2 * torch.randn(rows, labels, generator=generator) - 3 + 4 * targets
+            cases[str(count)] = _pair_step(scores.requires_grad_(), targets)
+        seconds = in_turns(cases, repeats)
+        cells = [f"{median(s) / rows / labels * 1e9:.1f}" for s in seconds.values()]
+        table.add_row(str(labels), *cells)
+    return table
+
+
+def _pair_step(scores: Tensor, targets: Tensor) -> Callable[[], object]:
+    loss = LabelPairs(SPA())
+
+    def once() -> None:
+        scores.grad = None
+        loss(scores, targets).backward()
+
+    return once
