@@ -92,13 +92,22 @@ def test_nothing_left_is_an_error(tmp_path):
 
 
 def test_gray_palette_and_transparent_images_become_rgb(tmp_path):
-    for mode in ("L", "P", "RGBA", "1", "CMYK"):
-        suffix = "tif" if mode == "CMYK" else "png"
-        (tmp_path / "cat").mkdir(exist_ok=True)
-        Image.new(mode, (5, 4)).save(tmp_path / "cat" / f"{mode}.{suffix}")
+    kinds = ["L.png", "P.png", "RGBA.png", "1.png", "CMYK.tif", "CMYK.jpg", "L.jpg"]
+    (tmp_path / "cat").mkdir()
+    for kind in kinds:
+        Image.new(kind.partition(".")[0], (5, 4)).save(tmp_path / "cat" / kind)
     data = cr.data.load(f"imagefolder:{tmp_path}", test=0.0, calibration=0)
-    assert all(data.image(row).shape == (4, 5, 3) for row in range(5))
-    assert data.torch_dataset(train=False, image_size=8).batch(range(5))[0].shape == (5, 3, 8, 8)
+    assert all(data.image(row).shape == (4, 5, 3) for row in range(len(kinds)))
+    batch = data.torch_dataset(train=True, image_size=8).batch(range(len(kinds)))[0]
+    assert batch.shape == (len(kinds), 3, 8, 8)
+
+
+def test_sixteen_bit_gray_is_scaled_not_cut_off(tmp_path):
+    (tmp_path / "cat").mkdir()
+    ramp = np.linspace(0, 65535, 16 * 16).reshape(16, 16).astype(np.uint16)
+    Image.fromarray(ramp).save(tmp_path / "cat" / "deep.png")
+    data = cr.data.load(f"imagefolder:{tmp_path}", test=0.0, calibration=0)
+    np.testing.assert_array_equal(data.image(0)[..., 0], ramp >> 8)
 
 
 # Layouts with something wrong in them: what is written, the kind, and what the error says. ------

@@ -1,5 +1,8 @@
 """CSV, Parquet, ARFF and npz: the layouts people have; errors name file, row and column."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -189,6 +192,30 @@ def test_a_file_cut_short_is_named(tmp_path):
         (tmp_path / "x.npz").write_bytes(whole[:length])
         with pytest.raises(cr.InputError, match=r"x\.npz must be an \.npz file"):
             load(tmp_path / "x.npz")
+
+
+MEASURED = Path(os.environ.get("CREDIBLY_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "labels", "tests"),
+    [("emotions", 593, 6, 202), ("voc2012", 11540, 20, 5823), ("cifar10h", 30000, 10, 10000)],
+)
+def test_evaluation_sets_keep_their_published_split(name, rows, labels, tests):
+    file = MEASURED / f"{name}.npz"
+    if not file.exists():
+        pytest.skip(f"{file} is not here; set CREDIBLY_DATA to the folder of evaluation sets")
+    data = cr.data.load(file)
+    assert (len(data), data.num_labels, len(data.part("test"))) == (rows, labels, tests)
+    assert len(data.part("calibration")) == pytest.approx(0.2 * (rows - tests), rel=0.02)
+    known = data.targets >= 0
+    rates = [
+        np.where(known, data.targets, 0)[data.split == part].sum(axis=0)
+        / known[data.split == part].sum(axis=0)
+        for part in (TRAIN, CALIBRATION)
+    ]
+    chance = np.sqrt(rates[0] * (1 - rates[0]) / (data.split == CALIBRATION).sum())
+    assert (abs(rates[0] - rates[1]) < 1.5 * chance).all()
 
 
 # ARFF -----------------------------------------------------------------------------------------

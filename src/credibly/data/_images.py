@@ -35,7 +35,7 @@ class LazyImages(Sequence[Array]):
 
     def __getitem__(self, row: int) -> Array:  # pyright: ignore[reportIncompatibleMethodOverride]
         with self.open(row) as image:
-            return np.asarray(image.convert("RGB"))
+            return np.asarray(to_rgb(image))
 
     @abstractmethod
     def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
@@ -151,6 +151,16 @@ def decode(file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None
             f"{where} does not decode as an image ({type(error).__name__}: {error}). "
             "Repair or remove it, or load with skip_bad_images=True to count and drop such files."
         ) from error
+
+
+def to_rgb(image: Image) -> Image:
+    """Any image as RGB; 16-bit gray keeps its upper eight bits (PIL alone would cut them off)."""
+    from PIL import Image as images
+
+    if image.mode.startswith("I"):
+        upper = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
+        image = images.fromarray(upper.astype(np.uint8))
+    return image.convert("RGB")
 
 
 def _inside(folder: Path, name: str, row: int, source: str) -> str:

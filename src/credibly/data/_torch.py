@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credibly._checks import InputError
-from credibly.data._images import LazyImages
+from credibly.data._images import LazyImages, to_rgb
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Rows(torch.utils.data.Dataset[Sample]):
         wanted = (size[1] * 3 // 2, size[0] * 3 // 2)
         with files.open(row, at_least=wanted) as image:
             box = crop_box(image.size, chance) if style == "crop+flip" else None
-            pixels = _scale(image.convert("RGB"), size, box)
+            pixels = _scale(to_rgb(image), size, box)
         if style.startswith("shift"):
             pixels = shifted(pixels[None], chance[None])[0]
         return flipped(pixels, chance[5]) if style.endswith("flip") else pixels
