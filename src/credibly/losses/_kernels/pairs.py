@@ -42,7 +42,7 @@ def pair_factor(labels: int, rows: int, weight: float) -> float:
 
 
 @njit(**JIT)
-def positives(y: Any, index: Any) -> int:
+def positives(y: Any, index: Any) -> Any:
     """Positions of the labels that are present, or may be. ``y`` is padded to blocks of 32."""
     count = 0
     for start in range(0, y.size, 32):
