@@ -156,6 +156,12 @@ def test_the_walk_and_the_scan_agree_with_sorting(rows, coarse):
             assert answer.probabilities == scores[order].tolist()
 
 
+def test_the_walk_goes_on_while_an_earlier_id_may_still_draw_level():
+    index = Index([[0.5, 1.0], [1.0, 0.5], [0.0, 1.0]], ["rare", "common"], ids=["a", "b", "c"])
+    for count in (False, True):
+        assert index.search("+rare +common", top=1, count=count).ids == ["a"]
+
+
 def test_rows_without_ids_are_called_by_number():
     assert Index([[0.1], [0.9]], ["a"]).search("a").ids == [1, 0]
 

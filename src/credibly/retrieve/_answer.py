@@ -96,11 +96,10 @@ def _plain(hit: Hit) -> dict[str, Any]:
     return row
 
 
-def conditions(query: Query, present: Mapping[str, float]) -> dict[str, float]:
-    """Probability of each condition from each label's probability of presence."""
-    wanted = {f"+{quoted(name)}": present[name] for name in query.wanted}
-    unwanted = {f"-{quoted(name)}": 1.0 - present[name] for name in query.unwanted}
-    return {**wanted, **unwanted}
+def conditions(query: Query) -> list[tuple[str, str, bool]]:
+    """Each condition's text, its label and whether that is wanted."""
+    wanted = [(f"+{quoted(name)}", name, True) for name in query.wanted]
+    return wanted + [(f"-{quoted(name)}", name, False) for name in query.unwanted]
 
 
 def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:

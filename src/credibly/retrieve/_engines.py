@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from credibly._checks import InputError, choice
@@ -107,10 +108,12 @@ def _hit(asked: Query, found: Diagram, parts: Parts, truth: bool, row: Row) -> H
     name, probability = next(values), float(next(values))
     file = next(values) if parts.has_paths else None
     real = next(values) if truth else None
-    present: Mapping[str, float] = dict(zip(found.labels, map(float, values), strict=True))
-    return Hit(
-        name, probability, conditions(asked, present), None if real is None else real == 1, file
-    )
+    present = dict(zip(found.labels, map(float, values), strict=True))
+    each = {
+        text: present[label] if wanted else 1.0 - present[label]
+        for text, label, wanted in conditions(asked)
+    }
+    return Hit(name, probability, each, None if real is None else real == 1, file)
 
 
 def _first_bad(parts: Parts, texts: _sql.Statements, run: Run, bad: int) -> str:
@@ -128,10 +131,17 @@ def _first_bad(parts: Parts, texts: _sql.Statements, run: Run, bad: int) -> str:
     raise AssertionError("a bad row was counted but not found")
 
 
+@cache
+def _database() -> Any:
+    import duckdb
+
+    return duckdb.connect()  # in memory; opening one costs as much as half a search
+
+
 def _duckdb() -> Run:
     import duckdb
 
-    connection = duckdb.connect()
+    connection = _database().cursor()  # a thread's own
 
     def run(statement: str) -> list[Row]:
         try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from credibly.retrieve._joint import Joint
 
 # A walk this long costs about as much as the scan it wants to save: its reads are scattered.
-_WALKED_SHARE = 1 / 200
+_WALKED_SHARE = 1 / 400
 
 
 class Index:
@@ -183,19 +183,19 @@ class Index:
     def _hits(self, asked: Query, found: Diagram, best: Array, rows: Array) -> list[Hit]:
         import pyarrow as pa
 
-        names = asked.labels
+        texts, names, signs = zip(*conditions(asked), strict=True)
         cells = np.ix_([self._places[name] for name in names], rows.tolist())
         ids = self._ids.take(pa.array(rows)).to_pylist()
-        chances = self._columns[cells].T.astype(np.float64).tolist()
-        seen = None if self._targets is None else self._targets[cells].T.tolist()
-        hits = []
-        for place, name in enumerate(ids):
-            present = dict(zip(names, chances[place], strict=True))
-            truth = (
-                None if seen is None else holds(found, dict(zip(names, seen[place], strict=True)))
-            )
-            hits.append(Hit(name, float(best[place]), conditions(asked, present), truth))
-        return hits
+        chances = self._columns[cells].astype(np.float64)
+        chances = np.where(np.array(signs)[:, None], chances, 1.0 - chances).T.tolist()
+        truths: list[bool | None] = [None] * len(ids)
+        if self._targets is not None:
+            seen = self._targets[cells].T.tolist()
+            truths = [holds(found, dict(zip(names, row, strict=True))) for row in seen]
+        return [
+            Hit(name, value, dict(zip(texts, each, strict=True)), truth)
+            for name, value, each, truth in zip(ids, best.tolist(), chances, truths, strict=True)
+        ]
 
 
 def _best(values: Array, top: int) -> tuple[Array, Array]:
