@@ -14,10 +14,16 @@ from credibly.retrieve._formula import quoted
 pyspark = pytest.importorskip(
     "pyspark", reason="PySpark is not installed: pip install 'credibly[spark]'"
 )
-pytestmark = pytest.mark.skipif(
-    shutil.which("java") is None and "JAVA_HOME" not in os.environ,
-    reason="Spark needs Java 17 or newer, and no `java` is on this machine",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        os.environ.get("CREDIBLY_SPARK") != "1",
+        reason="Spark takes long to start: `make test-spark` (CREDIBLY_SPARK=1) runs these",
+    ),
+    pytest.mark.skipif(
+        shutil.which("java") is None and "JAVA_HOME" not in os.environ,
+        reason="Spark needs Java 17 or newer, and no `java` is on this machine",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -48,11 +48,11 @@ def _session() -> Any:
             "Run `pip install 'credibly[spark]'`, or use `engine='duckdb'`."
         ) from error
     try:
-        # `spark-submit`, SPARK_CONF_DIR or SPARK_REMOTE point to a cluster; otherwise this machine.
+        # PYSPARK_SUBMIT_ARGS or SPARK_CONF_DIR point to a cluster; otherwise this machine.
         builder = SparkSession.builder.appName("credibly search")
         return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     except Exception as error:  # py4j and Spark raise types of their own, Java's absence included
         raise InputError(
             f"Spark must start; {str(error).splitlines()[0]} It needs Java 17 or newer "
-            "(`java -version`), or a cluster that SPARK_REMOTE points to."
+            "(`java -version`); `engine='duckdb'` needs none."
         ) from error
