@@ -43,7 +43,10 @@ def test_the_readme_code_runs(tmp_path, monkeypatch):
 
 def test_the_tour_runs(tmp_path):
     done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "tour.py"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, ROOT / "examples" / "tour.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert len((ROOT / "examples" / "tour.py").read_text().splitlines()) <= 80

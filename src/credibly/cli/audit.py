@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from credibly.cli._command import option
 
@@ -20,7 +19,7 @@ class Options:
     loss: str = option(help="name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'", positional=True)
     num_labels: int = option(10, help="number of labels, for losses that depend on it")
     average_size: float = option(2.0, help="label budget, for losses that need one")
-    out: Path | None = option(None, help="draw the link and the partial losses (.svg, .png, .pdf)")
+    out: str | None = option(None, help="draw the link and the partial losses (.svg, .png, .pdf)")
     json: bool = option(False, help="print the result as JSON")
 
 
@@ -40,10 +39,13 @@ def run(options: Options) -> int:
     else:
         print(result)
     if options.out is not None:
+        from pathlib import Path
+
         from credibly import plot
         from credibly._files import atomic_path
+        from credibly.plot._style import figure_of
 
-        axes = plot.link(loss)
+        figure = figure_of(plot.link(loss))
         with atomic_path(options.out) as beside:
-            axes.figure.savefig(beside, format=options.out.suffix.lstrip(".") or "svg")
+            figure.savefig(beside, format=Path(options.out).suffix.lstrip(".") or "svg")
     return 0

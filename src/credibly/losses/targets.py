@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from credibly import _checks
 from credibly._arrays import to_numpy
-from credibly.types import ArrayLike
+from credibly.types import Array, ArrayLike
 
 
 def check_targets(targets: ArrayLike, num_labels: int | None = None) -> None:
@@ -47,7 +47,7 @@ and −1 means unknown here. If −1 means absent, pass `(targets > 0).float()`.
         )
 
 
-def _class_indices(array: ArrayLike, num_labels: int | None) -> None:
+def _class_indices(array: Array, num_labels: int | None) -> None:
     if array.dtype.kind not in "ui":
         raise _checks.InputError(
             f"`targets` of shape (n,) must be integer class indices; got dtype {array.dtype}."

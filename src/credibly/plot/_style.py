@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe & Ito's palette, in the order of contrast on white and on black.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -34,7 +35,7 @@ def axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     return ax
 
 
-def legend(ax: Axes, **where: str) -> None:
+def legend(ax: Axes, **where: Any) -> None:
     """A legend only where something has a name. Names are text, never mathtext."""
     handles, names = ax.get_legend_handles_labels()
     if names:
@@ -46,3 +47,10 @@ def legend(ax: Axes, **where: str) -> None:
 def series(ax: Axes) -> int:
     """How many named series ``ax`` holds already: the next one's colour."""
     return len(ax.get_legend_handles_labels()[1])
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The whole figure that ``ax`` belongs to, to save it."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None, "axes drawn by this room always have a figure"
+    return figure

@@ -6,13 +6,14 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from credibly import metrics, plot
 from credibly.plot import _style
 from credibly.predictions import Predictions
+from credibly.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,17 +56,34 @@ def svg(figure: Figure, name: str, alt: str) -> str:
     return drawing.replace("<svg ", f'<svg role="img" aria-label="{escape(alt, quote=True)}" ', 1)
 
 
+class Judged(NamedTuple):
+    """Predictions whose truth is known."""
+
+    predictions: Predictions
+    targets: Array
+
+    @property
+    def probabilities(self) -> Array:
+        return self.predictions.probabilities
+
+
 def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
     """Every chart that the predictions allow."""
-    judged = {name: one for name, one in methods.items() if one.targets is not None}
+    judged = {
+        name: Judged(one, one.targets) for name, one in methods.items() if one.targets is not None
+    }
     if not judged:
         return []
-    first = next(iter(judged))
-    one = judged[first]
-    return [_reliability(judged), _coverage(judged), _sizes(first, one), _label_errors(first, one)]
+    first, one = next(iter(judged.items()))
+    return [
+        _reliability(judged),
+        _coverage(judged),
+        _sizes(first, one.predictions),
+        _label_errors(first, one),
+    ]
 
 
-def _reliability(methods: Mapping[str, Predictions]) -> Chart:
+def _reliability(methods: Mapping[str, Judged]) -> Chart:
     ax, rows = None, []
     for name, one in methods.items():
         ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax)
@@ -81,34 +99,35 @@ def _reliability(methods: Mapping[str, Predictions]) -> Chart:
     return Chart(
         "Does 80 % mean 80 %?",
         alt,
-        svg(ax.get_figure(root=True), "reliability", alt),
+        svg(_style.figure_of(ax), "reliability", alt),
         columns,
         rows,
     )
 
 
-def _label_errors(name: str, one: Predictions) -> Chart:
-    drawn = plot.labels(one.probabilities, one.targets, one.labels)
+def _label_errors(name: str, one: Judged) -> Chart:
+    names = one.predictions.labels
+    drawn = plot.labels(one.probabilities, one.targets, names)
     errors = metrics.calibration_error(one.probabilities, one.targets, "ace", 10, 10, average=None)
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
-    rows = [[one.labels[t], f"{100 * errors[t]:.1f}"] for t in order]
+    rows = [[names[t], f"{100 * errors[t]:.1f}"] for t in order]
     alt = f"Reliability diagrams of the {len(drawn)} labels of {name} with the largest gaps"
-    picture = svg(drawn[0].get_figure(root=True), "labels", alt)
+    picture = svg(_style.figure_of(drawn[0]), "labels", alt)
     return Chart(f"The least calibrated labels ({name})", alt, picture, ["label", "ACE (%)"], rows)
 
 
-def _coverage(methods: Mapping[str, Predictions]) -> Chart:
+def _coverage(methods: Mapping[str, Judged]) -> Chart:
     ax, rows = None, []
     budgets = [0.5, 1, 1.5, 2, 3, 4, 5, 7.5, 10]
     for name, one in methods.items():
-        sizes = [size for size in budgets if size <= one.num_labels]
+        sizes = [size for size in budgets if size <= one.predictions.num_labels]
         ax = plot.coverage(one.probabilities, one.targets, sizes=sizes, name=name, ax=ax)
         covered = np.asarray(ax.lines[-1].get_ydata(), dtype=float)
         pairs = zip(sizes, covered, strict=True)
         rows += [[name, size, f"{100 * value:.1f}"] for size, value in pairs]
     assert ax is not None
     alt = "Share of true labels inside the sets against average set size"
-    picture = svg(ax.get_figure(root=True), "coverage", alt)
+    picture = svg(_style.figure_of(ax), "coverage", alt)
     return Chart("What a label budget buys", alt, picture, ["method", "size", "covered (%)"], rows)
 
 
@@ -117,7 +136,7 @@ def _sizes(name: str, one: Predictions) -> Chart:
     ax = plot.set_sizes(sets)
     counts = np.bincount(sets.sum(1))
     alt = f"How many labels {name} gives at a threshold of one half"
-    picture = svg(ax.get_figure(root=True), "sizes", alt)
+    picture = svg(_style.figure_of(ax), "sizes", alt)
     rows = [["no label" if size == 0 else size, int(count)] for size, count in enumerate(counts)]
     return Chart(
         f"How many labels a row gets at one half ({name})", alt, picture, ["labels", "rows"], rows

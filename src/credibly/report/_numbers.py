@@ -75,6 +75,8 @@ def _cells(one: Predictions, resamples: int, seed: int) -> list[Cell]:
     if len(one) > ROWS_FOR_INTERVALS:
         rows = np.random.default_rng(seed).choice(len(one), ROWS_FOR_INTERVALS, replace=False)
     few = one[rows]
+    assert one.targets is not None, "only judged methods are compared"
+    assert few.targets is not None
     found = metrics.summary_intervals(
         few.probabilities, few.targets, few.scores, resamples=resamples, seed=seed
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ TYPES = {
 class Images:
     """A folder of images whose names are row ids, with or without their ending."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         from credibly._checks import InputError
 
         self.folder = Path(folder).resolve()

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__, plot
 from credibly._checks import InputError
+from credibly.plot._style import figure_of
 from credibly.report._charts import svg
 from credibly.report._numbers import HEADLINES, comparison
 from credibly.report._verdict import verdict
@@ -129,7 +130,7 @@ def _reliability_chart(book: Any, name: str) -> str:
     p, y = book.column(name)
     ax = plot.reliability(p[:, None], y[:, None])
     alt = f"Reliability diagram of {name}: share present against probability given"
-    return svg(ax.get_figure(root=True), "label", alt)
+    return svg(figure_of(ax), "label", alt)
 
 
 @router.get("/budget")
@@ -167,7 +168,7 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
         for name, one in judged.items():
             ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax)
         assert ax is not None
-        chart = svg(ax.get_figure(root=True), "compare", "Reliability of both files")
+        chart = svg(figure_of(ax), "compare", "Reliability of both files")
     return _page(
         request,
         "compare.html",
