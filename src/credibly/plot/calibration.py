@@ -99,7 +99,7 @@ def labels(
     rows = -(-len(order) // columns)
     figure = Figure(figsize=(2.1 * columns, 2.3 * rows), layout="constrained")
     drawn = []
-    for place, label in enumerate(order.tolist()):
+    for place, label in enumerate(int(t) for t in order):
         ax = _style.axes(figure.add_subplot(rows, columns, place + 1))
         ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=0.8, ls="--")
         found = metrics.reliability(p[:, [label]], y[:, [label]], bins)
