@@ -68,13 +68,13 @@ def run(options: Any) -> int:
     return 0
 
 
-def show(results: Mapping[str, Any], columns: Sequence[str] = COLUMNS) -> None:
+def show(results: Mapping[str, Any], columns: Sequence[str] = ()) -> None:
     """The table: one row a loss, each figure in percent with half the width of its interval."""
     from credibly.cli._tables import print_table, print_text
 
-    shown = [name for name in columns if any(name in each for each in results["losses"].values())]
     found = {name for each in results["losses"].values() for name in each}
-    shown += sorted(name for name in found if name.startswith("retrieval@"))
+    wanted = columns or [*COLUMNS, *sorted(name for name in found if "retrieval@" in name)]
+    shown = [name for name in wanted if name in found]
     rows = [
         [loss, *(_figure(name, figures.get(name)) for name in shown)]
         for loss, figures in results["losses"].items()
@@ -82,7 +82,7 @@ def show(results: Mapping[str, Any], columns: Sequence[str] = COLUMNS) -> None:
     title = f"{results['data']}: {results['test_rows']:,} test rows, {results['seeds']} seed(s)"
     print_table(title, ["loss", *shown], rows)
     print_text(
-        f"In percent, NLL × 1000; ± is half a {results['interval']} interval. Higher is better "
+        f"In percent, NLL × 1000; ± is half the {results['interval']}. Higher is better "
         f"for mAP, retrieval and set coverage ({results['average_size']:g} labels a row), lower "
         "for the rest."
     )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.train.run import Run
 
-FIGURES = ("mAP@y", "mAP@x", "ACE", "MCE", "NLL", "set coverage")
 LEVEL = 0.95
 
 
@@ -253,7 +252,7 @@ def _results(
         "test_rows": len(rows.part("test")),
         "average_size": settings.average_size,
         "seeds": seeds,
-        "interval": f"{LEVEL:.0%} over seeds" if seeds > 1 else f"{LEVEL:.0%} over test rows",
+        "interval": f"{LEVEL:.0%} interval over {'seeds' if seeds > 1 else 'test rows'}",
         "losses": by_loss,
         "runs": {Path(folder).name: value for folder, value in sorted(figures.items())},
     }
