@@ -14,6 +14,7 @@ from credibly.losses._kernels.chebyshev import tables
 from credibly.losses._kernels.pairs import pairs
 from credibly.losses.asymmetric import Asymmetric
 from credibly.losses.bce import BCE
+from credibly.losses.composite import Composite
 from credibly.losses.focal import Focal
 from credibly.losses.label_pairs import LabelPairs, label_pairs
 from credibly.losses.spa import SPA
@@ -127,7 +128,13 @@ def test_a_wrapped_loss_is_the_loss_plus_the_pairs_of_its_log_odds(inner, case, 
     assert_same(found, expected, loose * TOLERANCE[dtype])
 
 
-@each_wrapped
+def own_pair():
+    """A user's own loss: its link comes from autograd, whose logarithms reach −∞."""
+    logsigmoid = torch.nn.functional.logsigmoid
+    return Composite(positive=lambda v: -logsigmoid(2 * v), negative=lambda v: -logsigmoid(-v - 1))
+
+
+@pytest.mark.parametrize("inner", [*WRAPPED, own_pair()], ids=str)
 @each_path
 @each_dtype
 def test_extreme_scores_and_plateaus_stay_finite(inner, dtype, path):
