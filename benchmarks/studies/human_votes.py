@@ -11,10 +11,10 @@ import sys
 
 import numpy as np
 import torch
-from benchmarks.studies.training import data_file, linear, markdown, mlp, scores_of, spread, train
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
+from benchmarks.studies.training import data_file, linear, markdown, mlp, scores_of, spread, train
 from credibly import calibrate, metrics
 from credibly.losses.softmax import Softmax
 

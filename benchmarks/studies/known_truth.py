@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from benchmarks.studies.training import linear, markdown, scores_of, spread, train
 
+from benchmarks.studies.training import linear, markdown, scores_of, spread, train
 from credibly import calibrate, metrics
 from credibly.data import synthetic
 from credibly.losses import BCE, SPA, Asymmetric, Focal, Loss

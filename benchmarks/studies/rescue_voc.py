@@ -8,9 +8,9 @@ select its best epoch by mAP and fit the calibrator, the validation rows judge.
 from __future__ import annotations
 
 import numpy as np
-from benchmarks.studies.training import data_file, linear, markdown, scores_of, spread, train
 from torch import nn
 
+from benchmarks.studies.training import data_file, linear, markdown, scores_of, spread, train
 from credibly import calibrate, metrics
 from credibly.losses import Asymmetric
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from benchmarks.studies.training import markdown
 from scipy.stats import binom, norm
 
+from benchmarks.studies.training import markdown
 from credibly import InputError
 from credibly.decide import AverageSize
 from credibly.decide.average_size import Guarantee
@@ -142,7 +142,7 @@ def _peer_trial(labels: int, size: float, rows: int, seed: int) -> list[float]:
             middle = (low + high) // 2
             good = accepts((probabilities > cuts[middle]).sum(axis=1), size, labels)
             low, high = (middle, high) if good else (low, middle)
-        result.append(size_at(float(cuts[low]), labels))
+        result.append(size_at(float(cuts[low]), labels) if low else 0.0)
     return result
 
 

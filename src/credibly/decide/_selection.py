@@ -22,13 +22,16 @@ class Leading:
 
     def __init__(self, chunks: Chunks) -> None:
         self.rows = 0
-        self.counts = np.zeros(_BINS, dtype=np.int64)
+        counts = np.zeros((4, _BINS), dtype=np.int64)
         for piece in chunks:
-            bits = _bits(piece)
             one, minus_zero = _bits(np.array([1.0, -0.0], piece.dtype))
-            if _count_leading(bits, one, minus_zero, self.counts):
-                _checks.probabilities(piece)  # raises, and says what is wrong
+            if _count_leading(_bits(piece), one, counts):
+                _checks.probabilities(piece)  # raises, unless there was nothing worse than −0
+                sign = int(minus_zero >> (minus_zero.itemsize * 8 - 16))
+                counts[0, 0] += counts[:, sign].sum()
+                counts[:, sign] = 0
             self.rows += piece.shape[0]
+        self.counts = counts.sum(axis=0)
         if not self.rows or not chunks.num_labels:
             raise _checks.InputError(
                 "`probabilities` must have at least one row and one label; got none."
@@ -41,19 +44,25 @@ def largest(chunks: Chunks, leading: Leading, ranks: tuple[int, ...]) -> list[fl
     found = [_bin_of(leading.counts, rank) for rank in ranks]
     prefixes = np.array([bin_ for bin_, _ in found], dtype=np.uint64)
     left = [rest for _, rest in found]
-    minus_zero = _bits(np.array([-0.0], chunks.dtype))[0]
     for shift in range(width - 32, -1, -16):
         wanted, which = np.unique(prefixes, return_inverse=True)
         counts = np.zeros((len(wanted), _BINS), dtype=np.int64)
         for piece in chunks:
-            bits = _bits(piece)
-            for row, prefix in enumerate(wanted.astype(bits.dtype)):
-                _count_within(bits, prefix, bits.dtype.type(shift), minus_zero, counts[row])
+            _count_pieces(_bits(piece), wanted, shift, counts)
         for i, row in enumerate(which):
             bin_, left[i] = _bin_of(counts[row], left[i])
             prefixes[i] = prefixes[i] << np.uint64(16) | np.uint64(bin_)
     unsigned = np.uint32 if width == 32 else np.uint64
     return [float(value) for value in prefixes.astype(unsigned).view(chunks.dtype)]
+
+
+def _count_pieces(bits: Array, wanted: Array, shift: int, counts: Array) -> None:
+    kind = bits.dtype.type
+    sign = kind(1 << (bits.itemsize * 8 - 1 - shift - 16))  # how −0 begins
+    for row, prefix in enumerate(wanted.astype(bits.dtype)):
+        _count_within(bits, prefix, kind(shift), counts[row])
+        if prefix == 0:
+            _count_within(bits, sign, kind(shift), counts[row])
 
 
 def _bits(piece: Array) -> Array:
@@ -69,29 +78,41 @@ def _bin_of(counts: Array, rank: int) -> tuple[int, int]:
 
 
 @njit(cache=True, error_model="numpy")
-def _count_leading(bits, one, minus_zero, counts):  # pragma: no cover
-    """Counts the leading 16 bits; returns how many values are not in [0, 1]."""
+def _count_leading(bits, one, counts):  # pragma: no cover
+    """Counts the leading 16 bits; returns whether any value is above 1, NaN or has the sign set.
+
+    Four tables in turn: equal neighbours in one table would wait for each other.
+    """
     shift = bits.dtype.type(bits.itemsize * 8 - 16)
-    bad = 0
-    for i in range(bits.size):
-        value = bits[i]
-        if value > one:  # above 1, NaN, or with the sign set: only −0 is as good as 0
-            if value == minus_zero:
-                value = bits.dtype.type(0)
-            else:
-                bad += 1
-        counts[value >> shift] += 1
+    whole = bits.size // 4 * 4
+    bad = False
+    for i in range(0, whole, 4):
+        first, second, third, fourth = bits[i], bits[i + 1], bits[i + 2], bits[i + 3]
+        bad |= (first > one) | (second > one) | (third > one) | (fourth > one)
+        counts[0, first >> shift] += 1
+        counts[1, second >> shift] += 1
+        counts[2, third >> shift] += 1
+        counts[3, fourth >> shift] += 1
+    for i in range(whole, bits.size):
+        bad |= bits[i] > one
+        counts[0, bits[i] >> shift] += 1
     return bad
 
 
 @njit(cache=True, error_model="numpy")
-def _count_within(bits, prefix, shift, minus_zero, counts):  # pragma: no cover
-    """Counts the 16 bits above ``shift`` among the values that begin with ``prefix``."""
+def _count_within(bits, prefix, shift, counts):  # pragma: no cover
+    """Counts the 16 bits above ``shift`` among the values that begin with ``prefix``.
+
+    Few do: blocks of 64 are first asked, in vector instructions, whether any of them does.
+    """
     above = shift + bits.dtype.type(16)
     mask = bits.dtype.type(65535)
-    for i in range(bits.size):
-        value = bits[i]
-        if value == minus_zero:
-            value = bits.dtype.type(0)
-        if value >> above == prefix:
-            counts[(value >> shift) & mask] += 1
+    for start in range(0, bits.size, 64):
+        stop = min(start + 64, bits.size)
+        hits = 0
+        for i in range(start, stop):
+            hits += bits[i] >> above == prefix
+        if hits:
+            for i in range(start, stop):
+                if bits[i] >> above == prefix:
+                    counts[(bits[i] >> shift) & mask] += 1

@@ -88,14 +88,14 @@ class AverageSize(Decision):
         leading = Leading(chunks)
         _checks.average_size(self.average_size, chunks.num_labels, below_one=True)
         if isinstance(self.guarantee, tuple):
-            found = _certificate.largest_sets(
+            self.threshold, self.tied_labels = _certificate.largest_sets(
                 chunks, leading.rows, self.average_size, self.guarantee[1]
             )
+            taken = sum(int(self._sets(piece).sum()) for piece in chunks)
         else:
-            found = sets_of(chunks, leading, self._budget(leading.rows, chunks.num_labels))
-        self.threshold, self.tied_labels = found
+            budget = self._budget(leading.rows, chunks.num_labels)
+            self.threshold, self.tied_labels, taken = sets_of(chunks, leading, budget)
         self.num_rows = leading.rows
-        taken = sum(int(self._sets(piece).sum()) for piece in chunks)
         self.fitted_size = taken / leading.rows
         return self
 
@@ -144,20 +144,22 @@ class AverageSize(Decision):
         return sets
 
 
-def sets_of(chunks: Chunks, leading: Leading, budget: int) -> tuple[float, int]:
-    """Threshold and number of tied labels for the ``budget`` largest probabilities."""
+def sets_of(chunks: Chunks, leading: Leading, budget: int) -> tuple[float, int, int]:
+    """Threshold and number of tied labels for the ``budget`` largest, and how many it takes."""
     entries = leading.rows * chunks.num_labels
     if budget >= entries:
-        return -1.0, 0
+        return -1.0, 0, entries
     if budget < 1:
-        return 1.0, 0
+        return 1.0, 0, 0
     last, after = largest(chunks, leading, (budget, budget + 1))
     if last > after:
         middle = (last + after) / 2
-        return (middle if middle < last else after), 0
+        return (middle if middle < last else after), 0, budget
     above, tied = 0, np.zeros(chunks.num_labels, dtype=np.int64)
     cut = np.float64(last)
     for piece in chunks:
         above += int((piece > cut).sum())
         tied += (piece == cut).sum(axis=0)
-    return last, int(np.searchsorted(np.cumsum(tied), budget - above, side="right"))
+    taken = above + np.concatenate([[0], np.cumsum(tied)])
+    labels = int(np.searchsorted(taken, budget, side="right")) - 1
+    return last, labels, int(taken[labels])
