@@ -46,7 +46,7 @@ def test_selection_holds_for_any_floats_in_the_unit_interval(data):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [1, 1.37, 2.5, 20])
+@pytest.mark.parametrize("size", [0.3, 1, 1.37, 2.5, 20])
 def test_algorithm_1_without_ties_uses_the_whole_budget(dtype, size):
     probabilities = draw(150, dtype=dtype)
     decision = AverageSize(size).fit(probabilities)

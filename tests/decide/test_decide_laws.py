@@ -198,7 +198,7 @@ def test_settings_are_checked():
         AverageSize(2, guarantee="always")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"`delta` must lie in \(0, 1\)"):
         AverageSize(2, guarantee=("probability", 0.0))
-    with pytest.raises(InputError, match="between 1 and the number of labels, 6; got 7"):
+    with pytest.raises(InputError, match="at most the number of labels, 6; got 7"):
         AverageSize(7).fit(draw())
     with pytest.raises(InputError, match="must have 6 columns"):
         fitted(BestF(), draw()).predict(draw(labels=5))
