@@ -36,7 +36,7 @@ class AverageSize(Decision):
     on that row alone, and the budget also holds with ties.
 
     Args:
-        average_size: K, above 0 (below 1, some rows get none), at most the number of labels; may be fractional.
+        average_size: K, above 0, at most the number of labels; may be fractional.
         guarantee: see above.
 
     Attributes:
