@@ -104,6 +104,19 @@ def test_hits_count_only_rows_whose_truth_is_known_for_the_query(query, data, fi
             assert hit.truth == (bool(real[row]) if known[row] else None)
 
 
+def test_soft_truth_is_no_truth_to_count_by(tmp_path):
+    chances = np.array([[0.5], [0.5], [0.5]], np.float32)
+    path = tmp_path / "soft.parquet"
+    truth = np.array([[1.0], [0.4], [0.0]], np.float32)
+    write(path, ["a", "b", "c"], chances, truth, ["dog"])
+    for answer in (
+        search(path, "dog"),
+        Index(chances, ["dog"], ["a", "b", "c"], truth).search("dog"),
+    ):
+        assert (answer.known_rows, answer.known_hits) == (2, 1)
+        assert [hit.truth for hit in answer.hits] == [True, None, False]
+
+
 def test_conditions_carry_their_own_probability(data, file):
     ids, chances, _ = data
     answer = search(file, '+fork -"dining table"', top=3)
