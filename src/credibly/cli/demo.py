@@ -107,7 +107,8 @@ def run(options: Options) -> int:
         )
     runs = Path(options.out) / "runs"
     files = {loss: runs / f"{loss}-seed0" / "predictions.parquet" for loss in LOSSES}
-    found = searched(files["spa+lpr"])
+    best = min(LOSSES, key=lambda loss: results["losses"][loss]["NLL"]["mean"])
+    found = searched(files[best])
     page = Path(options.out) / "report.html"
     report.write(list(files.values()), page, names=list(files), resamples=100)
     if options.json:
@@ -117,7 +118,7 @@ def run(options: Options) -> int:
     print_text("\n" + explained(results))
     print_text(found_text(found))
     print_text(
-        NEXT.format(report=page, predictions=files["spa+lpr"], query=QUERY)
+        NEXT.format(report=page, predictions=files[best], query=QUERY)
         + f"\n{time.monotonic() - start:.0f} seconds in all."
     )
     return 0
@@ -148,7 +149,7 @@ def searched(path: Path) -> dict[str, Any]:
 def found_text(found: Mapping[str, Any]) -> str:
     """The search's answer in words."""
     lines = [
-        f"Search for scenes with a 3 and a 7 but no 1, {found['query']}: "
+        f"Search the run with the lowest NLL for a 3 and a 7 but no 1, {found['query']}: "
         f"{found['expected_hits']:.0f} expected, {found['known_hits']} there. The most probable:"
     ]
     said = {True: "right", False: "wrong", None: ""}

@@ -197,7 +197,7 @@ def fold_numbers(targets: Array, folds: int, seed: int) -> Array:
 
     Example:
         >>> fold_numbers(np.eye(2)[[0, 0, 1, 1]], 2, seed=0).tolist()
-        [1, 0, 0, 1]
+        [0, 1, 0, 1]
     """
     from credibly.data._split import rarest_label
 
