@@ -34,7 +34,7 @@ browser: setup
 test-spark: setup
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,spark]'
 	command -v java || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq default-jre-headless; }
-	$(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
+	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -12,7 +12,7 @@ from credibly import _checks
 from credibly._arrays import to_numpy
 from credibly._checks import InputError
 from credibly.retrieve._answer import Answer, Hit, conditions, holds
-from credibly.retrieve._diagram import Diagram, diagram, evaluate
+from credibly.retrieve._diagram import ALWAYS, Diagram, diagram
 from credibly.retrieve._engines import checked_top
 from credibly.retrieve._formula import Query
 from credibly.retrieve._parts import ID, PROBABILITY, TRUTH, open_parts
@@ -153,10 +153,7 @@ class Index:
             )
             if filled >= 0:
                 return best, rows, np.nan
-        asks = np.array([places[node.label] for node in found.nodes])
-        highs = np.array([node.high for node in found.nodes])
-        lows = np.array([node.low for node in found.nodes])
-        return _scan.scan(self._columns, asks, highs, lows, top)
+        return _scan.scan(self._columns, *self._nodes(found, places), top)
 
     def _order(self, place: int) -> Array:
         if place not in self._orders:
@@ -165,20 +162,28 @@ class Index:
 
     def _truth(self, found: Diagram, values: Array | None) -> dict[str, Any]:
         """Rows with known truth, and expected and real hits among them."""
+        from credibly.retrieve import _scan
+
         assert self._targets is not None
-        truth = self._targets[[self._places[name] for name in found.labels]]
-        known = ((truth == 0) | (truth == 1)).all(axis=0)
+        places = np.array([self._places[name] for name in found.labels], np.int64)
+        known, expected, real = _scan.count_known(
+            self._columns, self._targets, places, *self._nodes(found, places)
+        )
         rows = int(known.sum())
         if not rows:
             return {}
-        real = evaluate(found, list(truth[:, known].astype(np.float64)))
-        if values is None:
-            values = evaluate_rows(found, self._places, self._columns, None)
-        return {
-            "known_rows": rows,
-            "known_expected": float(values[known].sum()),
-            "known_hits": int(real.sum()),
-        }
+        if found.root <= ALWAYS:  # without a node: nothing, or everything, satisfies it
+            expected, real = float(rows * found.root), rows * found.root
+        if values is not None:
+            expected = float(values[known].sum())
+        return {"known_rows": rows, "known_expected": expected, "known_hits": int(real)}
+
+    def _nodes(self, found: Diagram, places: Array) -> tuple[Array, Array, Array]:
+        """The diagram for compiled loops: column, and what follows if present and if not."""
+        asks = np.array([places[node.label] for node in found.nodes], np.int64)
+        highs = np.array([node.high for node in found.nodes], np.int64)
+        lows = np.array([node.low for node in found.nodes], np.int64)
+        return asks, highs, lows
 
     def _hits(self, asked: Query, found: Diagram, best: Array, rows: Array) -> list[Hit]:
         import pyarrow as pa

@@ -95,6 +95,32 @@ def scan(columns, node_labels, node_highs, node_lows, top):
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
+def count_known(columns, targets, labels, node_labels, node_highs, node_lows):
+    """Rows whose truth is known for every label: which they are, expected and real hits there."""
+    nodes, rows = node_labels.size, columns.shape[1]
+    values = np.empty((nodes + 2, _BLOCK))
+    truths = np.empty((nodes + 2, _BLOCK))
+    values[0], values[1], truths[0], truths[1] = 0.0, 1.0, 0.0, 1.0
+    known = np.ones(rows, np.bool_)
+    expected, hits = 0.0, 0
+    for start in range(0, rows, _BLOCK):
+        stop = min(start + _BLOCK, rows)
+        seen = known[start:stop]
+        for label in labels:
+            truth = targets[label, start:stop]
+            for i in range(truth.size):
+                seen[i] &= (truth[i] == 0) | (truth[i] == 1)
+        for node in range(nodes):
+            label, high, low = node_labels[node], node_highs[node], node_lows[node]
+            _node(columns[label, start:stop], high, low, values, values[node + 2])
+            _node(targets[label, start:stop], high, low, truths, truths[node + 2])
+        for i in range(stop - start):
+            expected += values[nodes + 1, i] if seen[i] else 0.0
+            hits += seen[i] and truths[nodes + 1, i] == 1.0
+    return known, expected, hits
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def walk(columns, order, labels, wanted, driver, top, visits):
     """The best rows of a conjunction, going down one wanted label's probabilities.
 
