@@ -15,6 +15,7 @@ from credibly.cli._command import build_parser, resolve
 
 # In the order of `credibly --help`.
 COMMANDS: tuple[str, ...] = (
+    "demo",
     "train",
     "predict",
     "evaluate",
