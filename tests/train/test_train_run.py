@@ -238,6 +238,7 @@ def test_several_shards_need_a_folder(run, tmp_path):
     ("loss", "calibrate", "size"),
     [
         ("bce", "affine", None),
+        ("softmax", "affine", 1.5),
         ("spa", "per-label", 2.0),
         ("asl", "beta", 1.5),
         ("twl", "temperature", 2.0),

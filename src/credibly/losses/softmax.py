@@ -131,7 +131,7 @@ def softmax_log_odds(scores: Scores) -> LogOdds:
     if scores.shape[-1] == 1:
         return torch.full_like(scores, torch.inf)
     top, index = scores.max(-1, keepdim=True)
-    is_top = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, index, True)
+    is_top = torch.arange(scores.shape[-1], device=scores.device) == index
     below = torch.exp(scores - top)
     # Less any entry but the largest, the sum keeps the largest's 1, so nothing cancels.
     rest = torch.log(below.sum(-1, keepdim=True) - torch.where(is_top, 0.0, below))
