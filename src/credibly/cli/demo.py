@@ -37,7 +37,8 @@ How to read it:
 NEXT = """\
 Look next at
   {report}  the same in charts; open it in a browser
-  credibly serve {predictions}  search, thresholds and label budgets in the browser
+  credibly serve {predictions} --images {images}
+      search, thresholds and label budgets in the browser
   credibly search {predictions} '{query}' --top 5
   credibly train YOUR.npz --loss bce --out runs/mine  the same on your data (docs/data.md)
 """
@@ -111,6 +112,7 @@ def run(options: Options) -> int:
     found = searched(files[best])
     page = Path(options.out) / "report.html"
     report.write(list(files.values()), page, names=list(files), resamples=100)
+    pictures = write_images(scenes.part("test"), Path(options.out) / "images")
     if options.json:
         print_json({**results, "search": found, "report": str(page)})
         return 0
@@ -118,7 +120,7 @@ def run(options: Options) -> int:
     print_text("\n" + explained(results))
     print_text(found_text(found))
     print_text(
-        NEXT.format(report=page, predictions=files[best], query=QUERY)
+        NEXT.format(report=page, predictions=files[best], images=pictures, query=QUERY)
         + f"\n{time.monotonic() - start:.0f} seconds in all."
     )
     return 0
@@ -128,6 +130,23 @@ def explained(results: Mapping[str, Any]) -> str:
     """How to read the table, with its own figures."""
     wrong = 100 * results["losses"]["asl"]["ACE, sigmoid"]["mean"]
     return READING.format(sigmoid=f"{wrong:.0f} percent", size=results["average_size"], query=QUERY)
+
+
+def write_images(scenes: Any, folder: Path) -> Path:
+    """The test scenes as pictures named by their ids, four times their size."""
+    from PIL import Image
+
+    from credibly._files import atomic_path
+
+    for row, name in enumerate(scenes.ids):
+        target = folder / f"{name}.png"
+        if not target.exists():
+            picture = Image.fromarray(scenes.image(row).squeeze())
+            larger = picture.resize((4 * picture.width, 4 * picture.height))
+            folder.mkdir(parents=True, exist_ok=True)
+            with atomic_path(target) as beside:
+                larger.save(beside, format="png")
+    return folder
 
 
 def searched(path: Path) -> dict[str, Any]:
