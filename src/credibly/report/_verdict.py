@@ -12,6 +12,7 @@ from credibly.types import Array
 
 LEVELS = (0.8, 0.9, 0.7, 0.6, 0.5, 0.3, 0.2, 0.1)
 ENOUGH = 50
+_NOISE_ROWS = 20_000
 _SURE = 3.0  # standard errors; with a hundred honest labels one is named wrongly every fourth time
 
 
@@ -50,7 +51,8 @@ def verdict(predictions: Predictions) -> Verdict:
         )
     p, y = predictions.probabilities, predictions.targets
     high, low = _biased(p, y, predictions.labels)
-    spoken = [_at_a_level(p, y), _overall(p, y), _labels(high, low)]
+    calibrated = bool(predictions.metadata.get("calibrator"))
+    spoken = [_at_a_level(p, y), _overall(p, y, calibrated), _labels(high, low)]
     return Verdict(tuple(filter(None, spoken)), high, low)
 
 
@@ -70,16 +72,17 @@ def _at_a_level(p: Array, y: Array) -> str:
     return "This model is hardly ever undecided: too few probabilities lie between 5 and 95 %."
 
 
-def _overall(p: Array, y: Array) -> str:
+def _overall(p: Array, y: Array, calibrated: bool) -> str:
     error = float(metrics.calibration_error(p, y, "ace"))
     if np.isnan(error):
         return "There are too few rows to judge calibration."
-    word = "well calibrated" if error < 0.03 else "usable" if error < 0.08 else "badly calibrated"
-    cure = "" if error < 0.03 else " `credibly calibrate` on held-out rows would help."
-    return (
-        f"On average over probabilities of every size it is off by {100 * error:.1f} points: "
-        f"{word}.{cure}"
-    )
+    chance = float(metrics.calibration_noise(p[:_NOISE_ROWS], y[:_NOISE_ROWS], repeats=5))
+    off = f"On average over probabilities of every size it is off by {100 * error:.1f} points"
+    if error < max(0.03, 1.3 * chance):
+        return f"{off}: well calibrated (exactly right ones would show {100 * chance:.1f} here)."
+    word = "usable" if error < 0.08 else "badly calibrated"
+    cure = "" if calibrated else " `credibly calibrate` on held-out rows would help."
+    return f"{off}: {word} (exactly right ones would show {100 * chance:.1f} here).{cure}"
 
 
 def _biased(p: Array, y: Array, labels: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
