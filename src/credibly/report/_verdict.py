@@ -37,7 +37,7 @@ def verdict(predictions: Predictions) -> Verdict:
         >>> honest = Predictions.from_arrays(
         ...     probabilities=p, targets=rng.random((2000, 3)) < p, labels=["a", "b", "c"])
         >>> print(verdict(honest).sentences[0])
-        When this model says 80 %, the label is there 81 % of the time (95 % band: 78 to 84 %).
+        When this model says 80 %, the label is there 79 % of the time (95 % band: 76 to 82 %).
     """
     if predictions.targets is None:
         expected = predictions.probabilities.sum(1, dtype=np.float64).mean()
