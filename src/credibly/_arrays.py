@@ -16,7 +16,7 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def to_numpy(value: ArrayLike | Any) -> Array:
+def to_numpy(value: Any) -> Array:
     """A numpy view where possible (detached, on the CPU); bfloat16 becomes float32."""
     if is_tensor(value):
         tensor = value.detach().cpu()

@@ -41,7 +41,7 @@ def _address(file: str) -> str:
 
 def _session() -> Any:
     try:
-        from pyspark.sql import SparkSession
+        from pyspark.sql import SparkSession  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise InputError(
             "`engine='spark'` must find PySpark; it is not installed. "
