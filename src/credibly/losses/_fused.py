@@ -12,6 +12,7 @@ A loss with such a form gives three callables to ``fused``:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -90,17 +91,16 @@ class _Fused(torch.autograd.Function):
 def run_flat(
     kernel: Callable[..., float], scores: Scores, targets: Targets, wanted: bool, *arguments: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """A CPU form from ``kernel(scores, targets, gradient, wanted, *arguments)`` on flat arrays."""
-    return _run(kernel, scores, targets, wanted, arguments, (-1,))
+    """A CPU form from ``kernel(places, shape, zero, wanted, *arguments)`` on flat arrays."""
+    return _run(kernel, scores, targets, wanted, arguments, scores.numel())
 
 
 def run_rows(
     kernel: Callable[..., float], scores: Scores, targets: Targets, wanted: bool, *arguments: Any
 ) -> tuple[Tensor, Tensor | None]:
     """The same on matrices: leading dimensions are flattened into rows."""
-    return _run(
-        kernel, scores, targets, wanted, arguments, (scores[..., 0].numel(), scores.shape[-1])
-    )
+    rows = math.prod(scores.shape[:-1])
+    return _run(kernel, scores, targets, wanted, arguments, (rows, scores.shape[-1]))
 
 
 def _run(
@@ -109,15 +109,17 @@ def _run(
     targets: Targets,
     wanted: bool,
     arguments: tuple[Any, ...],
-    shape: tuple[int, ...],
+    shape: int | tuple[int, int],
 ) -> tuple[Tensor, Tensor | None]:
-    # `reshape` in numpy copies what is not contiguous, and costs a tenth of torch's.
-    v = np.ascontiguousarray(scores.numpy().reshape(shape))
-    y = np.ascontiguousarray(targets.detach().numpy().reshape(shape))
-    gradient = torch.empty_like(scores, memory_format=torch.contiguous_format) if wanted else None
-    out = v if gradient is None else gradient.numpy().reshape(shape)
-    value = kernel(v, y, out, wanted, *arguments)
+    scores, targets = scores.contiguous(), targets.contiguous()
+    gradient = torch.empty_like(scores) if wanted else None
+    out = scores if gradient is None else gradient
+    places = scores.data_ptr(), targets.data_ptr(), out.data_ptr()
+    value = kernel(places, shape, _ZEROS[scores.dtype], wanted, *arguments)
     return torch.scalar_tensor(value, dtype=scores.dtype), gradient
+
+
+_ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 
 
 def blend_sides(

@@ -10,7 +10,7 @@ from credibly import _checks
 from credibly.losses._base import Properness, working_precision
 from credibly.losses._binary import BinaryLoss
 from credibly.losses._fused import blend_sides, fused, run_flat
-from credibly.losses._kernels.asymmetric import asymmetric
+from credibly.losses._kernels.asymmetric import asymmetric_at
 from credibly.types import LogOdds, Scores, Targets, Values
 
 
@@ -124,7 +124,7 @@ class Asymmetric(BinaryLoss):
         self, scores: Scores, targets: Targets, wanted: bool
     ) -> tuple[Tensor, Tensor | None]:
         arguments = (self.gamma_pos, self.gamma_neg, self.margin, not self.detach_weight)
-        return run_flat(asymmetric, scores, targets, wanted, *arguments)
+        return run_flat(asymmetric_at, scores, targets, wanted, *arguments)
 
     def _in_torch(
         self, scores: Scores, targets: Targets, wanted: bool

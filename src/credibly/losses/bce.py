@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 from credibly.losses._base import working_precision
 from credibly.losses._binary import BinaryLoss
 from credibly.losses._fused import fused, run_flat
-from credibly.losses._kernels.spa import spa
+from credibly.losses._kernels.spa import spa_at
 from credibly.losses.spa import softplus_pair
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -47,7 +47,7 @@ class BCE(BinaryLoss):
 
 
 def _on_cpu(scores: Scores, targets: Targets, wanted: bool) -> tuple[Tensor, Tensor | None]:
-    return run_flat(spa, scores, targets, wanted, *_SIDES)
+    return run_flat(spa_at, scores, targets, wanted, *_SIDES)
 
 
 def _in_torch(scores: Scores, targets: Targets, wanted: bool) -> tuple[Tensor, Tensor | None]:

@@ -13,7 +13,7 @@ from credibly import _checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.losses._fused import fused, run_rows
 from credibly.losses._kernels.chebyshev import tables
-from credibly.losses._kernels.pairs import pairs
+from credibly.losses._kernels.pairs import pairs_at
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 PLATEAU = 50.0
@@ -151,7 +151,7 @@ def label_pairs(log_odds: LogOdds, targets: Targets, weight: float) -> Tensor:
     """
 
     def on_cpu(u: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
-        return run_rows(pairs, u, y, wanted, weight, tables(u.dtype == torch.float64))
+        return run_rows(pairs_at, u, y, wanted, weight, tables(u.dtype == torch.float64))
 
     def in_torch(u: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
         return pairs_in_torch(u, y, wanted, weight)

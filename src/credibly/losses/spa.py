@@ -13,8 +13,8 @@ from credibly.losses._base import working_precision
 from credibly.losses._binary import BinaryLoss
 from credibly.losses._fused import blend_sides, fused, run_flat, run_rows
 from credibly.losses._kernels.chebyshev import tables
-from credibly.losses._kernels.spa import spa
-from credibly.losses._kernels.spa_pairs import spa_pairs
+from credibly.losses._kernels.spa import spa_at
+from credibly.losses._kernels.spa_pairs import spa_pairs_at
 from credibly.losses.label_pairs import pairs_in_torch, plain_label_pairs
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -92,7 +92,7 @@ class SPA(BinaryLoss):
     def _on_cpu(
         self, scores: Scores, targets: Targets, wanted: bool
     ) -> tuple[Tensor, Tensor | None]:
-        return run_flat(spa, scores, targets, wanted, *self._sides)
+        return run_flat(spa_at, scores, targets, wanted, *self._sides)
 
     def _in_torch(
         self, scores: Scores, targets: Targets, wanted: bool
@@ -104,7 +104,7 @@ class SPA(BinaryLoss):
 
         def on_cpu(v: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
             double = v.dtype == torch.float64
-            return run_rows(spa_pairs, v, y, wanted, *self._sides, weight, tables(double))
+            return run_rows(spa_pairs_at, v, y, wanted, *self._sides, weight, tables(double))
 
         def in_torch(v: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
             value, gradient = self._in_torch(v, y, wanted)

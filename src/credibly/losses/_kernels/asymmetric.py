@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from credibly._vectormath import EXACT, JIT, exp_nonpositive, log_positive
-from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale
+from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 
 HIGHEST_WHOLE = 4
 """Whole exponents up to this are taken as a polynomial, t^γ with one coefficient 1."""
@@ -162,3 +162,19 @@ def asymmetric(
     if wanted and 0 < known < size:
         rescale(gradient, size / known)
     return total / max(known, 1.0)
+
+
+@njit(**JIT)
+def asymmetric_at(
+    places: Any,
+    shape: Any,
+    zero: Any,
+    wanted: bool,
+    gamma_pos: float,
+    gamma_neg: float,
+    margin: float,
+    follow: bool,
+) -> float:
+    """``asymmetric`` on tensors, see ``tensors_at``."""
+    scores, targets, gradient = tensors_at(places, shape, zero)
+    return asymmetric(scores, targets, gradient, wanted, gamma_pos, gamma_neg, margin, follow)

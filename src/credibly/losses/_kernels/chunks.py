@@ -1,17 +1,57 @@
-"""What loops over entries share: chunks that stay in cache, and how their targets look.
+"""What kernels share: how they get tensors, chunks that stay in cache, how targets look.
 
 Sums run in the scores' own precision inside a chunk and in float64 across chunks.
+
+Tensors come as addresses. Making numpy arrays of three small tensors takes longer than the loss of
+a small batch, and arrays that own nothing need no reference counts when they are sliced.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
 from credibly._vectormath import EXACT, JIT
 
 CHUNK = 512
+
+
+def _to_pointer(_typing: Any, address: Any, zero: Any) -> Any:
+    result = types.CPointer(zero)
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(result))
+
+    return result(address, zero), generate
+
+
+_pointer: Any = intrinsic(_to_pointer)
+
+
+@njit(**JIT)
+def tensors_at(places: Any, shape: Any, zero: Any) -> Any:
+    """Arrays over scores, targets and gradient; whoever calls keeps the tensors alive.
+
+    ``places`` are their addresses, ``zero`` is a number of their precision, which all three have,
+    as they have the shape and lie row after row.
+    """
+    scores, targets, gradient = places
+    return (
+        carray(_pointer(scores, zero), shape),
+        carray(_pointer(targets, zero), shape),
+        carray(_pointer(gradient, zero), shape),
+    )
+
+
+@njit(**JIT)
+def lent(array: Any) -> Any:
+    """The same numbers without a reference count; for arrays that the caller holds.
+
+    Counting is atomic: where rows are short it would take longer than the arithmetic.
+    """
+    return carray(_pointer(array.ctypes.data, array.dtype.type(0)), array.shape)
 
 
 @njit(**JIT)

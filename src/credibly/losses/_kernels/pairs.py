@@ -14,13 +14,15 @@ from numba import njit
 
 from credibly._vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
 from credibly.losses._kernels.chebyshev import INTERVALS, moments_row
-from credibly.losses._kernels.chunks import CHUNK, all_hard
+from credibly.losses._kernels.chunks import CHUNK, all_hard, tensors_at
 from credibly.losses._kernels.spa import softplus_and_sigmoid
 
 
 @njit(**JIT)
 def known_counts(targets: Any) -> Any:
     """How many entries are known, and how many rows have one."""
+    if all_hard(targets.reshape(-1)):
+        return targets.size, targets.shape[0] if targets.size else 0
     entries, rows = 0, 0
     for b in range(targets.shape[0]):
         y = targets[b]
@@ -43,18 +45,19 @@ def pair_factor(labels: int, rows: int, weight: float) -> float:
 
 @njit(**JIT)
 def positives(y: Any, index: Any) -> Any:
-    """Positions of the labels that are present, or may be. ``y`` is padded to blocks of 32."""
+    """Positions of the labels that are present, or may be, into ``index``; how many they are."""
     count = 0
-    for start in range(0, y.size, 32):
-        block = y[start : start + 32]
-        mask = np.uint32(0)
-        for t in range(32):
-            mask |= np.uint32(1 if block[t] > 0 else 0) << np.uint32(t)
-        for first in range(0, 32, 8):  # most eights have none
-            if (mask >> np.uint32(first)) & np.uint32(255):
-                for t in range(first, first + 8):
-                    index[count] = start + t
-                    count += (mask >> np.uint32(t)) & np.uint32(1)
+    whole = y.size // 8 * 8
+    for s in range(0, whole, 8):
+        low = (y[s] > 0) | (y[s + 1] > 0) | (y[s + 2] > 0) | (y[s + 3] > 0)
+        high = (y[s + 4] > 0) | (y[s + 5] > 0) | (y[s + 6] > 0) | (y[s + 7] > 0)
+        if low | high:  # most eights have none
+            for t in range(s, s + 8):
+                index[count] = t
+                count += 1 if y[t] > 0 else 0
+    for t in range(whole, y.size):
+        index[count] = t
+        count += 1 if y[t] > 0 else 0
     return count
 
 
@@ -251,3 +254,10 @@ def pairs(
 def _scale_into(out: Any, g: Any, factor: Any) -> None:
     for t in range(out.size):
         out[t] = factor * g[t]
+
+
+@njit(**JIT)
+def pairs_at(places: Any, shape: Any, zero: Any, wanted: bool, weight: float, tables: Any) -> float:
+    """``pairs`` on tensors, see ``tensors_at``."""
+    log_odds, targets, gradient = tensors_at(places, shape, zero)
+    return pairs(log_odds, targets, gradient, wanted, weight, tables)

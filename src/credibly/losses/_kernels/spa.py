@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from credibly._vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
-from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale
+from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 
 
 @njit(**EXACT)
@@ -85,3 +85,10 @@ def spa(scores: Any, targets: Any, gradient: Any, wanted: bool, pos: Any, neg: A
     if wanted and 0 < known < size:
         rescale(gradient, size / known)
     return total / max(known, 1.0)
+
+
+@njit(**JIT)
+def spa_at(places: Any, shape: Any, zero: Any, wanted: bool, pos: Any, neg: Any) -> float:
+    """``spa`` on tensors, see ``tensors_at``."""
+    scores, targets, gradient = tensors_at(places, shape, zero)
+    return spa(scores, targets, gradient, wanted, pos, neg)

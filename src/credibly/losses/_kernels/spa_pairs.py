@@ -10,7 +10,7 @@ from numba import njit
 
 from credibly._vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 from credibly.losses._kernels.chebyshev import INTERVALS
-from credibly.losses._kernels.chunks import CHUNK, known_weights
+from credibly.losses._kernels.chunks import CHUNK, known_weights, tensors_at
 from credibly.losses._kernels.pairs import (
     copy_into,
     known_counts,
@@ -19,6 +19,7 @@ from credibly.losses._kernels.pairs import (
     workspace,
 )
 from credibly.losses._kernels.spa import sides
+from credibly.losses._kernels.spa_pairs_hard import hard_room, hard_rows
 
 
 @njit(**EXACT)
@@ -71,29 +72,62 @@ def spa_pairs(
     """Mean of SPA over known entries + weight × mean of the pairs over rows with a known label."""
     rows, labels = scores.shape
     kind = scores.dtype.type
-    zero, one = kind(0), kind(1)
     entries, known_rows = known_counts(targets)
     present, absent = sides(kind, pos, neg, max(entries, 1))
-    offset = kind(math.log(neg[1] / neg[0]) - math.log(pos[1] / pos[0]))
+    ratio = neg[1] / neg[0] * pos[0] / pos[1]
     factor = pair_factor(labels, known_rows, weight)
-    y, u, absences, slopes, up, down, index, levels = workspace(labels, scores)
-    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
-    v, g, rise = np.zeros_like(u), np.zeros_like(u), np.zeros_like(u)
-    total, total_pairs = 0.0, 0.0
-    for b in range(rows):
-        copy_into(v, scores[b])
-        copy_into(y, targets[b])
-        if u.size <= CHUNK:
-            total += _entries(v, y, g, u, rise, present, absent, offset, zero, one)
-        else:
-            for start in range(0, u.size, CHUNK):
-                c = slice(start, min(u.size, start + CHUNK))
-                total += _entries(
-                    v[c], y[c], g[c], u[c], rise[c], present, absent, offset, zero, one
+    numbers = (present, absent, kind(math.log(ratio)), kind(ratio), kind(factor))
+    most = tables[2] + tables[3] / labels if labels > 0 else 0.0
+    left = np.zeros(rows, np.bool_)
+    room, index = hard_room(scores)
+    total, total_pairs = hard_rows(
+        scores, targets, gradient, wanted, numbers, most, left, room, index
+    )
+    if left.any():
+        arrays = workspace(labels, scores)
+        for b in range(rows):
+            if left[b]:
+                value, pairs = _any_row(
+                    scores[b], targets[b], gradient[b], wanted, numbers, arrays, tables
                 )
-        total_pairs += row_pairs(
-            y, u, absences, slopes, up, down, index, levels, labels, tables, spaces
-        )
-        if wanted:
-            _add_chained(gradient[b], g, slopes, rise, kind(factor))
+                total += value
+                total_pairs += pairs
     return total / max(entries, 1) + total_pairs * factor
+
+
+@njit(**JIT)
+def _any_row(
+    scores: Any, targets: Any, out: Any, wanted: bool, numbers: Any, arrays: Any, tables: Any
+) -> Any:
+    """Sums of SPA and of the pairs for a row with soft or unknown labels, or of any range."""
+    present, absent, offset, _, factor = numbers
+    y, u, absences, slopes, up, down, index, levels = arrays
+    zero, one = y.dtype.type(0), y.dtype.type(1)
+    v, g, rise = np.zeros_like(u), np.zeros_like(u), np.zeros_like(u)
+    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
+    copy_into(v, scores)
+    copy_into(y, targets)
+    total = 0.0
+    for start in range(0, u.size, CHUNK):
+        c = slice(start, min(u.size, start + CHUNK))
+        total += _entries(v[c], y[c], g[c], u[c], rise[c], present, absent, offset, zero, one)
+    pairs = row_pairs(y, u, absences, slopes, up, down, index, levels, scores.size, tables, spaces)
+    if wanted:
+        _add_chained(out, g, slopes, rise, factor)
+    return total, pairs
+
+
+@njit(**JIT)
+def spa_pairs_at(
+    places: Any,
+    shape: Any,
+    zero: Any,
+    wanted: bool,
+    pos: Any,
+    neg: Any,
+    weight: float,
+    tables: Any,
+) -> float:
+    """``spa_pairs`` on tensors, see ``tensors_at``."""
+    scores, targets, gradient = tensors_at(places, shape, zero)
+    return spa_pairs(scores, targets, gradient, wanted, pos, neg, weight, tables)
