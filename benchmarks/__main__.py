@@ -1,6 +1,7 @@
 """Run every benchmark, or those named: ``python -m benchmarks losses metrics``.
 
-A benchmark is a module of this folder with a function ``run()`` that prints its table.
+A benchmark is a module of this folder with a function ``run()`` that prints its table, or gives
+back the table's rows as dicts.
 """
 
 from __future__ import annotations
@@ -34,8 +35,21 @@ def main(chosen: list[str]) -> int:
         return 2
     for name in chosen or names():
         print(f"\n# {name}\n", flush=True)
-        import_module(f"benchmarks.{name}").run()
+        rows = import_module(f"benchmarks.{name}").run()
+        if rows:
+            show(rows)
     return 0
+
+
+def show(rows: list[dict[str, object]]) -> None:
+    """Rows as a table, its columns named by their keys."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    Console().print(table)
 
 
 if __name__ == "__main__":

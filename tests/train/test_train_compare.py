@@ -46,6 +46,14 @@ def test_a_comparison_has_every_figure_with_an_interval_over_seeds(rows, tmp_pat
     assert predictions.metadata["seed"] == 1
 
 
+def test_comparing_leaves_the_callers_threads_alone(rows, tmp_path):
+    import torch
+
+    before = torch.get_num_threads()
+    compare(rows, tmp_path, ["bce"], seeds=1, settings=QUICK, conditions=1, jobs=1)
+    assert torch.get_num_threads() == before
+
+
 def test_finished_runs_are_kept_and_new_ones_added(rows, tmp_path):
     compare(rows, tmp_path, ["bce"], seeds=1, settings=QUICK)
     model = tmp_path / "runs/bce-seed0/model.safetensors"

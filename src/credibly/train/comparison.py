@@ -190,9 +190,13 @@ def perform(job: Job) -> dict[str, Any]:
 
     from credibly.train.fitting import fit
 
-    torch.set_num_threads(job.threads)
     rows = _load(job.source, job.settings.split_seed, tuple(sorted(job.options.items())))
-    run = fit(rows, job.folder, job.settings, resume=True)
+    before = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    try:
+        run = fit(rows, job.folder, job.settings, resume=True)
+    finally:  # one job at a time runs in the caller's own process
+        torch.set_num_threads(before)
     kept = run.folder / "compared.json"
     if kept.exists():
         figures = json.loads(kept.read_text(encoding="utf-8"))
