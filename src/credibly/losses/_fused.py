@@ -122,25 +122,34 @@ def _run(
 _ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 
 
+def all_hard(targets: Targets) -> bool:
+    """Whether targets are seen to be all 0 or 1. Only the CPU looks: a GPU would have to wait."""
+    if not targets.is_cpu:
+        return False
+    rest = torch.addcmul(targets, targets, targets, value=-1).view(-1)
+    return torch.dot(rest, rest).item() == 0.0
+
+
+def weights_of(targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of the positive and the negative side, and the number of known entries."""
+    known = (targets >= 0).to(targets.dtype)
+    present = targets * known
+    return present, known - present, known.sum().clamp_(min=1)
+
+
 def blend_sides(
     scores: Scores, targets: Targets, wanted: bool, positive: Side, negative: Side
 ) -> tuple[Tensor, Tensor | None]:
     """A torch form for a loss of independent labels, from closed forms of its two partial losses.
 
-    Each side takes scores and whether slopes are wanted, and gives new tensors. On the CPU, where
-    looking costs nothing, targets that are all 0 or 1 spare the positive side for absent labels;
-    on other devices nothing is read back, and both sides are computed everywhere.
+    Each side takes scores and whether slopes are wanted, and gives new tensors; for a score of −∞
+    the negative side is 0. Targets seen to be 0 or 1 spare the positive side for absent labels.
     """
-    if targets.is_cpu:
-        marked = targets.reshape(-1).nonzero().squeeze(1)
-        if bool((targets.reshape(-1)[marked] == 1).all()):
-            return _hard_sides(scores, marked, wanted, positive, negative)
-    known = targets >= 0
-    scores = torch.where(known, scores, 0.0)
-    present = torch.where(known, targets, 0.0)
-    absent = known.to(scores.dtype)
-    count = absent.sum().clamp_(min=1)
-    absent.sub_(present)
+    targets = targets.contiguous()
+    if all_hard(targets):
+        return _hard_sides(scores, targets, wanted, positive, negative)
+    scores = torch.where(targets >= 0, scores, 0.0)
+    present, absent, count = weights_of(targets)
     values, slopes = negative(scores, wanted)
     values_pos, slopes_pos = positive(scores, wanted)
     value = (values.mul_(absent).sum() + values_pos.mul_(present).sum()) / count
@@ -150,14 +159,40 @@ def blend_sides(
 
 
 def _hard_sides(
-    scores: Scores, marked: Tensor, wanted: bool, positive: Side, negative: Side
+    scores: Scores, targets: Targets, wanted: bool, positive: Side, negative: Side
 ) -> tuple[Tensor, Tensor | None]:
     count = max(scores.numel(), 1)
-    scores = scores.contiguous()
-    values, slopes = negative(scores, wanted)
-    values_pos, slopes_pos = positive(scores.view(-1)[marked], wanted)
-    value = values.view(-1).index_copy_(0, marked, values_pos).sum() / count
-    if slopes is None or slopes_pos is None:
+    marked = targets.view(-1).nonzero().squeeze(1)
+    out = scores.clone(memory_format=torch.contiguous_format)
+    flat = out.view(-1)
+    values, slopes_pos = positive(flat[marked], wanted)
+    total = values.sum().item()
+    flat.index_fill_(0, marked, -torch.inf)
+    for (chunk,) in chunks(flat):
+        values, slopes = negative(chunk, wanted)
+        total += values.sum().item()
+        if slopes is not None:
+            torch.mul(slopes, 1 / count, out=chunk)
+    value = torch.scalar_tensor(total / count, dtype=scores.dtype)
+    if slopes_pos is None:
         return value, None
-    slopes.view(-1).index_copy_(0, marked, slopes_pos)
-    return value, slopes.div_(count)
+    flat.index_copy_(0, marked, slopes_pos.mul_(1 / count))
+    return value, out
+
+
+IN_CACHE = 1 << 15
+"""Entries worked on at once on the CPU, so that what comes between stays in its cache."""
+
+
+EXACT_FROM = 50.0
+"""Where softplus(x) is x to the last digit of float64, and exp(x) still fits float32."""
+
+
+def chunks(*flat: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Flat tensors of one size, a stretch of each at a time."""
+    size = flat[0].numel()
+    if size <= IN_CACHE:
+        yield flat
+        return
+    for start in range(0, size, IN_CACHE):
+        yield tuple(tensor[start : start + IN_CACHE] for tensor in flat)

@@ -138,16 +138,26 @@ class Asymmetric(BinaryLoss):
     def _negative_side(self, scores: Scores, wanted: bool) -> tuple[Tensor, Tensor | None]:
         if self.margin == 0:
             return self._focal_side(scores, self.gamma_neg, wanted)
-        p, q = torch.sigmoid(scores), torch.sigmoid(-scores)
-        t, rest = (p - self.margin).clamp_(min=0), (q + self.margin).clamp_(max=1)
-        loss = torch.where(scores > 0, torch.log(rest), torch.log1p(-t)).neg_()
-        weight = _power(t, self.gamma_neg)
+        p, q = torch.sigmoid(scores), scores.neg().sigmoid_()
+        t = p.sub(self.margin).clamp_(min=0)
+        log_rest = self._log_rest(scores, t, q)
+        lower = _lower_power(t, self.gamma_neg)
+        weight = lower * t if self.gamma_neg else (t > 0).to(t.dtype)
         if not wanted:
-            return weight * loss, None
-        slopes = weight * (q / rest)
+            return log_rest.mul_(weight).neg_(), None
+        slopes = weight / (q + self.margin)
         if not self.detach_weight and self.gamma_neg:
-            slopes.addcmul_(_lower_power(weight, t, self.gamma_neg), q * loss, value=self.gamma_neg)
-        return loss.mul_(weight), slopes.mul_(p)
+            slopes.addcmul_(lower, log_rest, value=-self.gamma_neg)
+        return log_rest.mul_(weight).neg_(), slopes.mul_(p.mul_(q))
+
+    def _log_rest(self, scores: Tensor, t: Tensor, q: Tensor) -> Tensor:
+        """log(1 − t) for t = p_m, q = 1 − p."""
+        log_rest = t.neg().log1p_()
+        # 1 − t was rounded to within eps/2, which counts if it may be as small as that: then
+        # q + m keeps its digits where p is near 1.
+        if self.margin < 2**18 * torch.finfo(t.dtype).eps:
+            log_rest = torch.where(scores > 0, (q + self.margin).log_(), log_rest)
+        return log_rest
 
     def _focal_side(self, x: Tensor, gamma: float, wanted: bool) -> tuple[Tensor, Tensor | None]:
         """σ(x)^γ softplus(x) and its slope σ(x)^γ (γ σ(−x) softplus(x) + σ(x))."""
@@ -186,8 +196,10 @@ def _power(t: Tensor, gamma: float) -> Tensor:
     return torch.pow(t, gamma)
 
 
-def _lower_power(weight: Tensor, t: Tensor, gamma: float) -> Tensor:
-    """t^(γ−1), from t^γ where that is cheaper; anything finite at t = 0, where the loss is 0."""
-    if gamma in (1, 2, 3, 4):
+def _lower_power(t: Tensor, gamma: float) -> Tensor:
+    """t^(γ−1) for γ > 0; anything finite at t = 0, where the loss is 0."""
+    if gamma in (2, 3, 4):
         return _power(t, gamma - 1)
-    return weight / torch.where(t > 0, t, 1.0)
+    if gamma in (0, 1):
+        return torch.ones_like(t)
+    return torch.pow(torch.where(t > 0, t, 1.0), gamma - 1)

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 
 from credibly import _checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
-from credibly.losses._fused import fused, run_rows
+from credibly.losses._fused import EXACT_FROM, IN_CACHE, fused, run_rows
 from credibly.losses._kernels.chebyshev import tables
 from credibly.losses._kernels.pairs import pairs_at
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
@@ -181,23 +181,32 @@ def plain_row_pairs(log_odds: LogOdds, targets: Targets) -> Values:
 def pairs_in_torch(
     log_odds: LogOdds, targets: Targets, wanted: bool, weight: float
 ) -> tuple[Tensor, Tensor | None]:
-    """Value and gradient in closed form, one positive of every row at a time."""
-    u, absent, share, index, factor = _ranked(log_odds, targets)
-    factor = factor * weight / (targets >= 0).any(-1).sum().clamp_(min=1).to(u.dtype)
-    total = torch.where(targets > 0, targets, 0.0).mul_(absent).sum() * -math.log(2)
+    """Value and gradient in closed form: every positive against its row, some at a time."""
+    labels = targets.shape[-1]
+    y = targets.reshape(-1, labels)
+    u = torch.where(y >= 0, log_odds.reshape(y.shape), 0.0)
+    absent = 1 - y.abs()  # 0 where unknown
+    row, column = (y > 0).nonzero(as_tuple=True)
+    level, share = u[row, column], y[row, column]
+    total = torch.dot(share, absent[row, column]) * -math.log(2)  # a soft label meets itself
     gradient = torch.zeros_like(u)
-    back = torch.empty_like(share)
-    for k in range(share.shape[-1]):
-        weights = absent * share[..., k : k + 1]
-        gaps = u.gather(-1, index[..., k : k + 1]) - u
-        total = total - torch.dot(weights.view(-1), logsigmoid(gaps).view(-1))
+    some = max(1, (IN_CACHE if u.is_cpu else u.numel()) // max(labels, 1))
+    for start in range(0, len(row), some):
+        part = slice(start, start + some)
+        gaps = u[row[part]].sub_(level[part, None])
+        weights = absent[row[part]].mul_(share[part, None])
+        values = softplus(gaps, threshold=EXACT_FROM)
+        total = total + torch.dot(values.view(-1), weights.view(-1))
         if wanted:
-            slopes = gaps.neg_().sigmoid_().mul_(weights)
-            gradient += slopes
-            back[..., k] = slopes.sum(-1)
+            slopes = gaps.sigmoid_().mul_(weights)
+            gradient.index_add_(0, row[part], slopes)
+            level[part] = slopes.sum(1)  # which is not needed any more
+    factor = weight * 2 / (labels * (labels - 1)) if labels > 1 else 0.0
+    factor = factor / (y >= 0).any(1).sum().clamp_(min=1).to(u.dtype)
     if not wanted:
         return total * factor, None
-    return total * factor, gradient.scatter_add_(-1, index, back.neg_()).mul_(factor)
+    gradient.index_put_((row, column), level.neg_(), accumulate=True)
+    return total * factor, gradient.mul_(factor).view(log_odds.shape)
 
 
 def _ranked(log_odds: LogOdds, targets: Targets) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:

@@ -6,12 +6,21 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 
 from credibly import _checks
 from credibly.losses._base import working_precision
 from credibly.losses._binary import BinaryLoss
-from credibly.losses._fused import blend_sides, fused, run_flat, run_rows
+from credibly.losses._fused import (
+    EXACT_FROM,
+    all_hard,
+    blend_sides,
+    chunks,
+    fused,
+    run_flat,
+    run_rows,
+    weights_of,
+)
 from credibly.losses._kernels.chebyshev import tables
 from credibly.losses._kernels.spa import spa_at
 from credibly.losses._kernels.spa_pairs import spa_pairs_at
@@ -107,23 +116,34 @@ class SPA(BinaryLoss):
             return run_rows(spa_pairs_at, v, y, wanted, *self._sides, weight, tables(double))
 
         def in_torch(v: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
-            value, gradient = self._in_torch(v, y, wanted)
-            extra, slopes = pairs_in_torch(self.log_odds(v), y, wanted, weight)
-            if gradient is None or slopes is None:
-                return value + extra, None
-            # The unknown took no part: their slope is 0, and must stay 0 for a score of NaN.
-            rise = torch.where(y >= 0, self._log_odds_slope(v), 0.0)
-            return value + extra, gradient.addcmul_(slopes, rise)
+            return self._pairs_in_torch(v, y, wanted, weight)
 
         def plain(v: Tensor, y: Tensor) -> Tensor:
             return super(SPA, self)._mean(v, y) + plain_label_pairs(self.log_odds(v), y, weight)
 
         return fused(scores, targets, cpu=on_cpu, anywhere=in_torch, plain=plain)
 
-    def _log_odds_slope(self, scores: Scores) -> Tensor:
-        up = torch.sigmoid(-self.slope_neg * (scores - self.shift_neg))
-        down = torch.sigmoid(self.slope_pos * (scores - self.shift_pos))
-        return up.mul_(self.slope_neg).add_(down, alpha=self.slope_pos)
+    def _pairs_in_torch(
+        self, scores: Scores, targets: Targets, wanted: bool, weight: float
+    ) -> tuple[Tensor, Tensor | None]:
+        # The unknown take no part, not even with a score of NaN.
+        scores = torch.where(targets >= 0, scores, 0.0)
+        present, absent, count = weights_of(targets)
+        up = (scores - self.shift_neg).mul_(self.slope_neg)
+        down = (scores - self.shift_pos).mul_(-self.slope_pos)
+        values, values_pos = (softplus(x, threshold=EXACT_FROM) for x in (up, down))
+        log_odds = (up - values).sub_(down).add_(values_pos).add_(self.log_ratio)
+        extra, slopes = pairs_in_torch(log_odds, targets, wanted, weight)
+        value = values.mul_(absent).sum() / self.scale_neg
+        value = (value + values_pos.mul_(present).sum() / self.scale_pos) / count
+        if slopes is None:
+            return value + extra, None
+        up.sigmoid_().mul_(self.slope_neg)
+        down.sigmoid_().mul_(self.slope_pos)
+        slopes.mul_((self.slope_neg + self.slope_pos) - up - down)
+        up.mul_(absent.div_(count * self.scale_neg))
+        down.mul_(present.div_(count * self.scale_pos))
+        return value + extra, slopes.add_(up).sub_(down)
 
     @property
     def _sides(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
@@ -148,6 +168,9 @@ def softplus_pair(
     neg: tuple[float, float, float],
 ) -> tuple[Tensor, Tensor | None]:
     """Value and gradient in closed form; ``pos`` and ``neg`` are (scale, slope, shift)."""
+    targets = targets.contiguous()
+    if all_hard(targets):
+        return _hard_softplus(scores, targets, wanted, pos, neg)
 
     def positive(scores: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
         return _softplus(scores, wanted, pos[0], -pos[1], pos[2])
@@ -161,6 +184,33 @@ def softplus_pair(
 def _softplus(
     scores: Tensor, wanted: bool, scale: float, slope: float, shift: float
 ) -> tuple[Tensor, Tensor | None]:
-    opposite = (scores - shift).mul_(-slope)
-    values = logsigmoid(opposite).mul_(-1 / scale)
-    return values, opposite.neg_().sigmoid_().mul_(slope / scale) if wanted else None
+    x = (scores - shift).mul_(slope)
+    values = softplus(x, threshold=EXACT_FROM).div_(scale)
+    return values, x.sigmoid_().mul_(slope / scale) if wanted else None
+
+
+def _hard_softplus(
+    scores: Scores,
+    targets: Targets,
+    wanted: bool,
+    pos: tuple[float, float, float],
+    neg: tuple[float, float, float],
+) -> tuple[Tensor, Tensor | None]:
+    """For targets 0 or 1: a softplus of (slope · score + offset), both chosen by the target."""
+    count = max(scores.numel(), 1)
+    out = torch.empty_like(scores, memory_format=torch.contiguous_format)
+    total = 0.0
+    for v, y, x in chunks(scores.reshape(-1), targets.view(-1), out.view(-1)):
+        offset = _choose(y, -neg[1] * neg[2], pos[1] * pos[2])
+        torch.addcmul(offset, v, _choose(y, neg[1], -pos[1]), out=x)
+        values = softplus(x, threshold=EXACT_FROM)
+        total += values.sum().item() / neg[0]
+        total += torch.dot(values, y).item() * (1 / pos[0] - 1 / neg[0])
+        if wanted:
+            x.sigmoid_().mul_(_choose(y, neg[1] / neg[0] / count, -pos[1] / pos[0] / count))
+    return torch.scalar_tensor(total / count, dtype=scores.dtype), out if wanted else None
+
+
+def _choose(targets: Tensor, absent: float, present: float) -> Tensor:
+    """One number where the target is 0, the other where it is 1."""
+    return torch.rsub(targets, absent, alpha=absent - present)
