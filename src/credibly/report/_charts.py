@@ -18,6 +18,7 @@ from credibly.types import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CONDITIONS, ROWS_FOR_SEARCH, PAIRED = 5, 20_000, 20
 # A chart is drawn once; its neutral colours become variables, so that it is readable on white,
 # on black and on paper.
 _THEMED = {_style.INK: "var(--ink)", _style.MUTED: "var(--muted)", _style.GRID: "var(--grid)"}
@@ -75,9 +76,12 @@ def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
     if not judged:
         return []
     first, one = next(iter(judged.items()))
+    hard = {name: one for name, one in judged.items() if one.targets.dtype == np.int8}
+    search = [_retrieval(hard), _hits(hard)] if hard else []
     return [
         _reliability(judged),
         _coverage(judged),
+        *search,
         _sizes(first, one.predictions),
         _label_errors(first, one),
     ]
@@ -129,6 +133,51 @@ def _coverage(methods: Mapping[str, Judged]) -> Chart:
     alt = "Share of true labels inside the sets against average set size"
     picture = svg(_style.figure_of(ax), "coverage", alt)
     return Chart("What a label budget buys", alt, picture, ["method", "size", "covered (%)"], rows)
+
+
+def _retrieval(methods: Mapping[str, Judged]) -> Chart:
+    ax, rows = None, []
+    for name, one in methods.items():
+        most = min(CONDITIONS, one.predictions.num_labels)
+        few = slice(None, ROWS_FOR_SEARCH)
+        found = metrics.retrieval_map(
+            one.probabilities[few], one.targets[few], most, budget_seconds=2.0
+        )
+        shown = {count: value for count, value in found.by_conditions.items() if value == value}
+        ax = plot.retrieval(shown, name=name, ax=ax)
+        rows += [
+            [name, count, f"{100 * value:.1f}", found.counts[count]]
+            for count, value in shown.items()
+        ]
+    assert ax is not None
+    alt = "Mean average precision of searches against the number of conditions in the query"
+    columns = ["method", "conditions", "mAP (%)", "queries"]
+    picture = svg(_style.figure_of(ax), "retrieval", alt)
+    return Chart("How search holds up as queries grow", alt, picture, columns, rows)
+
+
+def _hits(methods: Mapping[str, Judged]) -> Chart:
+    """Every label, and pairs of the most frequent ones, wanted together."""
+    ax, rows = None, []
+    for name, one in methods.items():
+        known = one.targets >= 0
+        p = np.where(known, one.probabilities, 0).astype(np.float64)
+        y = (one.targets == 1).astype(np.float64)
+        frequent = np.argsort(-y.sum(0), kind="stable")[:PAIRED]
+        first, second = np.triu_indices(len(frequent), 1)
+        pairs = frequent[first], frequent[second]
+        expected = [*p.sum(0), *(p.T @ p)[pairs]]
+        real = [*y.sum(0), *(y.T @ y)[pairs]]
+        ax = plot.hits(expected, real, name=name, ax=ax)
+        for kind, part in (("one label", slice(p.shape[1])), ("two", slice(p.shape[1], None))):
+            total = sum(real[part])
+            share = f"{sum(expected[part]) / total:.2f}" if total else "–"
+            rows.append([name, kind, f"{sum(expected[part]):.0f}", int(total), share])
+    assert ax is not None
+    alt = "Expected against real number of hits, a point a query of one or two wanted labels"
+    columns = ["method", "query", "expected", "real", "ratio"]
+    picture = svg(_style.figure_of(ax), "hits", alt)
+    return Chart("Does search know how much it will find?", alt, picture, columns, rows)
 
 
 def _sizes(name: str, one: Predictions) -> Chart:
