@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from credibly import _checks
 from credibly._arrays import to_numpy
 from credibly.types import Array, ArrayLike
@@ -39,8 +41,7 @@ and −1 means unknown here. If −1 means absent, pass `(targets > 0).float()`.
     if array.dtype.kind == "b":
         return
     _checks.target_values(array)
-    unknown = array == -1
-    if unknown.any() and (array[~unknown] == 1).all():
+    if (array == -1).any() and (array == 1).any() and (np.abs(array) == 1).all():
         raise _checks.InputError(
             "`targets` must code absent labels as 0; got only −1 and +1, and −1 means unknown "
             "here. If −1 means absent, pass `(targets > 0).float()`."
