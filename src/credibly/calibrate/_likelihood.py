@@ -61,7 +61,7 @@ def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Arr
 
 
 @njit(cache=True, error_model="numpy")
-def _accumulate(features, targets, weights, theta, value, gradient, curvature):  # pragma: no cover
+def _accumulate(features, targets, weights, theta, value, gradient, curvature):
     slopes, rows, labels = features.shape
     slope = np.exp(theta[:, :slopes])
     change = np.zeros(slopes + 3)  # of the output with each parameter

@@ -104,7 +104,7 @@ def _size_counts(chunks: Chunks, first: int, thresholds: Array, tied_labels: Arr
 
 
 @njit(cache=True, error_model="numpy")
-def _add_sizes(probabilities, thresholds, tied_labels, counts):  # pragma: no cover
+def _add_sizes(probabilities, thresholds, tied_labels, counts):
     lowest = thresholds.min()
     sizes = np.zeros(thresholds.size, dtype=np.int64)
     for row in range(probabilities.shape[0]):

@@ -78,7 +78,7 @@ def _bin_of(counts: Array, rank: int) -> tuple[int, int]:
 
 
 @njit(cache=True, error_model="numpy")
-def _count_leading(bits, one, counts):  # pragma: no cover
+def _count_leading(bits, one, counts):
     """Counts the leading 16 bits; returns whether any value is above 1, NaN or has the sign set.
 
     Four tables in turn: equal neighbours in one table would wait for each other.
@@ -100,7 +100,7 @@ def _count_leading(bits, one, counts):  # pragma: no cover
 
 
 @njit(cache=True, error_model="numpy")
-def _count_within(bits, prefix, shift, counts):  # pragma: no cover
+def _count_within(bits, prefix, shift, counts):
     """Counts the 16 bits above ``shift`` among the values that begin with ``prefix``.
 
     Few do: blocks of 64 are first asked, in vector instructions, whether any of them does.

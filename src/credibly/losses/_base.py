@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import torch
@@ -14,7 +15,7 @@ UNKNOWN = -1
 Properness = Literal["strict", "recoverable", "none"]
 
 
-class Loss(nn.Module):
+class Loss(nn.Module, ABC):
     """A training criterion that owns its link.
 
     Subclasses give ``forward`` (a scalar) and, where the method has a link, ``log_odds``.
@@ -54,13 +55,13 @@ class Loss(nn.Module):
     has_link: bool = True
     """Whether ``log_odds`` and ``probabilities`` are defined."""
 
+    @abstractmethod
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
         """The loss: a scalar, the mean over known entries (or rows, see each loss)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def values(self, scores: Scores, targets: Targets) -> Values:
         """Unreduced: one value an entry where the method has them, else one a row."""
-        raise NotImplementedError
 
     def log_odds(self, scores: Scores) -> LogOdds:
         """Logit of the probability that each label is present; stable for any score."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -21,13 +23,13 @@ class BinaryLoss(Loss):
 
     labelwise = True
 
+    @abstractmethod
     def positive(self, scores: Scores) -> Values:
         """Partial loss of a label that is present."""
-        raise NotImplementedError
 
+    @abstractmethod
     def negative(self, scores: Scores) -> Values:
         """Partial loss of a label that is absent."""
-        raise NotImplementedError
 
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
         scores, targets = self._prepare(scores, targets)
