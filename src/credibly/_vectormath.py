@@ -139,9 +139,10 @@ def _exp_nonpositive(x: Any) -> Any:
         shifted = inside * _LOG2_E + _ROUND
         n = shifted - _ROUND
         r = (inside - n * _LN2_HIGH) - n * _LN2_LOW
-        rest = _E0 + r * (_E1 + r * (_E2 + r * (_E3 + r * _E4)))
+        r2 = r * r
+        rest = (_E0 + r * _E1) + r2 * ((_E2 + r * _E3) + r2 * _E4)
         power = bits_float(np.int32((float_bits(shifted) - _ROUND_BITS + _BIAS) << _MANTISSA))
-        return _ZERO if x < _LOWEST else (_ONE + (r + r * r * rest)) * power
+        return _ZERO if x < _LOWEST else (_ONE + (r + r2 * rest)) * power
 
     return single
 
@@ -182,8 +183,10 @@ def _log_positive(x: Any) -> Any:
         m = bits_float(np.int32(bits - np.int32(whole << _MANTISSA))) - _ONE
         n = bits_float(np.int32(whole + _ROUND_BITS)) - _ROUND
         m2 = m * m
-        rest = _L4 + m * (_L5 + m * (_L6 + m * (_L7 + m * _L8)))
-        rest = _L0 + m * (_L1 + m * (_L2 + m * (_L3 + m * rest)))
+        m4 = m2 * m2
+        low = (_L0 + m * _L1) + m2 * (_L2 + m * _L3)
+        high = (_L4 + m * _L5) + m2 * (_L6 + m * _L7)
+        rest = low + m4 * (high + m4 * _L8)
         logarithm = n * _LN2_HIGH + (m + (n * _LN2_LOW + (m * m2 * rest - _HALF * m2)))
         return logarithm + (x - x)  # NaN, whose bits mean nothing, stays NaN
 

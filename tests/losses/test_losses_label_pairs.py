@@ -128,6 +128,34 @@ def test_a_wrapped_loss_is_the_loss_plus_the_pairs_of_its_log_odds(inner, case, 
     assert_same(found, expected, loose * TOLERANCE[dtype])
 
 
+ROWS = [
+    {"rate": 0.05, "labels": 600},
+    {"rate": 0.02, "labels": 600, "spread": 40.0},
+    {"rate": 0.1, "spread": 8.0},
+    {"rate": 0.1, "spread": 60.0},
+]
+
+
+@each_path
+@each_dtype
+@pytest.mark.parametrize("case", ROWS, ids=str)
+def test_spa_and_its_pairs_agree_with_their_parts_in_long_and_in_wide_rows(case, dtype, path):
+    """Rows longer than a chunk, and scores beyond what the tables of exponentials hold."""
+    inner = SPA()
+    scores, targets = batch(dtype=dtype, **case)
+    scores[4, targets[4] == 0] -= 80  # far below every positive: these still fit
+
+    def by_parts(v, y):
+        return inner(v, y) + every_pair(inner.log_odds(v), y)
+
+    expected = with_gradient(by_parts, scores.double(), targets.double())
+    with path():
+        found = with_gradient(LabelPairs(inner), scores, targets)
+        value = LabelPairs(inner)(scores, targets)
+    assert_same(found, expected, TOLERANCE[dtype])
+    assert value.item() == found[0].item()
+
+
 def own_pair():
     """A user's own loss: its link comes from autograd, whose logarithms reach −∞."""
     logsigmoid = torch.nn.functional.logsigmoid

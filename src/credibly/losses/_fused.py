@@ -165,7 +165,7 @@ def _hard_sides(
     marked = targets.view(-1).nonzero().squeeze(1)
     out = scores.clone(memory_format=torch.contiguous_format)
     flat = out.view(-1)
-    values, slopes_pos = positive(flat[marked], wanted)
+    values, slopes_pos = positive(flat.index_select(0, marked), wanted)
     total = values.sum().item()
     flat.index_fill_(0, marked, -torch.inf)
     for (chunk,) in chunks(flat):

@@ -18,7 +18,7 @@ from credibly._vectormath import EXACT, JIT, exp_nonpositive, log_positive
 from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 
 HIGHEST_WHOLE = 4
-"""Whole exponents up to this are taken as a polynomial, t^γ with one coefficient 1."""
+"""Whole exponents up to this are taken as a polynomial with one coefficient 1."""
 
 
 @njit(**EXACT)
@@ -31,7 +31,7 @@ def _parts(x: Any, margin: Any, zero: Any, half: Any, one: Any, tiny: Any, far: 
     t = s - margin
     t = zero if t < zero else t
     rest = c + margin
-    rest = one if rest > one else (tiny if rest < tiny else rest)
+    rest = tiny if rest < tiny else rest
     inverse = one / rest
     # 1 − t was rounded; where it is near 1 the lost part is most of log(1 − t).
     lost = (t - (one - rest)) * inverse if rest > half else zero
@@ -41,12 +41,9 @@ def _parts(x: Any, margin: Any, zero: Any, half: Any, one: Any, tiny: Any, far: 
 
 
 @njit(**EXACT)
-def _powers(t: Any, w: Any, d: Any, zero: Any, one: Any) -> Any:
-    """t^γ and γ t^(γ−1), from the coefficients of the two polynomials; 0 on the plateau."""
-    weight = w[0] + t * (w[1] + t * (w[2] + t * (w[3] + t * w[4])))
-    slope = d[0] + t * (d[1] + t * (d[2] + t * d[3]))
-    above = one if t > zero else zero
-    return above * weight, above * slope
+def _lower(t: Any, d: Any) -> Any:
+    """t^(γ−1), from the coefficients of the polynomial."""
+    return d[0] + t * (d[1] + t * (d[2] + t * d[3]))
 
 
 @njit(**EXACT)
@@ -69,10 +66,10 @@ def _hard(v: Any, y: Any, g: Any, pos: Any, neg: Any, numbers: Any) -> float:
         cut = margin if absent else zero
         limit = far_neg if absent else far
         s, c, t, loss, ratio = _parts(x, cut, zero, half, one, tiny, limit)
-        weight_pos, slope_pos = _powers(t, pos[0], pos[1], zero, one)
-        weight_neg, slope_neg = _powers(t, neg[0], neg[1], zero, one)
-        weight = weight_neg if absent else weight_pos
-        slope = slope_neg if absent else slope_pos
+        lower = _lower(t, neg) if absent else _lower(t, pos)
+        constant = neg[4] if absent else pos[4]
+        weight = (constant if t > zero else zero) + t * lower
+        slope = lower * (neg[5] if absent else pos[5])
         total += weight * loss
         g[i] = (scale if absent else -scale) * s * (slope * c * loss + weight * ratio)
     return total
@@ -101,23 +98,16 @@ def _soft(v: Any, y: Any, g: Any, gammas: Any, follow: Any, numbers: Any) -> Any
 
 
 @njit(**JIT)
-def _polynomials(kind: Any, gamma: float, follow: bool) -> Any:
-    """Coefficients of t^γ and of γ t^(γ−1); the latter 0 if weights are constants."""
-    factor = 1.0 if follow else 0.0
-    weight = (
-        kind(gamma == 0),
+def _polynomial(kind: Any, gamma: float, follow: bool) -> Any:
+    """Coefficients of t^(γ−1), then 1 if γ is 0, then γ, or 0 if weights are constants."""
+    return (
         kind(gamma == 1),
         kind(gamma == 2),
         kind(gamma == 3),
         kind(gamma == 4),
+        kind(gamma == 0),
+        kind(gamma if follow else 0.0),
     )
-    slope = (
-        kind(factor * (gamma == 1)),
-        kind(factor * 2 * (gamma == 2)),
-        kind(factor * 3 * (gamma == 3)),
-        kind(factor * 4 * (gamma == 4)),
-    )
-    return weight, slope
 
 
 @njit(**JIT)
@@ -144,7 +134,7 @@ def asymmetric(
     far_neg = kind(np.inf) if margin > 0 else far
     numbers = (kind(0), kind(0.5), kind(1), tiny, far, far_neg, kind(margin), scale)
     exponents = (kind(gamma_pos), kind(gamma_neg))
-    pos, neg = _polynomials(kind, gamma_pos, follow), _polynomials(kind, gamma_neg, follow)
+    pos, neg = _polynomial(kind, gamma_pos, follow), _polynomial(kind, gamma_neg, follow)
     whole = _whole(gamma_pos) and _whole(gamma_neg)
     scratch = np.empty(0 if wanted else CHUNK, scores.dtype)
     total, known = 0.0, 0.0

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, njit, types
+from numba import njit, types
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
 from credibly._vectormath import EXACT, JIT
 

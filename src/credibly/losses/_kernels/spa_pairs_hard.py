@@ -46,8 +46,7 @@ def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
         e_pos, e_neg = exp_nonpositive(-abs(x_pos)), exp_nonpositive(-abs(x_neg))
         value_pos, log_pos = _logs(x_pos, e_pos, zero)
         value_neg, log_neg = _logs(x_neg, e_neg, zero)
-        both = one / ((one + e_pos) * (one + e_neg))  # one division for two
-        near_pos, near_neg = both * (one + e_neg), both * (one + e_pos)
+        near_pos, near_neg = one / (one + e_pos), one / (one + e_neg)
         far_pos, far_neg = e_pos * near_pos, e_neg * near_neg
         sigmoid_pos = far_pos if x_pos < zero else near_pos
         sigmoid_neg = far_neg if x_neg < zero else near_neg
@@ -59,7 +58,7 @@ def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
         tables[t] = pos[3] * sigmoid_pos if y[t] > zero else neg[3] * sigmoid_neg
         tables[_U + t] = offset + (log_neg - log_pos)
         tables[_RISE + t] = rise
-        tables[_FALL + t] = one / rise
+        tables[_FALL + t] = sigmoid_pos / (ratio * sigmoid_neg)
         tables[_CHAIN + t] = neg[0] * rest_neg - pos[0] * rest_pos
         tables[_SLOPE + t] = zero
     return total, highest
