@@ -44,7 +44,7 @@ def run(options: Options) -> int:
     app = create_app(
         options.predictions, images=options.images, run=options.run, hosts=(*local, options.host)
     )
-    import uvicorn
+    from credibly.serve._connection import server
 
     listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,13 +58,5 @@ def run(options: Options) -> int:
         ) from error
     port = listener.getsockname()[1]
     print(f"http://{options.host}:{port}  (stop with Ctrl-C)", flush=True)
-    config = uvicorn.Config(
-        app,
-        log_level="warning" if options.quiet else "info",
-        timeout_keep_alive=10,
-        h11_max_incomplete_event_size=32 * 1024,
-        server_header=False,
-        access_log=False,
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    server(app, log_level="warning" if options.quiet else "info").run(sockets=[listener])
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,7 +41,12 @@ def svg(figure: Figure, name: str, alt: str) -> str:
     import matplotlib as mpl
 
     text = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+    with (
+        mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}),
+        warnings.catch_warnings(),
+    ):
+        # The reader's fonts draw the text, whatever its script; those here only measure it.
+        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font", UserWarning)
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     drawing = text.getvalue()
     drawing = drawing[drawing.index("<svg") :]

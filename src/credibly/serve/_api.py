@@ -44,7 +44,7 @@ class Features(BaseModel):
 
 
 FAILURES: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorMessage} for status in (400, 403, 404, 408, 413, 414, 421, 422)
+    status: {"model": ErrorMessage} for status in (400, 403, 404, 408, 413, 414, 421, 422, 431)
 }
 
 

@@ -1,20 +1,24 @@
 """What stands in front of every request: host, origin, size, time, headers.
 
 The server is meant for one person on their own machine. A page elsewhere on the web must not be
-able to reach it: not by a name that resolves to this machine (DNS rebinding), nor by a form or a
-fetch sent from another site.
+able to reach it: not by a name that resolves to this machine (DNS rebinding), nor by a form, a
+fetch or an embedded image. It may link to it: a person who follows the link sees the page.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 BODY_LIMIT = 10 * 2**20
 BODY_SECONDS = 20.0
 QUERY_LIMIT = 8 * 2**10
+HEAD_LIMIT = 32 * 2**10
+ONCE = (b"host", b"content-length", b"origin", b"sec-fetch-site")
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@/]+))(?::[0-9]{1,5})?")
 
 HEADERS = {
     # Charts carry their colours in style attributes; nothing else is inline.
@@ -45,13 +49,16 @@ class Guard:
         self.hosts = {host.lower() for host in hosts}
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         answer = _Answer(send)
         body = _Body(receive, answer)
         try:
-            self._check(scope, {name.lower(): value for name, value in scope["headers"]})
+            self._check(scope, _headers(scope))
             await self.app(scope, body.receive, answer.send)
         except _Refused as refused:
             await answer.refuse(refused)
@@ -64,26 +71,49 @@ class Guard:
             )
         if len(scope.get("query_string", b"")) > QUERY_LIMIT:
             raise _Refused(414, f"the address must be shorter than {QUERY_LIMIT} bytes.")
-        if scope["method"] not in ("GET", "HEAD"):
-            _same_site(headers, host)
+        if not _followed_link(scope, headers):
+            _same_site(headers)
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > BODY_LIMIT:
+        if not length.isdigit() or len(length) > 20 or int(length) > BODY_LIMIT:
             raise _Refused(413, f"a request body must be at most {BODY_LIMIT // 2**20} MB.")
 
 
-def _same_site(headers: dict[bytes, bytes], host: str) -> None:
+def _headers(scope: dict[str, Any]) -> dict[bytes, bytes]:
+    """Headers by name; those that decide something must come once, or who decides is a guess."""
+    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    if size + len(scope.get("raw_path") or b"") > HEAD_LIMIT:
+        raise _Refused(431, f"the head of a request must be at most {HEAD_LIMIT // 2**10} kB.")
+    names = [name.lower() for name, _ in scope["headers"]]
+    for name in ONCE:
+        if names.count(name) > 1:
+            raise _Refused(400, f"the header {name.decode()} must come once.")
+    return {name.lower(): value for name, value in scope["headers"]}
+
+
+def _followed_link(scope: dict[str, Any], headers: dict[bytes, bytes]) -> bool:
+    """A person went to a page, from wherever; nothing else may come from another site."""
+    reads = scope["method"] in ("GET", "HEAD") and not scope["path"].startswith("/api/")
+    goes = headers.get(b"sec-fetch-mode") == b"navigate"
+    return reads and goes and headers.get(b"sec-fetch-dest") == b"document"
+
+
+def _same_site(headers: dict[bytes, bytes]) -> None:
     if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
         raise _Refused(403, "requests from other sites are refused.")
-    origin = headers.get(b"origin")
-    if origin is not None and _host(origin.decode("latin-1").partition("://")[2]) != host:
+    origin = headers.get(b"origin")  # with its port: another program here is another site
+    if origin is not None and origin.partition(b"://")[2].lower() != headers[b"host"].lower():
         raise _Refused(403, "requests from other sites are refused.")
 
 
 def _host(value: str) -> str:
-    """The name or address alone, without a port."""
-    if value.startswith("["):
-        return value.partition("]")[0].lstrip("[").lower()
-    return value.rpartition(":")[0].lower() if value.count(":") == 1 else value.lower()
+    """The name or address alone, without a port; empty for what is neither.
+
+    Example:
+        >>> _host("LocalHost:8000"), _host("[::1]:80"), _host("[::1]evil"), _host("localhost:x")
+        ('localhost', '::1', '', '')
+    """
+    found = _AUTHORITY.fullmatch(value.lower())
+    return (found[1] or found[2]) if found else ""
 
 
 class _Body:

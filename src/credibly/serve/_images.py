@@ -26,7 +26,7 @@ class Images:
         self.folder = Path(folder).resolve()
         if not self.folder.is_dir():
             raise InputError(f"--images must name a folder; {folder} is none.")
-        self.find = lru_cache(maxsize=65_536)(self._find)
+        self.find = lru_cache(maxsize=4096)(self._find)
 
     def _find(self, name: str) -> Path | None:
         """The file of a row; None where there is none inside the folder.

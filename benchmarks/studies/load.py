@@ -1,0 +1,199 @@
+"""Mixed traffic for a long time: do errors come, does memory grow?
+
+``python -m benchmarks.studies.load --minutes 30 --rate 20``
+
+A server with predictions and a small run gets requests at a fixed rate, whether or not earlier
+ones are answered: searches, predictions, label pages, budgets and queries that must be refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.serve import LABELS, write_predictions
+
+KINDS = {"search": 60, "predict": 30, "labels": 4, "sets": 2, "label": 1, "page": 1, "refused": 2}
+FEATURES = 20
+
+
+@dataclass
+class Tally:
+    """What came back."""
+
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    problems: list[str] = field(default_factory=list)
+    memory: list[tuple[float, float]] = field(default_factory=list)  # minutes, MB
+
+    @property
+    def answered(self) -> int:
+        return sum(map(len, self.seconds.values()))
+
+
+def main(minutes: float, rate: float, rows: int, warm_up: float) -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_predictions(folder / "load.parquet", rows)
+        _train(folder / "run")
+        command = ["serve", str(folder / "load.parquet"), "--run", str(folder / "run")]
+        server = subprocess.Popen(
+            [sys.executable, "-m", "credibly", *command, "--port", "0", "--quiet"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().split()[0]
+            tally = asyncio.run(_traffic(address, server.pid, minutes, rate))
+        finally:
+            server.terminate()
+            server.wait(30)
+    print(json.dumps(_summary(tally, minutes, rate, rows, warm_up), indent=1), flush=True)
+    for problem in tally.problems[:20]:
+        print(problem, file=sys.stderr)
+    return 1 if tally.problems else 0
+
+
+def _train(folder: Path) -> None:
+    import credibly as cr
+
+    data = cr.data.synthetic(500, num_features=FEATURES)
+    cr.train.fit(data, folder, cr.train.Settings(model="linear", epochs=2))
+
+
+async def _traffic(address: str, pid: int, minutes: float, rate: float) -> Tally:
+    """Requests by the clock; the memory of the server every five seconds."""
+    import httpx
+
+    tally, dice, waiting = Tally(), random.Random(0), set()
+    start, sampled, number = time.monotonic(), -5.0, 0
+    limits = httpx.Limits(max_connections=50)
+    async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
+        while (now := time.monotonic() - start) < 60 * minutes:
+            if now - sampled >= 5:
+                sampled = now
+                tally.memory.append((now / 60, resident(pid)))
+                if len(tally.memory) % 12 == 1:
+                    print(
+                        f"minute {now / 60:.0f}: {tally.answered} answered, "
+                        f"{len(tally.problems)} wrong, {tally.memory[-1][1]:.0f} MB",
+                        flush=True,
+                    )
+            kind = dice.choices(list(KINDS), list(KINDS.values()))[0]
+            task = asyncio.create_task(_one(client, kind, dice, tally))
+            waiting.add(task)
+            task.add_done_callback(waiting.discard)
+            number += 1
+            await asyncio.sleep(max(0.0, start + number / rate - time.monotonic()))
+        await asyncio.gather(*waiting)
+    tally.memory.append((minutes, resident(pid)))
+    return tally
+
+
+async def _one(client: Any, kind: str, dice: random.Random, tally: Tally) -> None:
+    request = _request(client, kind, dice)
+    start = time.perf_counter()
+    try:
+        answer = await client.send(request)
+    except Exception as error:  # every failure counts, whatever its kind
+        tally.problems.append(f"{kind}: {error!r}")
+        return
+    tally.seconds[kind].append(time.perf_counter() - start)
+    if answer.status_code != (400 if kind == "refused" else 200):
+        tally.problems.append(f"{kind}: {answer.status_code} {answer.text[:200]}")
+    elif kind == "search" and len(answer.json()["results"]) != 20:
+        tally.problems.append(f"search gave {len(answer.json()['results'])} rows")
+    elif kind == "predict" and len(answer.json()["probabilities"]) != 4:
+        tally.problems.append("predict gave another number of rows")
+
+
+def _request(client: Any, kind: str, dice: random.Random) -> Any:
+    if kind == "predict":
+        rows = [[dice.gauss(0, 1) for _ in range(FEATURES)] for _ in range(4)]
+        return client.build_request("POST", "/api/predict", json={"features": rows})
+    label = f"l{dice.randrange(LABELS)}"
+    query = {"q": _query(dice), "top": 20}
+    path, parameters = {
+        "search": ("/api/search", query),
+        "labels": ("/api/labels", {"prefix": str(dice.randrange(20))}),
+        "sets": ("/api/sets", {"average_size": dice.randrange(1, 400) / 20}),
+        "label": ("/api/label", {"name": label}),
+        "page": ("/", query) if dice.random() < 0.7 else ("/label", {"name": label}),
+        "refused": ("/api/search", {"q": f"+nothing{dice.randrange(10**9)}"}),
+    }[kind]
+    return client.build_request("GET", path, params=parameters)
+
+
+def _query(dice: random.Random) -> str:
+    chosen = dice.sample(range(LABELS), dice.randint(1, 5))
+    if len(chosen) == 3 and dice.random() < 0.5:
+        return "(l{} | l{}) & !l{}".format(*chosen)
+    signs = ["+", *(dice.choice("+-") for _ in chosen[1:])]
+    return " ".join(f"{sign}l{label}" for sign, label in zip(signs, chosen, strict=True))
+
+
+def resident(pid: int) -> float:
+    """MB of memory a process holds."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def slope(samples: list[tuple[float, float]]) -> float:
+    """MB an hour, by least squares."""
+    minutes, size = np.array(samples).T
+    return float(60 * np.polyfit(minutes, size, 1)[0]) if len(samples) > 2 else float("nan")
+
+
+def _summary(
+    tally: Tally, minutes: float, rate: float, rows: int, warm_up: float
+) -> dict[str, Any]:
+    after = [sample for sample in tally.memory if sample[0] >= warm_up]
+    half = [sample for sample in after if sample[0] >= (warm_up + minutes) / 2]
+    latencies = {
+        kind: {"requests": len(seconds), **_percentiles(seconds)}
+        for kind, seconds in tally.seconds.items()
+    }
+    return {
+        "minutes": minutes,
+        "asked_a_second": rate,
+        "answered_a_second": round(tally.answered / (60 * minutes), 2),
+        "rows": rows,
+        "answered": tally.answered,
+        "wrong": len(tally.problems),
+        "milliseconds": latencies,
+        "memory_mb": {
+            "after_warm_up": round(after[0][1]),
+            "end": round(after[-1][1]),
+            "least_after_warm_up": round(min(size for _, size in after)),
+            "most_after_warm_up": round(max(size for _, size in after)),
+            "slope_an_hour": round(slope(after), 1),
+            "slope_an_hour_second_half": round(slope(half), 1),
+        },
+    }
+
+
+def _percentiles(seconds: list[float]) -> dict[str, float]:
+    if not seconds:
+        return {}
+    found = np.percentile(seconds, [50, 99, 100]) * 1e3
+    return {name: round(float(v), 1) for name, v in zip(("50%", "99%", "most"), found, strict=True)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--rate", type=float, default=20, help="requests a second")
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--warm-up", type=float, default=5, help="minutes not judged for memory")
+    raise SystemExit(main(**vars(parser.parse_args())))
