@@ -106,6 +106,8 @@ def working_precision(scores: Scores) -> Scores:
 
 def as_matrix_targets(scores: Scores, targets: Targets) -> Targets:
     """Targets in the dtype and shape of ``scores``; class indices become one row each."""
+    if targets.dtype == scores.dtype and targets.shape == scores.shape:
+        return targets
     if (
         targets.ndim == scores.ndim - 1
         and not targets.is_floating_point()
