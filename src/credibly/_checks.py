@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
         "Did you mean 'focal'?"
     """
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    # Comparing takes the product of the lengths: nobody mistypes a name of thousands of letters.
+    near = [one for one in known[:5000] if len(one) <= 200] if len(name) <= 200 else []
+    close = difflib.get_close_matches(name, near, n=1, cutoff=0.5)
     if close:
         return f"Did you mean {close[0]!r}?"
     listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
@@ -87,6 +90,27 @@ def average_size(value: float, num_labels: int | None = None, *, below_one: bool
             f"`average_size` must be {low} and at most the number of labels{top}; got {value!r}."
         )
     return float(value)
+
+
+def fits_memory(what: str, *sizes: int, itemsize: int = 4) -> None:
+    """An array of these sizes must fit: at most a quarter of this machine's memory.
+
+    What a few bytes of a file declare is checked before anything of that size is made.
+    """
+    needed, limit = math.prod(sizes) * itemsize, _memory() // 4
+    if needed > limit:
+        shape = " × ".join(f"{size:,}" for size in sizes)
+        raise InputError(
+            f"{what} must fit into memory; {shape} would take {needed / 2**30:,.1f} GB, and "
+            f"{limit / 2**30:,.1f} GB are the most for one array here. Split it, or check the file."
+        )
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return 2**34
 
 
 # Tensors, as losses see them -----------------------------------------------------------------

@@ -155,7 +155,7 @@ def test_bad_npz_files_are_explained(tmp_path):
             _npz(path, probabilities=probabilities, labels=np.array(["a", "b", "c"]))
         )
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(InputError, match=r"bad.npz must be a whole .npz file"):
+    with pytest.raises(InputError, match=r"bad.npz must be an .npz file, whole"):
         Predictions.from_npz(path)
 
 

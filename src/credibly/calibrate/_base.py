@@ -55,8 +55,20 @@ class Calibrator(ABC):
                     f"the state of a {self.name!r} calibrator must hold {name!r}; got "
                     f"{sorted(values)}."
                 )
-            value = values[name]
-            setattr(self, name, np.asarray(value, float) if isinstance(value, list) else value)
+            setattr(self, name, self._number(name, values[name]))
+
+    def _number(self, name: str, value: Any) -> Any:
+        """A stored number, or a list of them as an array; nothing else belongs in a state."""
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            array = np.empty((0, 0))
+        if array.ndim > 1 or isinstance(value, (str, bool)) or value is None:
+            raise _checks.InputError(
+                f"the state of a {self.name!r} calibrator must hold a number or a list of numbers "
+                f"for {name!r}; got {value!r:.80}."
+            )
+        return array if array.ndim else value
 
     def _mapped(self, array: Array) -> Array:
         dtype = np.float64 if array.dtype.kind != "f" or array.dtype.itemsize > 4 else np.float32

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from credibly import _checks
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate.affine import Affine
@@ -46,6 +48,12 @@ def from_state(state: dict[str, Any]) -> Calibrator:
         raise _checks.InputError(
             f"a calibrator's state must be a dict with the key 'calibrator'; got {state!r:.80}."
         )
-    calibrator = from_name(state["calibrator"])
+    calibrator = from_name(str(state["calibrator"]))
     calibrator._load(state)
+    try:  # one row of zeros: lists of unequal lengths, or none where one belongs, show here
+        calibrator._map(np.zeros((1, np.size(getattr(calibrator, "slopes", 0)))))
+    except (TypeError, ValueError) as error:
+        raise _checks.InputError(
+            f"the state of a {calibrator.name!r} calibrator must be whole; {error}."
+        ) from error
     return calibrator

@@ -143,7 +143,7 @@ def _from_toml(options: type[Any], path: Path) -> dict[str, Any]:
 
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not text, absurd numbers or depth
         raise InputError(f"{path} must be a TOML file; {error}.") from error
     hints = typing.get_type_hints(options)
     fields = {field.name: field for field in dataclasses.fields(options)}
@@ -172,7 +172,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if kind is bool or isinstance(value, bool):
         return kind is bool and isinstance(value, bool)
     if kind is float:
-        return isinstance(value, (int, float))
+        return isinstance(value, float) or (isinstance(value, int) and abs(value) <= 2**53)
     if kind is int:
-        return isinstance(value, int)
+        return isinstance(value, int) and abs(value) < 2**63
     return isinstance(value, str)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError
+from credibly._checks import InputError, fits_memory
 from credibly.data._parse import read_text, read_xml
 from credibly.data._rows import Data
 from credibly.data._split import TEST, TRAIN
@@ -99,6 +99,7 @@ def _parse(path: Path) -> tuple[str, list[Attribute], Array]:
         for number, line in enumerate(lines[start:], start + 1)
         if line.strip() and not line.lstrip().startswith("%")
     ]
+    fits_memory(f"{path}", len(rows), len(attributes), itemsize=8)
     table = np.full((len(rows), len(attributes)), np.nan)
     for row, (number, line) in enumerate(rows):
         where = f"{path}, line {number}"
@@ -155,7 +156,7 @@ def _sparse_row(line: str, attributes: list[Attribute], row: Array, where: str) 
     row[:] = 0
     for cell in _cells(line[1:-1]) if line[1:-1].strip() else []:
         index, _, value = cell.partition(" ")
-        if not index.isdecimal() or int(index) >= len(attributes):
+        if not index.isdecimal() or len(index) > 18 or int(index) >= len(attributes):
             raise InputError(
                 f"{where}: {cell!r} must be `index value` with an index below {len(attributes)}."
             )
@@ -171,7 +172,7 @@ def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -
         if not labels:
             raise InputError(f'{file} must name labels, as in <label name="beach"/>.')
         return labels
-    match = re.search(r"-C\s+(-?\d+)", relation)
+    match = re.search(r"-C\s+(-?\d{1,18})(?!\d)", relation)
     if match is not None and 0 < abs(int(match[1])) < len(names):
         count = int(match[1])
         return names[:count] if count > 0 else names[count:]
@@ -183,6 +184,8 @@ def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -
 
 def _features(table: Array, attributes: list[Attribute], labels: set[int]) -> Array:
     columns = []
+    widths = (len(one.values or ()) for index, one in enumerate(attributes) if index not in labels)
+    fits_memory("features", len(table), sum(max(width, 1) for width in widths), itemsize=8)
     for index, attribute in enumerate(attributes):
         if index in labels:
             continue

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError
+from credibly._checks import InputError, fits_memory
 from credibly.data._images import ImageFiles
 from credibly.data._parse import field, first_folder, read_json
 from credibly.data._rows import Data
@@ -64,9 +64,9 @@ def _year(path: Path, year: int | None) -> int:
 
 
 def _categories(content: object, file: Path) -> dict[int, str]:
-    items = field(content, "categories", str(file))
+    items = _items(content, "categories", file)
     found = {
-        field(item, "id", f"{file}, category {n}"): str(
+        _number(item, "id", f"{file}, category {n}"): str(
             field(item, "name", f"{file}, category {n}")
         )
         for n, item in enumerate(items)
@@ -74,14 +74,29 @@ def _categories(content: object, file: Path) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
+def _items(content: object, key: str, file: Path) -> list[object]:
+    items = field(content, key, str(file))
+    if not isinstance(items, list):
+        raise InputError(f"{file}: {key!r} must be a list; got {str(items)[:80]}.")
+    return items
+
+
+def _number(record: object, key: str, where: str) -> int:
+    value = field(record, key, where)
+    if not isinstance(value, int):
+        raise InputError(f"{where}: {key!r} must be a whole number; got {str(value)[:80]}.")
+    return value
+
+
 def _presence(content: object, categories: list[int], file: Path) -> tuple[list[str], Array]:
-    images = field(content, "images", str(file))
-    row = {field(image, "id", f"{file}, image {n}"): n for n, image in enumerate(images)}
+    images = _items(content, "images", file)
+    row = {_number(image, "id", f"{file}, image {n}"): n for n, image in enumerate(images)}
     column = {category: n for n, category in enumerate(categories)}
+    fits_memory(f"{file}: targets", len(images), len(categories))
     targets = np.zeros((len(images), len(categories)), dtype=np.float32)
-    for n, note in enumerate(field(content, "annotations", str(file))):
-        image = field(note, "image_id", f"{file}, annotation {n}")
-        category = field(note, "category_id", f"{file}, annotation {n}")
+    for n, note in enumerate(_items(content, "annotations", file)):
+        image = _number(note, "image_id", f"{file}, annotation {n}")
+        category = _number(note, "category_id", f"{file}, annotation {n}")
         if image not in row or category not in column:
             raise InputError(
                 f"{file}, annotation {n}: image {image} and category {category} must both be "

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from credibly._checks import InputError
+from credibly._checks import InputError, fits_memory
 from credibly.data._rows import Data
 from credibly.data._tables import Layout, from_table
 
@@ -42,7 +42,7 @@ def read_csv(
     convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
     try:
         table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
     layout = Layout(labels, label_column, separator, image_column, images, ignore, first_row=2)
     return from_table(table, path, layout)
@@ -64,8 +64,13 @@ def read_parquet(
     image column the bytes of image files.
     """
     try:
+        if path.is_file():
+            with pq.ParquetFile(path) as file:
+                footer = file.metadata
+            fits_memory(f"{path}", footer.num_rows, footer.num_columns)
         table = pq.read_table(path)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        _ = table.column_names  # decoded here: names may be no text at all
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be Parquet; {error}.") from None
     layout = Layout(labels, label_column, separator, image_column, images, ignore)
     return from_table(table, path, layout)
@@ -83,5 +88,5 @@ def _header(path: Path, parse: pyarrow.csv.ParseOptions) -> list[str]:
     try:
         with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
             return reader.schema.names
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None

@@ -23,6 +23,8 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} is missing; it belongs to this layout.") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path} must be UTF-8 text; {error}.") from None
+    except ValueError as error:  # a NUL in a name that another file gave
+        raise InputError(f"{str(path)!r} must be the name of a file; {error}.") from None
 
 
 def read_lines(path: Path) -> list[str]:

@@ -63,6 +63,10 @@ class Data:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
         put("labels", _labels(self.labels, self.source))
         targets = np.asarray(self.targets, dtype=np.float32)
+        if targets.ndim != 2:
+            raise InputError(
+                f"{self.source}: `targets` must have shape (rows, labels); got {targets.shape}."
+            )
         rows = len(targets)
         put("targets", targets)
         put("ids", np.arange(rows).astype(str) if self.ids is None else np.asarray(self.ids))
@@ -90,6 +94,8 @@ class Data:
             raise InputError(f"{where}give either `features` or `images`, not both nor neither.")
         inputs = self.features if self.images is None else self.images
         for name, value in {"ids": self.ids, "split": self.split, self.kind: inputs}.items():
+            if name in ("ids", "split") and value.ndim != 1:
+                raise InputError(f"{where}`{name}` must be one a row; got shape {value.shape}.")
             if len(value) != rows:
                 raise InputError(
                     f"{where}`{name}` must have a row for each of the {rows} rows of `targets`; "

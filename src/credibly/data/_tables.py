@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ class _Reader:
 
     def __init__(self, table: pa.Table, path: Path, layout: Layout) -> None:
         names = table.column_names
-        twice = next((name for name in names if names.count(name) > 1), None)
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
         if twice is not None:
             raise InputError(
                 f"{path}: columns must have different names; {twice!r} is there twice."

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from credibly._checks import InputError, nearest
+from credibly._checks import InputError, fits_memory, nearest
 from credibly.types import Array
 
 UNKNOWN = -1
@@ -24,6 +24,7 @@ def class_targets(classes: Array, num_labels: int, where: str) -> Array:
             f"{where}: class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); "
             f"row {row} has {classes[row]}."
         )
+    fits_memory(f"{where}: targets", len(classes), num_labels)
     targets = np.zeros((len(classes), num_labels), dtype=np.float32)
     known = np.flatnonzero(classes >= 0)
     targets[known, classes[known]] = 1
@@ -33,6 +34,7 @@ def class_targets(classes: Array, num_labels: int, where: str) -> Array:
 
 def unknown_targets(rows: int, num_labels: int) -> Array:
     """For rows that are only to be predicted."""
+    fits_memory("targets", rows, num_labels)
     return np.full((rows, num_labels), UNKNOWN, dtype=np.float32)
 
 
@@ -41,6 +43,7 @@ def listed_targets(
 ) -> Array:
     """One row a list of label names; a name that is not in ``labels`` is an error with its row."""
     column = {label: index for index, label in enumerate(labels)}
+    fits_memory(f"{where}: targets", len(rows), len(labels))
     targets = np.zeros((len(rows), len(labels)), dtype=np.float32)
     for row, names in enumerate(rows):
         for name in names:

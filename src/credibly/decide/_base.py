@@ -63,6 +63,8 @@ class Decision(ABC):
         decision = cls(*(_tuple(state[name]) for name in cls._settings))
         for name in cls._fitted:
             value = state[name]
+            if not isinstance(value, (int, float, list, type(None))):
+                raise TypeError(f"{name} is {value!r:.80}")
             setattr(decision, name, np.asarray(value, float) if isinstance(value, list) else value)
         return decision
 

@@ -28,7 +28,14 @@ def from_state(state: dict[str, Any]) -> Decision:
         raise _checks.InputError(
             f"a decision's state must be a dict with the key 'decision'; got {state!r:.80}."
         )
-    name = state["decision"]
+    name = str(state["decision"])
     if name not in DECISIONS:
         raise _checks.InputError(f"unknown decision {name!r}. {_checks.nearest(name, DECISIONS)}")
-    return DECISIONS[name]._restore(state)
+    try:
+        return DECISIONS[name]._restore(state)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, _checks.InputError):
+            raise
+        raise _checks.InputError(
+            f"the state of a {name!r} decision must hold numbers: {error}."
+        ) from error

@@ -9,6 +9,7 @@ from typing import Any
 from credibly._checks import InputError, nearest
 from credibly.losses._base import Loss
 
+_LONGEST = 1000
 _PART = re.compile(r"^\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>.*)\))?\s*$")
 
 
@@ -27,6 +28,8 @@ def from_name(name: str, **context: Any) -> Loss:
         >>> from_name("spa(scale_neg=10)+lpr").properness
         'strict'
     """
+    if len(name) > _LONGEST:
+        raise InputError(f"a loss's name may have {_LONGEST} characters at most; got {len(name)}.")
     first, *rest = _split(name)
     classes = registered()
     base, arguments = _parse(first, name)
@@ -100,7 +103,7 @@ def _build(
     accepted = {key: one for key, one in parameters.items() if one.kind not in several}
     for key in arguments:
         if key not in accepted:
-            raise InputError(f"{kind.name!r} has no argument {key!r}. {nearest(key, accepted)}")
+            raise InputError(f"loss {whole!r}: no argument {key!r}. {nearest(key, accepted)}")
     known = {key: value for key, value in context.items() if key in accepted and value is not None}
     given = {**known, **arguments}
     missing = [
@@ -115,5 +118,7 @@ def _build(
         )
     try:
         return kind(**given)
-    except TypeError as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"loss {whole!r}: {error}.") from error

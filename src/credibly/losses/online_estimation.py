@@ -69,6 +69,7 @@ class OnlineEstimation(Loss):
         self.num_labels = int(_checks.at_least("num_labels", num_labels, 1))
         self.average_size = _checks.average_size(average_size, self.num_labels)
         self.spread, self.seed = _checks.fraction("spread", 2 * spread, high_open=True) / 2, seed
+        _checks.fits_memory("the estimates of `role`", self.num_rows, self.num_labels)
         generator = torch.Generator().manual_seed(seed)
         start = 2 * torch.rand(self.num_rows, self.num_labels, generator=generator) - 1
         self.estimate_log_odds = nn.Parameter(start * _logit(0.5 + self.spread))

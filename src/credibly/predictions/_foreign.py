@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from credibly._arrays import to_numpy
 from credibly._checks import InputError, nearest
 from credibly.predictions import _layout, _values
 from credibly.predictions._cells import id_cells, number_cells
+from credibly.predictions._npz import read_arrays
 from credibly.predictions._part import open_parquet
 from credibly.predictions._record import Predictions
 from credibly.predictions._scan import parquet_files
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["npz", "csv", "parquet"]
 Meaning = Literal["probabilities", "scores"]
+_ARRAYS = ("probabilities", "scores", "targets", "labels", "ids", "split")
 _NOT_LABELS = (_layout.ID, "split")
 
 
@@ -113,7 +112,7 @@ def _kind(path: Path) -> Kind:
 
 
 def _from_npz(path: Path) -> ForeignTable:
-    arrays = _load_npz(path)
+    arrays = read_arrays(path, _ARRAYS)
     where = f"{path}: "
     main = arrays.get("probabilities", arrays.get("scores"))
     if main is None or main.ndim != 2:
@@ -146,17 +145,6 @@ def _from_npz(path: Path) -> ForeignTable:
     )
 
 
-def _load_npz(path: Path) -> dict[str, Array]:
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            wanted = ("probabilities", "scores", "targets", "labels", "ids", "split")
-            return {name: file[name] for name in wanted if name in file.files}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"{path} must be a whole .npz file of plain arrays (no pickled objects); {error}"
-        ) from error
-
-
 def _csv(path: Path) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
@@ -164,8 +152,10 @@ def _csv(path: Path) -> pa.Table:
     # Ids keep their leading zeros.
     options = csv.ConvertOptions(column_types={_layout.ID: pa.string()})
     try:
-        return csv.read_csv(path, convert_options=options)
-    except (pa.ArrowException, OSError) as error:
+        table = csv.read_csv(path, convert_options=options)
+        _ = table.column_names  # decoded here: names may be no text at all
+        return table
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from error
 
 

@@ -89,10 +89,13 @@ def decode_metadata(raw: bytes | None, where: str) -> dict[str, Any]:
     try:
         document = json.loads(raw)
         major = int(str(document.get("version", "")).split(".")[0])
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{where}the metadata under 'credibly' must be a JSON object with a version; {error}."
         ) from error
+    names = document.get("labels", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{where}the metadata's 'labels' must be a list of names; {names!r:.80}.")
     ours = int(VERSION.split(".")[0])
     if major > ours:
         raise InputError(

@@ -17,6 +17,7 @@ from credibly._checks import InputError, nearest
 from credibly.retrieve._formula import BARE_NAME, And, Formula, Label, Not, Or, Query, query_of
 
 _DEEPEST = 100
+_LONGEST = 100_000
 _SPELT_OUT = {"AND": "&", "OR": "|", "NOT": "!"}
 
 
@@ -35,6 +36,10 @@ def parse(text: str, labels: Sequence[str] | None = None) -> Query:
             +dgo -beach
              ^
     """
+    if len(text) > _LONGEST:
+        raise InputError(
+            f"query: it may have {_LONGEST:,} characters at most; got {len(text):,}. Split it."
+        )
     tokens = _tokens(text)
     if len(tokens) == 1:
         raise InputError(

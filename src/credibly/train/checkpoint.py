@@ -72,17 +72,21 @@ def read_tensors(path: Path) -> Checkpoint:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get("credibly")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, ValueError, TypeError, RuntimeError) as error:
         raise InputError(f"{path} must be a safetensors file; {error}.") from error
     if header is None:
         raise InputError(f"{path} was not written by credibly: its header has no entry for it.")
-    values = json.loads(header)
-    _check_version(path, values["version"])
+    try:
+        values = json.loads(header)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: its header's entry must be JSON; {error}.") from error
+    if not isinstance(values, dict) or not isinstance(values.get("version"), str):
+        raise InputError(f"{path}: its header's entry must hold a version; got {header[:80]!r}.")
     return Checkpoint(tensors, values)
 
 
 def _check_version(path: Path, version: str) -> None:
-    """Minor versions of 0.x may change the format."""
+    """Going on to the same result needs the same program; a finished model does not."""
     ours, theirs = __version__.split("."), version.split(".")
     if ours[:2] != theirs[:2]:
         raise InputError(
@@ -101,7 +105,11 @@ def write(folder: Path, step: int, checkpoint: Checkpoint) -> None:
 def newest(folder: Path) -> Checkpoint | None:
     """The last checkpoint of ``folder``; ``None`` where there is none."""
     files = _files(folder)
-    return read_tensors(files[-1]) if files else None
+    if not files:
+        return None
+    found = read_tensors(files[-1])
+    _check_version(files[-1], found.values["version"])
+    return found
 
 
 def _files(folder: Path) -> list[Path]:

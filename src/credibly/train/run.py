@@ -17,6 +17,7 @@ from credibly._checks import InputError
 from credibly._files import atomic_path
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.judge import log_odds, probabilities
+from credibly.train.layout import LAYOUT, check_layout
 from credibly.train.processes import score
 from credibly.train.settings import Settings, from_mapping, read_toml, write_toml
 from credibly.types import Array, ArrayLike
@@ -147,6 +148,8 @@ def load(folder: str | Path) -> Run:
     if not folder.is_dir():
         raise InputError(f"{folder} must be a run folder; it does not exist.")
     config = read_toml(folder / CONFIG)
+    check_layout(config, folder / CONFIG)
+    config = _checked(config, folder / CONFIG)
     if not (folder / CALIBRATION).exists() or not (folder / MODEL).exists():
         raise InputError(
             f"{folder} holds a run that has not finished. "
@@ -154,15 +157,65 @@ def load(folder: str | Path) -> Run:
         )
     settings = from_mapping(config["settings"], str(folder / CONFIG))
     saved = read_tensors(folder / MODEL)
+    _same_shapes(folder, settings, config["data"], saved.group("model"))
     run = empty_run(folder, settings, config["data"])
-    run.model.load_state_dict(saved.group("model"))
-    run.criterion.load_state_dict(saved.group("loss"), strict=False)
+    try:
+        run.model.load_state_dict(saved.group("model"))
+        run.criterion.load_state_dict(saved.group("loss"), strict=False)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"{folder / MODEL} does not fit {folder / CONFIG}; {error}") from error
     run.model.eval()
     run.criterion.eval()
     _read_calibration(run)
     if (folder / METRICS).exists():
-        run.metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+        run.metrics = _read_json(folder / METRICS)
     return run
+
+
+ABOUT = {"source": str, "labels": list, "shape": list, "train_rows": int, "kind": str}
+
+
+def _checked(config: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A run's configuration, whose tables hold what ``write_config`` put there."""
+    about, settings = config.get("data"), config.get("settings")
+    if not isinstance(about, dict) or not isinstance(settings, dict):
+        raise InputError(f"{path} must have the tables [settings] and [data] of a run.")
+    for key, kind in ABOUT.items():
+        if not isinstance(about.get(key), kind):
+            raise InputError(f"{path}: [data] must hold `{key}`; got {about.get(key)!r:.80}.")
+    numbers = [about["train_rows"], *about["shape"]]
+    if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
+        raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
+    if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
+        raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
+    return config
+
+
+def _same_shapes(
+    folder: Path, settings: Settings, data: dict[str, Any], saved: dict[str, Tensor]
+) -> None:
+    """The weights must be those of the model, seen before memory is taken for it."""
+    if ":" in settings.model:
+        return  # a library's model: its size is the library's
+    with torch.device("meta"):
+        expected = empty_run(folder, settings, data).model.state_dict()
+    for name, tensor in expected.items():
+        if name not in saved or saved[name].shape != tensor.shape:
+            found = tuple(saved[name].shape) if name in saved else "nothing"
+            raise InputError(
+                f"{folder / MODEL} must fit {folder / CONFIG}: {name!r} has shape "
+                f"{tuple(tensor.shape)} there; got {found}."
+            )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} must be JSON; {error}.") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path} must be a JSON object; got {str(document)[:80]}.")
+    return document
 
 
 def empty_run(folder: Path, settings: Settings, data: dict[str, Any]) -> Run:
@@ -193,19 +246,18 @@ def empty_run(folder: Path, settings: Settings, data: dict[str, Any]) -> Run:
 def _read_calibration(run: Run) -> None:
     from credibly import calibrate, decide
 
-    path = run.folder / CALIBRATION
-    state = json.loads(path.read_text(encoding="utf-8"))
-    if state["calibrator"] is not None:
+    state = _read_json(run.folder / CALIBRATION)
+    if state.get("calibrator") is not None:
         run.calibrator = calibrate.from_state(state["calibrator"])
-    if state["decision"] is not None:
+    if state.get("decision") is not None:
         run.decision = decide.from_state(state["decision"])
 
 
 def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None:
     """The resolved settings and what they were applied to."""
     values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
-    tables = {"credibly": {"version": __version__}, "settings": values, "data": data}
-    write_toml(folder / CONFIG, tables)
+    program = {"version": __version__, "layout": LAYOUT}
+    write_toml(folder / CONFIG, {"credibly": program, "settings": values, "data": data})
 
 
 def write_run(run: Run) -> None:

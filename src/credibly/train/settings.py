@@ -131,9 +131,25 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
         if name not in known:
             raise InputError(f"{where}: unknown setting {name!r}. {nearest(name, known)}")
     hints = typing.get_type_hints(Settings)
+    for name, value in values.items():
+        if not _fits(hints[name], value):
+            kind = str(getattr(hints[name], "__name__", hints[name]))
+            raise InputError(f"{where}: {name!r} must be {kind}; got {value!r:.80}.")
     many = {name for name in values if typing.get_origin(hints[name]) is tuple}
     plain: dict[str, Any] = {k: tuple(v) if k in many else v for k, v in values.items()}
     return Settings(**plain)
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a plain value can stand for a field's annotation."""
+    if typing.get_origin(hint) is tuple:
+        inner = typing.get_args(hint)[0]
+        return isinstance(value, (list, tuple)) and all(_fits(inner, part) for part in value)
+    if typing.get_args(hint):  # a union: one of its members
+        return any(_fits(part, value) for part in typing.get_args(hint))
+    if isinstance(value, int) and not isinstance(value, bool):
+        return hint in (int, float) and abs(value) < 2**63
+    return isinstance(value, hint)
 
 
 def write_toml(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
@@ -160,7 +176,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path.parent} must be a run folder; it has no {path.name}. "
             "Make one with `credibly train DATA --out RUN`."
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not text, absurd numbers or depth
         raise InputError(f"{path} must be a TOML file; {error}.") from error
 
 

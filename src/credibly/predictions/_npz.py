@@ -1,0 +1,77 @@
+"""The arrays of an ``.npz`` file, read without trusting it.
+
+What a file declares is compared with what it holds before anything is made of it: a zip of a few
+kilobytes can unpack to terabytes, and a header of a hundred bytes can ask for any shape.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from credibly._checks import InputError, fits_memory, nearest
+from credibly.types import Array
+
+PLAIN = "buifUS"
+"""Kinds of cells that are only numbers or text."""
+
+LONGEST_EMPTY = 1_000_000
+
+
+def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dict[str, Array]:
+    """Those of the ``wanted`` arrays that the file holds; pickled objects are refused.
+
+    ``only``: another array is an error, not passed over.
+    """
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
+            for name in members if only else ():
+                if name not in wanted:
+                    raise InputError(f"{path}: unknown array {name!r:.80}. {nearest(name, wanted)}")
+            members = {name: one for name, one in members.items() if name in wanted}
+            fits_memory(f"{path}", sum(one.file_size for one in members.values()), itemsize=1)
+            return {name: _read(archive, one, path, name) for name, one in members.items()}
+    except InputError:
+        raise
+    except Exception as error:  # damaged archives raise anything at all
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # not there, not readable
+        raise InputError(
+            f"{path} must be an .npz file, whole, of plain arrays (numpy.savez); "
+            f"{type(error).__name__}: {error}."
+        ) from error
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, name: str) -> Array:
+    with archive.open(member) as file:
+        shape, fortran, dtype = _header(file)
+        where = f"{path}: `{name}`"
+        if dtype.kind not in PLAIN or (dtype.itemsize == 0 and math.prod(shape)):
+            raise InputError(f"{where} must be plain arrays (no pickled objects); got {dtype}.")
+        if not shape or min(shape) < 0:
+            raise InputError(f"{where} must be an array with rows; got shape {shape}.")
+        if not math.prod(shape) and max(shape) > LONGEST_EMPTY:
+            raise InputError(f"{where} must hold something; got shape {shape}.")
+        needed = math.prod(shape) * dtype.itemsize
+        if needed != member.file_size - file.tell():
+            raise InputError(
+                f"{where} must hold {needed:,} bytes, as its header says; "
+                f"the file has {member.file_size - file.tell():,}."
+            )
+        cells = np.frombuffer(bytearray(file.read()), dtype=dtype)
+        return cells.reshape(shape, order="F" if fortran else "C")
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"arrays of numpy's format 1.0 or 2.0 are read; got {version}")
