@@ -197,8 +197,9 @@ def _same_shapes(
     """The weights must be those of the model, seen before memory is taken for it."""
     if ":" in settings.model:
         return  # a library's model: its size is the library's
-    with torch.device("meta"):
-        expected = empty_run(folder, settings, data).model.state_dict()
+    criterion = _empty_loss(settings, data, num_rows=1)
+    with torch.device("meta"):  # the model alone: losses look at their numbers
+        expected = _empty_model(settings, data, criterion).state_dict()
     for name, tensor in expected.items():
         if name not in saved or saved[name].shape != tensor.shape:
             found = tuple(saved[name].shape) if name in saved else "nothing"
@@ -220,27 +221,36 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def empty_run(folder: Path, settings: Settings, data: dict[str, Any]) -> Run:
     """A run with fresh weights of the right shapes."""
-    from credibly import losses, models
+    criterion = _empty_loss(settings, data, data["train_rows"])
+    return Run(folder, settings, data, _empty_model(settings, data, criterion), criterion)
 
-    criterion = losses.from_name(
+
+def _empty_loss(settings: Settings, data: dict[str, Any], num_rows: int) -> Loss:
+    from credibly import losses
+
+    return losses.from_name(
         settings.loss,
         num_labels=len(data["labels"]),
-        num_rows=data["train_rows"],
+        num_rows=num_rows,
         average_size=settings.average_size,
     )
+
+
+def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> Network:
+    from credibly import models
+
     options = {
         name: getattr(settings, name)
         for name in ("dropout", "hidden")
         if getattr(settings, name) is not None
     }
-    model = models.build(
+    return models.build(
         settings.model,
         tuple(data["shape"]),
         len(data["labels"]),
         criterion.scores_per_label,
         **options,
     )
-    return Run(folder, settings, data, model, criterion)
 
 
 def _read_calibration(run: Run) -> None:
