@@ -77,12 +77,14 @@ def given(options: Any) -> dict[str, Any]:
 def settings_of(options: Any) -> Settings:
     """Defaults, then the preset or the run to resume, then what was given."""
     from credibly.train.presets import preset
-    from credibly.train.settings import from_mapping, read_toml
+    from credibly.train.settings import from_mapping
 
     base = preset(options.preset) if options.preset else {}
     config = Path(options.out) / "config.toml"
     if options.resume and config.exists():
-        base = {**read_toml(config)["settings"], **base}
+        from credibly.train.fitting import read_config
+
+        base = {**read_config(config.parent)["settings"], **base}
     return from_mapping({**base, **given(options)}, "settings")
 
 

@@ -68,6 +68,8 @@ def read_tensors(path: Path) -> Checkpoint:
     """What ``save_tensors`` wrote."""
     from safetensors import SafetensorError, safe_open
 
+    if path.is_dir():
+        raise InputError(f"{path} must be a safetensors file; it is a folder.")
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get("credibly")

@@ -155,7 +155,7 @@ def _claim(out: Path, rows: Data, settings: Settings) -> None:
     path = out / "comparison.json"
     about = {"data": rows.source, "fingerprint": rows.fingerprint()}
     if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = _read(path)
         if before != about:
             raise InputError(
                 f"{out} holds a comparison on other data ({before.get('data')}); choose another "
@@ -163,6 +163,19 @@ def _claim(out: Path, rows: Data, settings: Settings) -> None:
             )
         return
     write_json(path, about)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A document that an earlier call wrote."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path} must be JSON; {error}. Remove it to have it made anew."
+        ) from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path} must be a JSON object. Remove it to have it made anew.")
+    return document
 
 
 def _work(work: Sequence[Job], jobs: int, done: Callable[[str], None]) -> dict[str, Any]:
@@ -199,7 +212,7 @@ def perform(job: Job) -> dict[str, Any]:
         torch.set_num_threads(before)
     kept = run.folder / "compared.json"
     if kept.exists():
-        figures = json.loads(kept.read_text(encoding="utf-8"))
+        figures = _read(kept)
         if figures.get("conditions") == job.conditions:
             return figures
     figures = {**run.metrics, **_further(run, job.conditions), "conditions": job.conditions}

@@ -108,9 +108,24 @@ def description(data: Data, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _same_run(folder: Path, settings: Settings, data: Data) -> None:
+def read_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a run that was begun: its tables, all there."""
     config = read_toml(folder / CONFIG)
-    version = str(config.get("credibly", {}).get("version", "unknown"))
+    needed = {"credibly": ["version"], "settings": [], "data": ["source", "fingerprint", "labels"]}
+    for table, keys in needed.items():
+        found = config.get(table)
+        lacking = [key for key in keys if key not in found] if isinstance(found, dict) else [table]
+        if lacking:
+            raise InputError(
+                f"{folder / CONFIG} must be the whole configuration of a run; it lacks "
+                f"{lacking[0]!r}. Put the file back as it was, or choose another --out."
+            )
+    return config
+
+
+def _same_run(folder: Path, settings: Settings, data: Data) -> None:
+    config = read_config(folder)
+    version = str(config["credibly"]["version"])
     if version.split(".")[:2] != __version__.split(".")[:2]:
         raise InputError(
             f"{folder} was begun with credibly {version}; this is {__version__}. Install "
@@ -127,7 +142,7 @@ def _same_run(folder: Path, settings: Settings, data: Data) -> None:
     if config["data"]["fingerprint"] != data.fingerprint():
         raise InputError(
             f"{folder} was begun on other data ({config['data']['source']}, "
-            f"{config['data']['train_rows']} training rows); got {data.source} with "
+            f"{config['data'].get('train_rows')} training rows); got {data.source} with "
             f"{len(data.part('train'))}. Resume with the same data, or choose another --out."
         )
 

@@ -19,6 +19,7 @@ class Log:
 
     def __init__(self, folder: Path, tensorboard: bool = False) -> None:
         self.path = folder / "log.jsonl"
+        read_log(self.path)  # a damaged one is told before any work is done
         self.events = _events(folder / "tensorboard") if tensorboard else None
 
     def add(self, figures: dict[str, Any]) -> None:
@@ -37,7 +38,21 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """The epochs so far; none if there is no file."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [_epoch(path, number, line) for number, line in enumerate(lines, start=1) if line]
+
+
+def _epoch(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        figures = json.loads(line)
+    except (ValueError, RecursionError):
+        figures = None
+    if not isinstance(figures, dict) or not isinstance(figures.get("epoch"), int):
+        raise InputError(
+            f"{path}, line {number} must be a JSON object with `epoch`; got {line[:40]!r}. Remove "
+            "the line: the run goes on without it."
+        )
+    return figures
 
 
 def _events(folder: Path) -> Any:

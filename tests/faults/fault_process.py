@@ -1,0 +1,127 @@
+"""Commands in processes of their own: killed, short of disk, or without permission to read."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from credibly.cli import COMMANDS
+
+# Children are forked from a process that has imported everything already: one costs milliseconds.
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    [
+        *(f"credibly.cli.{name}" for name in (*COMMANDS, "_label_sets", "_rescue", "_tables")),
+        *(f"credibly.{room}" for room in ("calibrate", "decide", "metrics", "models", "retrieve")),
+        *(f"credibly.data.{name}" for name in ("_load", "_npz", "_targets")),
+        *(f"credibly.report.{name}" for name in ("_charts", "_numbers", "_page", "_verdict")),
+        *(f"credibly.train.{name}" for name in ("comparison", "fitting", "shards")),
+        *("accelerate", "jinja2", "matplotlib.backends.backend_svg", "matplotlib.figure"),
+        *("numba.core.typing.arraydecl", "numba.cpython.randomimpl", "numba.np.arrayobj"),
+        *("pandas", "pyarrow.compute", "pyarrow.parquet", "scipy.stats", "torch._dynamo"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a process.
+
+    ``kind`` is "none", "delay" (killed from outside after ``at`` seconds), "flush", "rename" or
+    "renamed" (killed just before the ``at``-th flush to disk or rename, or just after it), "limit"
+    (no file may grow past ``at`` bytes) or "unprivileged" (files' permissions count, even for
+    root).
+    """
+
+    kind: str = "none"
+    at: float = 0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended; ``code`` is −9 if it was killed."""
+
+    code: int | None
+    stderr: str
+    seconds: float
+
+
+def run(command: Sequence[str], fault: Fault, notes: Path) -> Ended:
+    """Run ``credibly COMMAND …`` under a fault; ``notes`` is a folder for what it prints."""
+    notes.mkdir(parents=True, exist_ok=True)
+    ours, theirs = SERVER.Pipe()
+    child = SERVER.Process(target=_child, args=(list(command), fault, str(notes), theirs))
+    child.start()
+    theirs.close()
+    ours.recv()
+    began = time.monotonic()
+    if fault.kind == "delay":
+        child.join(timeout=fault.at)
+        child.kill()
+    child.join(timeout=120)
+    if child.is_alive():
+        child.kill()
+        raise TimeoutError(f"{command} did not end within two minutes")
+    seconds = time.monotonic() - began
+    return Ended(child.exitcode, (notes / "stderr").read_text(encoding="utf-8"), seconds)
+
+
+def _child(command: list[str], fault: Fault, notes: str, begun: Any) -> None:
+    import torch
+
+    from credibly.cli import main
+
+    torch.set_num_threads(1)
+    for stream, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(f"{notes}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
+    _arm(fault)
+    begun.send(True)
+    code = main(command)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _arm(fault: Fault) -> None:
+    if fault.kind in ("flush", "rename", "renamed"):
+        _die_at(fault)
+    elif fault.kind == "limit":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.at), int(fault.at)))
+    elif fault.kind == "unprivileged":
+        drop_privileges()
+
+
+def _die_at(fault: Fault) -> None:
+    name = "fsync" if fault.kind == "flush" else "replace"
+    real, seen = getattr(os, name), 0
+
+    def deadly(*arguments: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen == fault.at and fault.kind != "renamed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = real(*arguments)
+        if seen == fault.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(os, name, deadly)
+
+
+def drop_privileges() -> None:
+    """Root reads what it may not: give that right up, in this process alone (Linux)."""
+    import ctypes
+
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3 of the interface, this process
+    none = (ctypes.c_uint32 * 6)()
+    if os.geteuid() == 0 and ctypes.CDLL(None, use_errno=True).capset(header, none):
+        raise OSError(ctypes.get_errno(), "capset failed")
