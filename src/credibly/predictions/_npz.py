@@ -64,8 +64,16 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, name: s
                 f"{where} must hold {needed:,} bytes, as its header says; "
                 f"the file has {member.file_size - file.tell():,}."
             )
-        cells = np.frombuffer(bytearray(file.read()), dtype=dtype)
+        content = bytearray(file.read())
+        if dtype.kind == "U" and not _is_text(np.frombuffer(content, f"{dtype.byteorder}u4")):
+            raise InputError(f"{where} must be Unicode text; it holds numbers that are no letters.")
+        cells = np.frombuffer(content, dtype=dtype)
         return cells.reshape(shape, order="F" if fortran else "C")
+
+
+def _is_text(codes: Array) -> bool:
+    """Whether all code points exist; Python breaks on others only when a cell is looked at."""
+    return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any()
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
