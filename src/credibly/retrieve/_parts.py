@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from credibly._checks import InputError
 
 ID, PROBABILITY, TRUTH, PATH = "id", "p:", "y:", "path"
+MAJOR = 1  # version of the layout of predictions files
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def _columns(file: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     try:
-        schema: Any = pq.read_schema(file)
+        footer = pq.read_metadata(file)
+        schema: Any = footer.schema.to_arrow_schema()
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         raise InputError(
             f"{file} must be a complete Parquet file; {str(error).splitlines()[0]} "
@@ -96,7 +99,24 @@ def _columns(file: Path) -> list[str]:
     for name in schema.names:
         if "\0" in name:
             raise InputError(f"{file}: column names must not hold a zero byte; got {name!r}.")
+    _check_layout(file, (footer.metadata or {}).get(b"credibly", b"{}"))
     return list(schema.names)
+
+
+def _check_layout(file: Path, document: bytes) -> None:
+    """Files of a newer major version are not guessed at; those of other programs have none."""
+    try:
+        version = str(json.loads(document).get("version", MAJOR))
+        major = int(version.partition(".")[0])
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{file}: the metadata under 'credibly' must be a JSON object with a version; {error}."
+        ) from error
+    if major > MAJOR:
+        raise InputError(
+            f"{file}: layout version {version} is newer than {MAJOR}.0, the newest this credibly "
+            "reads. Upgrade credibly."
+        )
 
 
 def _difference(file: Path, labels: tuple[str, ...], first: Path, expected: tuple[str, ...]) -> str:
