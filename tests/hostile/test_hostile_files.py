@@ -200,13 +200,22 @@ def test_strange_metadata_is_refused(document, tmp_path):
         cr.Predictions.read(_parquet(tmp_path / "x.parquet", document))
 
 
+def test_column_names_of_parquet_that_are_no_text_are_refused(tmp_path):
+    path = _parquet(tmp_path / "x.parquet", b'{"version": "1.0", "labels": ["a"]}')
+    path.write_bytes(path.read_bytes().replace(b"p:a", b"p:\xff"))
+    for read in (cr.Predictions.read, cr.Predictions.from_parquet, cr.data.load):
+        with pytest.raises(cr.InputError, match=r"x\.parquet must be"):
+            read(path)
+
+
 def test_a_parquet_file_of_countless_nulls_is_refused_unread(tmp_path, monkeypatch):
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"y:a": pa.nulls(10**6, pa.int8()), "x": pa.nulls(10**6)}), path)
     assert path.stat().st_size < 20_000
     monkeypatch.setattr("credibly._checks._memory", lambda: 2**20)
-    with pytest.raises(cr.InputError, match="must fit into memory; 1,000,000 × 2"):
-        cr.data.load(path)
+    for read in (cr.data.load, cr.Predictions.from_parquet):
+        with pytest.raises(cr.InputError, match="must fit into memory; 1,000,000 × 2"):
+            read(path)
 
 
 def test_names_of_columns_that_are_no_text_are_refused(tmp_path):
@@ -248,6 +257,15 @@ def test_strange_coco_files_are_refused(change, tmp_path):
         file.write_text(json.dumps({**COCO, **change}))
     with pytest.raises(cr.InputError, match=r"must be a (list|whole number)"):
         cr.data.load(f"coco:{tmp_path}")
+
+
+def test_xml_is_read_as_utf8_whatever_encoding_it_declares(tmp_path):
+    path = tmp_path / "x.arff"
+    path.write_text("@relation x\n@attribute Ä {0,1}\n@attribute n numeric\n@data\n1,2\n0,1\n")
+    for name in ("latin-1", "no-such-encoding", "utf-7"):
+        xml = f'<?xml version="1.0" encoding="{name}"?><labels><label name="Ä"/></labels>'
+        path.with_suffix(".xml").write_text(xml, encoding="utf-8")
+        assert cr.data.load(path).labels == ["Ä"]
 
 
 def test_a_nul_in_a_listed_name_is_refused(tmp_path):

@@ -49,7 +49,7 @@ def read_xml(path: Path) -> Element:
     if path.exists() and path.stat().st_size > MAX_XML_BYTES:
         raise InputError(f"{path} must be at most {MAX_XML_BYTES >> 20} MB of XML.")
     text = read_text(path)
-    builder, parser, depth = TreeBuilder(), expat.ParserCreate(namespace_separator="}"), 0
+    builder, parser, depth = TreeBuilder(), expat.ParserCreate("utf-8", "}"), 0
 
     def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal depth
@@ -70,7 +70,7 @@ def read_xml(path: Path) -> Element:
     parser.CharacterDataHandler = builder.data
     parser.StartDoctypeDeclHandler = refuse
     try:
-        # The text is already decoded: the encoding its declaration names no longer holds.
+        # Decoded above: the encoding given to the parser overrides the one the file declares.
         parser.Parse(text.encode(), True)
         return builder.close()
     except expat.ExpatError as error:

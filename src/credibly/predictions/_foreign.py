@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from credibly._arrays import to_numpy
-from credibly._checks import InputError, nearest
+from credibly._checks import InputError, fits_memory, nearest
 from credibly.predictions import _layout, _values
 from credibly.predictions._cells import id_cells, number_cells
 from credibly.predictions._npz import read_arrays
@@ -163,9 +163,12 @@ def _parquet(path: Path) -> pa.Table:
     import pyarrow as pa
 
     try:
-        return pa.concat_tables([open_parquet(file).read() for file in parquet_files(path)])
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
+        files = [open_parquet(file) for file in parquet_files(path)]
+        rows = sum(file.metadata.num_rows for file in files)
+        fits_memory(f"{path}", rows, max(file.metadata.num_columns for file in files))
+        return pa.concat_tables([file.read() for file in files])
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, (FileNotFoundError, InputError)):
             raise
         raise InputError(f"{path} must be whole Parquet of one schema; {error}.") from error
 

@@ -40,6 +40,12 @@ class Part:
             self._footer = file.metadata
         self._identity = _identity(path)
         self.num_rows: int = self._footer.num_rows
+        groups = range(self._footer.num_row_groups)
+        held = sum(self._footer.row_group(group).num_rows for group in groups)
+        if held != self.num_rows or self.num_rows < 0:
+            raise InputError(
+                _damaged(path, ValueError(f"it claims {self.num_rows} rows; its parts, {held}"))
+            )
         self._columns = set(schema.names)
         if len(self._columns) < len(schema.names):
             twice = next(name for name in schema.names if schema.names.count(name) > 1)
@@ -155,7 +161,7 @@ def open_parquet(path: Path, footer: pq.FileMetaData | None = None) -> pq.Parque
         raise InputError(f"{path} is an empty file, 0 bytes; it must be Parquet. Write it again.")
     try:
         return pq.ParquetFile(path, metadata=footer)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(_damaged(path, error)) from error
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from credibly._checks import InputError, nearest
+from credibly._checks import InputError, fits_memory, nearest
 from credibly.predictions import _layout, _values
 from credibly.predictions._part import Part, Piece
 from credibly.predictions._record import Predictions, Rows, label_mismatch, row_index
@@ -159,6 +159,7 @@ class Scan:
     def _gather(self, names: list[str], kinds: list[str], keep: Array | None) -> Piece:
         """All pieces in one, filled in place: no second copy at any time."""
         rows = self.num_rows if keep is None else int(keep.sum())
+        fits_memory(f"{self.path}", rows, max(1, len(names)))
         whole: dict[str, Array] = {}
         at = size = 0
         # Pieces of a few MB: turning columns into rows then happens in cache.
@@ -173,6 +174,8 @@ class Scan:
                 size = len(cells)
                 whole[name][at : at + size] = cells
             at += size
+        if at != rows:
+            raise InputError(f"{self.path} must hold {rows} rows, as it claims; it holds {at}.")
         return Piece(0, *(whole.get(name) for name in Piece._fields[1:]))
 
     def _predictions(self, names: list[str], piece: Piece) -> Predictions:
