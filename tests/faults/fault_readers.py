@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fault_world import CASES, QUICK
 
-CUTS = (0.0, 0.03, 0.35, 0.7, 0.97, 1.0)
+CUTS = (0.0, 0.35, 0.97, 1.0)
 """Where a file is cut off, as a share of its bytes; the last leaves out one byte."""
 
 

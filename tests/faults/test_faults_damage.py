@@ -13,6 +13,9 @@ from fault_world import final_files
 from credibly.cli import main
 
 each_reader = pytest.mark.parametrize("reader", READERS, ids=str)
+each_file = pytest.mark.parametrize(
+    "reader", {reader.file: reader for reader in READERS}.values(), ids=str
+)
 
 
 @each_reader
@@ -34,7 +37,7 @@ def test_a_file_cut_off_is_named_in_one_sentence(reader, rich_world, tmp_path, c
     assert not {share: what for share, what in found.items() if what}
 
 
-@each_reader
+@each_file
 def test_a_folder_in_place_of_a_file_is_named_in_one_sentence(reader, rich_world, tmp_path, capfd):
     path = damaged_copy(rich_world, tmp_path / "copy", reader)
     path.unlink()
@@ -44,7 +47,7 @@ def test_a_folder_in_place_of_a_file_is_named_in_one_sentence(reader, rich_world
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="root's rights are given up the Linux way")
-@each_reader
+@each_file
 def test_a_file_without_permission_is_named_in_one_sentence(reader, rich_world, tmp_path):
     path = damaged_copy(rich_world, tmp_path / "copy", reader)
     path.chmod(0)

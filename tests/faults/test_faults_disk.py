@@ -19,7 +19,7 @@ ROOM = [
     ("calibrate", 0),
     ("sets", 0),
     ("compare", 24576),
-    ("report", 8192),
+    ("report", 0),
 ]
 
 
