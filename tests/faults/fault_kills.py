@@ -67,7 +67,7 @@ def kill_often(
         shutil.copytree(before, out)
         for _ in range(min(IN_A_ROW, kills - tally.kills)):
             fault = _instant(draw, name, reference.seconds)
-            ended = run(case.command(world, out), fault, place / "notes")
+            ended = run(case.command(world, out), fault, place / "notes", watched=out)
             _note(tally, fault, ended.code, ended.stderr)
             tally.broken += _broken(out, allowed)
         tally.leftovers += len(leftovers(out))
@@ -84,10 +84,10 @@ def kill_often(
 
 
 def _instant(draw: random.Random, name: str, seconds: float) -> Fault:
-    kind = draw.choice(["delay", "delay", "delay", "flush", "rename", "renamed"])
+    kind = draw.choice(["delay", "delay", "sight", "sight", "flush", "rename", "renamed"])
     if kind == "delay":
         return Fault(kind, draw.uniform(0, seconds))
-    return Fault(kind, draw.randint(1, RENAMES[name] * (2 if kind == "flush" else 1)))
+    return Fault(kind, draw.randint(1, RENAMES[name] * (2 if kind in ("flush", "sight") else 1)))
 
 
 def _note(tally: Tally, fault: Fault, code: int | None, stderr: str) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ SERVER.set_forkserver_preload(
 class Fault:
     """What happens to a process.
 
-    ``kind`` is "none", "delay" (killed from outside after ``at`` seconds), "flush", "rename" or
+    ``kind`` is "none", "delay" (killed from outside after ``at`` seconds), "sight" (killed from
+    outside when the ``at``-th change of the folder ``watched`` is seen), "flush", "rename" or
     "renamed" (killed just before the ``at``-th flush to disk or rename, or just after it), "limit"
     (no file may grow past ``at`` bytes) or "unprivileged" (files' permissions count, even for
     root).
@@ -53,7 +55,7 @@ class Ended:
     seconds: float
 
 
-def run(command: Sequence[str], fault: Fault, notes: Path) -> Ended:
+def run(command: Sequence[str], fault: Fault, notes: Path, watched: Path | None = None) -> Ended:
     """Run ``credibly COMMAND …`` under a fault; ``notes`` is a folder for what it prints."""
     notes.mkdir(parents=True, exist_ok=True)
     ours, theirs = SERVER.Pipe()
@@ -65,12 +67,33 @@ def run(command: Sequence[str], fault: Fault, notes: Path) -> Ended:
     if fault.kind == "delay":
         child.join(timeout=fault.at)
         child.kill()
+    elif fault.kind == "sight" and watched is not None:
+        _wait_for_changes(watched, int(fault.at), child)
+        child.kill()
     child.join(timeout=120)
     if child.is_alive():
         child.kill()
         raise TimeoutError(f"{command} did not end within two minutes")
     seconds = time.monotonic() - began
     return Ended(child.exitcode, (notes / "stderr").read_text(encoding="utf-8"), seconds)
+
+
+def _wait_for_changes(folder: Path, count: int, child: Any) -> None:
+    """Look without pause: a file being written is seen before it is whole, if only sometimes."""
+    seen = _sizes(folder)
+    while count and child.is_alive():
+        now = _sizes(folder)
+        count -= now != seen
+        seen = now
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    sizes = {}
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                sizes[f"{where}/{name}"] = os.stat(f"{where}/{name}").st_size
+    return sizes
 
 
 def _child(command: list[str], fault: Fault, notes: str, begun: Any) -> None:
