@@ -321,6 +321,26 @@ def test_websockets_are_closed():
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
+@pytest.mark.parametrize("name", [b"host", b"Host", b"content-length", b"origin"])
+def test_the_guard_itself_refuses_doubled_headers(name):
+    """Under servers that let them pass."""
+    sent, asked = [], []
+
+    async def send(message):
+        sent.append(message)
+
+    async def app(scope, receive, send):
+        asked.append(scope)
+
+    values = {b"origin": b"http://localhost", b"content-length": b"0"}
+    doubled = [(name, values.get(name, b"localhost"))] * 2
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+    scope["headers"] = [*([] if name.lower() == b"host" else scope["headers"]), *doubled]
+    asyncio.run(_guard.Guard(app, ["localhost"])(scope, None, send))
+    assert not asked
+    assert sent[0]["status"] == 400
+
+
 # Injected ------------------------------------------------------------------------------------
 
 
