@@ -26,7 +26,7 @@ def main() -> None:
     length.add_argument("--seconds", type=int, help="time to spend")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-length", type=int, default=4096, help="bytes of an input")
-    parser.add_argument("--input", type=Path, help="try this one file alone, without the fuzzer")
+    length.add_argument("--input", type=Path, help="try this one file alone, without the fuzzer")
     asked = parser.parse_args()
     if asked.input is not None:
         import_module(f"fuzz.targets.{asked.target}").Target().attempt(asked.input.read_bytes())
