@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread a test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark bench docs clean
+.PHONY: setup demo test check browser test-spark faults bench docs clean
 
 setup: .venv/.ready
 
@@ -35,6 +35,10 @@ test-spark: setup
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,spark]'
 	command -v java || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq default-jre-headless; }
 	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
+
+# Kills, full disks and damaged files, at length; the short form is part of `make test`.
+faults: setup
+	$(BIN)/python tests/faults/long.py --kills 25 --out faults.json
 
 bench: setup
 	$(BIN)/python -m benchmarks
