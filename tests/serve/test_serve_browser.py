@@ -189,6 +189,7 @@ def test_the_report_opens_and_sorts(chromium, shelf, tmp_path):
         page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
         page.goto(out.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("tbody th").first.bounding_box()["width"] > 80  # names stay words
         page.locator("table.sortable th button").nth(1).click()
         column = (
             page.locator("table.sortable")

@@ -7,6 +7,7 @@ as the functions; on a GPU each update waits for the batch.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,9 @@ class _Summed(Metric):
             )
         self.sums += torch.from_numpy(self._count(values, truth)).to(self.sums.device)
 
+    @abstractmethod
     def _count(self, probabilities: Array, targets: Array) -> Array:
         """The sums of one batch."""
-        raise NotImplementedError
 
     def _tensor(self, value: Any) -> Tensor:
         return torch.as_tensor(np.asarray(value), device=self.sums.device)
