@@ -208,6 +208,32 @@ def test_column_names_of_parquet_that_are_no_text_are_refused(tmp_path):
             read(path)
 
 
+def _varint(number):
+    """A count as Parquet's footer has it: zigzag, seven bits a byte, the lowest first."""
+    number, digits = 2 * number, []
+    while number > 127:
+        digits.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+@pytest.mark.parametrize("claimed", [499, 501, 8000])
+def test_a_row_count_that_contradicts_the_row_groups_is_refused(claimed, tmp_path):
+    path = tmp_path / "x.parquet"
+    columns = {"id": [str(n) for n in range(500)], "p:a": np.linspace(0, 1, 500)}
+    _parquet(path, b'{"version": "1.0", "labels": ["a"]}', **columns)
+    assert cr.Predictions.read(path).probabilities.shape == (500, 1)
+    whole = path.read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    # The file's own count is the footer's third field, an i64, between the schema and the groups.
+    before, after = b"\x16", b"\x19\x1c"
+    place = whole.index(before + _varint(500) + after, start) + len(before)
+    path.write_bytes(whole[:place] + _varint(claimed) + whole[place + 2 :])
+    assert pq.read_metadata(path).num_rows == claimed
+    with pytest.raises(cr.InputError, match=f"x.parquet .* {claimed} rows; its parts, 500"):
+        cr.Predictions.read(path)
+
+
 def test_a_parquet_file_of_countless_nulls_is_refused_unread(tmp_path, monkeypatch):
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"y:a": pa.nulls(10**6, pa.int8()), "x": pa.nulls(10**6)}), path)
@@ -273,4 +299,12 @@ def test_a_nul_in_a_listed_name_is_refused(tmp_path):
     for name in ("train", "val"):
         (tmp_path / "ImageSets" / "Main" / f"{name}.txt").write_bytes(b"a\0b\n")
     with pytest.raises(cr.InputError, match="must be the name of a file"):
+        cr.data.load(f"voc:{tmp_path}")
+
+
+def test_an_empty_list_of_images_is_refused(tmp_path):
+    (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
+    for name in ("train", "val"):
+        (tmp_path / "ImageSets" / "Main" / f"{name}.txt").write_bytes(b" \n")
+    with pytest.raises(cr.InputError, match=r"train\.txt must list images"):
         cr.data.load(f"voc:{tmp_path}")

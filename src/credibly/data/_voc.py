@@ -40,6 +40,8 @@ def read_voc(path: Path) -> Data:
     ids, split, targets = [], [], []
     for name, part in lists.items():
         members = [line.split()[0] for line in read_lines(sets / f"{name}.txt")]
+        if not members:
+            raise InputError(f"{sets / name}.txt must list images, one a line; it lists none.")
         ids += members
         split += [part] * len(members)
         if all((sets / f"{label}_{name}.txt").exists() for label in LABELS):
