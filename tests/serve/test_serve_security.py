@@ -58,10 +58,9 @@ def hostile(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(hostile):
+def served(hostile):
     """The server as the command starts it, but with less patience."""
     listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
     images = hostile.parent / "images"
     images.mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -74,9 +73,14 @@ def address(hostile):
         thread.start()
         while not served.started:
             time.sleep(0.02)
-        yield "127.0.0.1", port
+        yield served
         served.should_exit = True
         thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def address(served):
+    return "127.0.0.1", served.servers[0].sockets[0].getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +117,14 @@ def status(answer: bytes) -> int:
 
 
 # Slow, many, large ---------------------------------------------------------------------------
+
+
+def test_answers_do_not_wait_for_receipts(served, client):
+    """A head and a body sent apart would: the second waits until the client confirms the first."""
+    assert client.get("/api/health").status_code == 200
+    (ours,) = served.server_state.connections
+    socket_of_ours = ours.transport.get_extra_info("socket")
+    assert socket_of_ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 def test_a_body_that_trickles_is_refused(address):
