@@ -13,6 +13,9 @@ from credibly.types import Array
 
 KEYS = ("features", "images", "targets", "labels", "ids", "split", "truth", "human_probabilities")
 
+UNNAMED = 1_000_000
+"""A class index alone makes so many labels at most: names for more take longer than to ask."""
+
 
 def read_npz(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     """The layout of docs/data.md; nothing in the file is executed (no pickled objects)."""
@@ -28,6 +31,11 @@ def read_npz(path: Path, *, labels: Sequence[str] | None = None) -> Data:
         targets = unknown_targets(len(inputs), len(names))
     if targets.ndim == 1:
         highest = int(targets.max(initial=0)) if targets.dtype.kind in "iu" else 0
+        if names is None and highest >= UNNAMED:
+            raise InputError(
+                f"{path}: class indices must lie below {UNNAMED:,} where `labels` are not given; "
+                f"got {highest:,}. Give `labels`, or check the file."
+            )
         count = highest + 1 if names is None else len(names)
         targets = class_targets(targets, count, str(path))
     if names is None:
