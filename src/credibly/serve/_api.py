@@ -90,14 +90,13 @@ def search(
 @router.get("/label", responses=FAILURES)
 def label(request: Request, name: Name, book: Number = 0, raw: Raw = False) -> dict[str, Any]:
     """Statistics of one label, its reliability diagram and its most confident mistakes."""
-    chosen = _book(request, book, raw)
-    about: dict[str, Any] = dict(chosen.label_page(name))
-    found = chosen.reliability(name)
-    if found is not None:
+    judged = _book(request, book, raw).judge(name)
+    about: dict[str, Any] = dict(judged.about)
+    if judged.reliability is not None:
         about["reliability"] = {
-            key: _plain(np.asarray(value)) for key, value in asdict(found).items()
+            key: _plain(np.asarray(value)) for key, value in asdict(judged.reliability).items()
         }
-    about["mistakes"] = [asdict(mistake) for mistake in chosen.mistakes(name)]
+    about["mistakes"] = [asdict(mistake) for mistake in judged.mistakes]
     return {key: _plain(value) for key, value in about.items()}
 
 

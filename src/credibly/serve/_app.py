@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -20,6 +22,9 @@ from credibly.serve._guard import Guard
 from credibly.serve._images import Images
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
+# Requests worked on at once; others wait their turn. The work is computation, so more threads than
+# this would not be faster, and each takes memory of its own that it does not give back.
+WORKERS = 8
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ def create_app(
         description="Search predictions, judge labels, spend a label budget.",
         docs_url=None,  # FastAPI's own page loads scripts from elsewhere; ours is /docs
         redoc_url=None,
+        lifespan=_lifespan,
     )
     app.state.shelf = shelf
     app.include_router(_api.router)
@@ -82,6 +88,12 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     return Guard(app, hosts)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = WORKERS
+    yield
 
 
 def _load(run: str | os.PathLike[str]) -> Any:

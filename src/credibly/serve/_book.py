@@ -16,9 +16,11 @@ from credibly._checks import InputError, nearest
 from credibly.decide import AverageSize
 from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index
+from credibly.serve._charts import reliability_chart
 from credibly.types import Array
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
+KEPT = 256  # labels, charts and budgets remembered; the least recently used are forgotten
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,15 @@ class Mistake:
     id: str
     probability: float
     present: bool
+
+
+@dataclass(frozen=True)
+class Judged:
+    """All that a label's page says, from one reading of its column."""
+
+    about: dict[str, Any]
+    reliability: metrics.Reliability | None
+    mistakes: list[Mistake]
 
 
 @dataclass(frozen=True)
@@ -53,8 +64,9 @@ class Book:
         self.labels = list(self.scan.labels)
         self.calibrated = calibrated
         self._lock = Lock()
-        self.label_page = lru_cache(maxsize=256)(self._label_page)
-        self.budget = lru_cache(maxsize=256)(self._budget)
+        self.judge = lru_cache(maxsize=KEPT)(self._judge)
+        self.chart = lru_cache(maxsize=KEPT)(self._chart)
+        self.budget = lru_cache(maxsize=KEPT)(self._budget)
 
     @property
     def name(self) -> str:
@@ -101,8 +113,8 @@ class Book:
             raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
         return label
 
-    def _label_page(self, label: str) -> dict[str, Any]:
-        """Statistics of one label."""
+    def _judge(self, label: str) -> Judged:
+        """Statistics of one label, its reliability and its most confident mistakes."""
         p, y = self.column(self.check(label))
         about: dict[str, Any] = {
             "label": label,
@@ -110,7 +122,7 @@ class Book:
             "expected": float(p.sum(dtype=np.float64)),
         }
         if y is None or not self.has_truth:
-            return about
+            return Judged(about, None, [])
         known = y >= 0
         about["known"] = int(known.sum())
         about["present"] = int((y == 1).sum())
@@ -118,19 +130,10 @@ class Book:
         about["average_precision"] = float(metrics.average_precision(*columns)[0])
         about["calibration_error"] = float(metrics.calibration_error(*columns, "ace"))
         about["log_loss"] = float(metrics.log_loss(*columns))
-        return about
+        return Judged(about, metrics.reliability(*columns), self._mistakes(label, p, y))
 
-    def reliability(self, label: str, bins: int = 15) -> metrics.Reliability | None:
-        p, y = self.column(self.check(label))
-        if y is None or not self.has_truth:
-            return None
-        return metrics.reliability(p[:, None], y[:, None], bins)
-
-    def mistakes(self, label: str, count: int = 12) -> list[Mistake]:
+    def _mistakes(self, label: str, p: Array, y: Array, count: int = 12) -> list[Mistake]:
         """The rows whose probability is farthest from the truth."""
-        p, y = self.column(self.check(label))
-        if y is None or not self.has_truth:
-            return []
         wrong = np.where(y >= 0, np.abs(p - y), -1.0)
         worst = np.argsort(-wrong, kind="stable")[:count]
         worst = worst[wrong[worst] > 0.5]
@@ -141,6 +144,12 @@ class Book:
             Mistake(str(name), float(p[row]), bool(y[row] == 1))
             for name, row in zip(rows.ids, worst, strict=True)
         ]
+
+    def _chart(self, label: str) -> str:
+        p, y = self.column(label)
+        assert y is not None, "only labels with known truth have a reliability diagram"
+        alt = f"Reliability diagram of {label}: share present against probability given"
+        return reliability_chart([(None, p[:, None], y[:, None])], "label", alt)
 
     def _budget(self, average_size: float) -> Budget:
         """Label sets for an average size, on the sample."""

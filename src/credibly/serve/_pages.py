@@ -12,13 +12,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from credibly import __version__, plot
+from credibly import __version__
 from credibly._checks import InputError
-from credibly.plot._style import figure_of
-from credibly.report._charts import svg
 from credibly.report._numbers import HEADLINES, comparison
 from credibly.report._verdict import verdict
 from credibly.serve._api import Name, Number, Raw, Size
+from credibly.serve._charts import reliability_chart
 from credibly.serve._images import TYPES
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -111,26 +110,18 @@ def labels_page(request: Request, book: Number = 0, raw: Raw = False) -> HTMLRes
 @router.get("/label")
 def label_page(request: Request, name: Name, book: Number = 0, raw: Raw = False) -> HTMLResponse:
     chosen = request.app.state.shelf.book(book, raw)
-    about = chosen.label_page(name)
-    found = chosen.reliability(name)
+    judged = chosen.judge(name)
     return _page(
         request,
         "label.html",
         book=chosen,
         number=book,
         raw=raw,
-        about=about,
-        reliability=found,
-        chart="" if found is None else _reliability_chart(chosen, name),
-        mistakes=chosen.mistakes(name),
+        about=judged.about,
+        reliability=judged.reliability,
+        chart="" if judged.reliability is None else chosen.chart(name),
+        mistakes=judged.mistakes,
     )
-
-
-def _reliability_chart(book: Any, name: str) -> str:
-    p, y = book.column(name)
-    ax = plot.reliability(p[:, None], y[:, None])
-    alt = f"Reliability diagram of {name}: share present against probability given"
-    return svg(figure_of(ax), "label", alt)
 
 
 @router.get("/budget")
@@ -162,13 +153,8 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
         except InputError as error:
             problem = str(error)
     judged = {name: one for name, one in methods.items() if one.targets is not None}
-    chart = ""
-    if judged:
-        ax = None
-        for name, one in judged.items():
-            ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax)
-        assert ax is not None
-        chart = svg(figure_of(ax), "compare", "Reliability of both files")
+    curves = [(name, one.probabilities, one.targets) for name, one in judged.items()]
+    chart = reliability_chart(curves, "compare", "Reliability of both files") if curves else ""
     return _page(
         request,
         "compare.html",

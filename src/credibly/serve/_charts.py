@@ -1,0 +1,25 @@
+"""Charts of the pages, drawn one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+
+from credibly import plot
+from credibly.plot._style import figure_of
+from credibly.report._charts import svg
+from credibly.types import Array
+
+# Matplotlib's settings and Python's filters of warnings belong to the whole process; two threads
+# that change them for a while would each restore what the other had set.
+_DRAWING = Lock()
+
+
+def reliability_chart(curves: Sequence[tuple[str | None, Array, Array]], id: str, alt: str) -> str:
+    """Reliability as SVG: a name, probabilities and targets for each curve."""
+    with _DRAWING:
+        ax = None
+        for name, p, y in curves:
+            ax = plot.reliability(p, y, name=name, ax=ax)
+        assert ax is not None, "a chart has at least one curve"
+        return svg(figure_of(ax), id, alt)

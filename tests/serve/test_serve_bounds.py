@@ -1,0 +1,74 @@
+"""What a server holds on to has a bound, however long it runs and however many ask."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from credibly._checks import InputError
+from credibly.serve import create_app
+from credibly.serve._app import WORKERS
+from credibly.serve._book import KEPT, Book
+from credibly.serve._charts import reliability_chart
+
+
+@pytest.fixture
+def book(shelf):
+    return Book(shelf / "ours.parquet")
+
+
+def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
+    lock, now, most = Lock(), 0, 0
+
+    def slow(self, query, top):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.1)
+        with lock:
+            now -= 1
+        raise InputError("enough")
+
+    monkeypatch.setattr(Book, "search", slow)
+    app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
+    with TestClient(app) as client, ThreadPoolExecutor(4 * WORKERS) as pool:
+        answers = list(pool.map(lambda _: client.get("/api/search?q=fork"), range(4 * WORKERS)))
+    assert {answer.status_code for answer in answers} == {400}
+    assert 1 < most <= WORKERS
+
+
+def test_budgets_remembered_are_the_latest(book):
+    for number in range(KEPT + 20):
+        assert book.budget(1 + number / 100).average_size == 1 + number / 100
+    assert book.budget.cache_info().currsize == KEPT
+
+
+@pytest.mark.parametrize("name", ["judge", "chart"])
+def test_labels_are_read_once_and_remembered_within_a_bound(book, name, monkeypatch):
+    ask = getattr(book, name)
+    first = ask("fork")
+    monkeypatch.setattr(book, "column", lambda label: pytest.fail("read again"))
+    assert ask("fork") is first
+    assert ask.cache_info().maxsize == KEPT
+
+
+def test_charts_drawn_at_once_leave_settings_and_filters_as_they_were():
+    rng = np.random.default_rng(0)
+    p = rng.random((200, 1)).astype(np.float32)
+    y = (rng.random(p.shape) < p).astype(np.int8)
+    alone = reliability_chart([(None, p, y)], "label", "one")
+    before = dict(mpl.rcParams), list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        charts = list(
+            pool.map(lambda _: reliability_chart([(None, p, y)], "label", "one"), range(24))
+        )
+    assert set(charts) == {alone}
+    assert (dict(mpl.rcParams), list(warnings.filters)) == before
