@@ -3,7 +3,8 @@
 ``python -m benchmarks.studies.load --minutes 30 --rate 20``
 
 A server with predictions and a small run gets requests at a fixed rate, whether or not earlier
-ones are answered: searches, predictions, label pages, budgets and queries that must be refused.
+ones are answered: searches, predictions, images, label pages, budgets and queries that must be
+refused.
 """
 
 from __future__ import annotations
@@ -24,8 +25,18 @@ import numpy as np
 
 from benchmarks.serve import LABELS, write_predictions
 
-KINDS = {"search": 60, "predict": 30, "labels": 4, "sets": 2, "label": 1, "page": 1, "refused": 2}
+KINDS = {  # in a hundred requests
+    "search": 45,
+    "predict": 25,
+    "image": 20,
+    "labels": 4,
+    "sets": 2,
+    "label": 1,
+    "page": 1,
+    "refused": 2,
+}
 FEATURES = 20
+IMAGES = 200  # the first rows have a picture
 
 
 @dataclass
@@ -46,7 +57,9 @@ def main(minutes: float, rate: float, rows: int, warm_up: float) -> int:
         folder = Path(name)
         write_predictions(folder / "load.parquet", rows)
         _train(folder / "run")
+        write_images(folder / "images", IMAGES)
         command = ["serve", str(folder / "load.parquet"), "--run", str(folder / "run")]
+        command += ["--images", str(folder / "images")]
         server = subprocess.Popen(
             [sys.executable, "-m", "credibly", *command, "--port", "0", "--quiet"],
             stdout=subprocess.PIPE,
@@ -63,6 +76,18 @@ def main(minutes: float, rate: float, rows: int, warm_up: float) -> int:
     for problem in tally.problems[:20]:
         print(problem, file=sys.stderr)
     return 1 if tally.problems else 0
+
+
+def write_images(folder: Path, count: int) -> None:
+    """Photographs' sizes on disk, 2 to 300 kB, under the ids of the first rows."""
+    from PIL import Image
+
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        size = int(rng.integers(30, 500))
+        pixels = rng.integers(0, 256, (size, size, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"row{number:08d}.jpg", quality=90)
 
 
 def _train(folder: Path) -> None:
@@ -114,8 +139,15 @@ async def _one(client: Any, kind: str, dice: random.Random, tally: Tally) -> Non
         tally.problems.append(f"{kind}: {answer.status_code} {answer.text[:200]}")
     elif kind == "search" and len(answer.json()["results"]) != 20:
         tally.problems.append(f"search gave {len(answer.json()['results'])} rows")
+    elif kind == "image" and not _is_jpeg(answer):
+        tally.problems.append(f"image gave {len(answer.content)} bytes that are no JPEG")
     elif kind == "predict" and len(answer.json()["probabilities"]) != 4:
         tally.problems.append("predict gave another number of rows")
+
+
+def _is_jpeg(answer: Any) -> bool:
+    whole = len(answer.content) == int(answer.headers["content-length"])
+    return whole and answer.content[:2] == b"\xff\xd8" and answer.content[-2:] == b"\xff\xd9"
 
 
 def _request(client: Any, kind: str, dice: random.Random) -> Any:
@@ -126,6 +158,7 @@ def _request(client: Any, kind: str, dice: random.Random) -> Any:
     query = {"q": _query(dice), "top": 20}
     path, parameters = {
         "search": ("/api/search", query),
+        "image": ("/image", {"id": f"row{dice.randrange(IMAGES):08d}"}),
         "labels": ("/api/labels", {"prefix": str(dice.randrange(20))}),
         "sets": ("/api/sets", {"average_size": dice.randrange(1, 400) / 20}),
         "label": ("/api/label", {"name": label}),
