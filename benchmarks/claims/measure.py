@@ -1,0 +1,206 @@
+"""From a finished run to figures: one reading of its scores after another."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import expit, softmax
+
+from credibly import calibrate, decide, metrics
+from credibly.data import Data
+from credibly.losses import Asymmetric, AverageK, Focal, Loss
+from credibly.train import Run
+from credibly.types import Array
+
+Figures = dict[str, Any]
+RETRIEVAL = ("voc2012", "scene", "yeast", "emotions", "digits")
+SIZES = (2, 3, 5, 10)
+CALIBRATORS = ("temperature", "affine", "beta", "per-label")
+MANY_LABELS = 100
+MOST_RETRIEVAL_SECONDS = 0.3
+
+
+def held_out(run: Run, data: Data) -> Figures:
+    """What a trial is judged by: held-out rows alone."""
+    part = data.part("calibration")
+    scores = run.scores(part)
+    odds = next(iter(_readings(run.criterion, scores).values()))
+    every = max(1, odds.size // 200_000)
+    estimates = expit(_fitted("affine", odds[::every], part.targets[::every]).transform(odds))
+    figures = {
+        "nll": metrics.log_loss(estimates, part.targets),
+        "map": metrics.mean_average_precision(_ranked(run.criterion, scores), part.targets),
+        "top1": -_top1_error(_ranked(run.criterion, scores), part.targets),
+    }
+    if run.settings.average_size is not None:
+        sets = decide.AverageSize(run.settings.average_size).fit(estimates).predict(estimates)
+        figures["average-k"] = metrics.set_coverage(sets, part.targets)
+    return _plain(figures)
+
+
+def tested(run: Run, data: Data) -> Figures:
+    """Figures of test rows, by reading; what fits the data: sets for one label a row, and so on."""
+    held, test = data.part("calibration"), data.part("test")
+    held_scores, test_scores = run.scores(held), run.scores(test)
+    criterion, counts = run.criterion, (test.targets > 0.5).sum(axis=1)
+    ranked = _ranked(criterion, test_scores)
+    figures: Figures = {
+        "mAP@y": metrics.mean_average_precision(ranked, test.targets),
+        "mAP@x": np.nanmean(metrics.sample_average_precision(ranked, test.targets)),
+    }
+    fitting, judged = _readings(criterion, held_scores), _readings(criterion, test_scores)
+    if criterion.name == "quasibinary":
+        figures["log C"] = float(criterion.log_normalizer)  # pyright: ignore[reportArgumentType]
+    figures["readings"] = {}
+    for name, odds in judged.items():
+        maps: dict[str, Any] = {name: calibrate.Identity()}
+        for map_ in CALIBRATORS[: 4 if name == "link" and data.num_labels < MANY_LABELS else 2]:
+            maps[f"{name} + {map_}"] = _fitted(map_, fitting[name], held.targets)
+        for reading, fitted in maps.items():
+            estimates = expit(fitted.transform(odds))
+            figures["readings"][reading] = _of_probabilities(estimates, test, reading)
+            if isinstance(_inner(criterion), Asymmetric) and reading in ("link", "phi"):
+                # The margin's plateau makes ties, which ranking by scores does not have.
+                tied = metrics.mean_average_precision(estimates, test.targets)
+                figures["readings"][reading]["mAP@y, probabilities"] = float(tied)
+    if (counts == 1).all():
+        figures["top-1 error"] = _top1_error(ranked, test.targets)
+        figures["sets"] = _sets(run, data, held_scores, test_scores)
+    return _plain(figures)
+
+
+# Readings ------------------------------------------------------------------------------------
+
+
+def _inner(criterion: Loss) -> Loss:
+    """The loss behind a regularizer."""
+    return getattr(criterion, "loss", criterion)
+
+
+def _ranked(criterion: Loss, scores: torch.Tensor) -> Array:
+    with torch.no_grad():
+        return criterion.ranking_scores(scores).double().numpy()
+
+
+@torch.no_grad()
+def _readings(criterion: Loss, scores: torch.Tensor) -> dict[str, Array]:
+    """Log-odds by the way scores are read: ``link`` is the loss's own, ``phi`` the paper's."""
+    scores, inner = scores.double(), _inner(criterion)
+    readings: dict[str, torch.Tensor] = {}
+    if criterion.has_link:
+        readings["link"] = criterion.log_odds(scores)
+    if isinstance(inner, Asymmetric):
+        readings["sigmoid"] = scores
+        if inner.detach_weight and isinstance(inner, Focal):
+            readings["phi"] = Focal(inner.gamma_pos, inner.gamma_neg).log_odds(scores)
+        elif inner.detach_weight:
+            plain = Asymmetric(inner.gamma_neg, inner.gamma_pos, inner.margin)
+            readings["phi"] = plain.log_odds(scores)
+    if not criterion.has_link:
+        readings["sigmoid"] = criterion.ranking_scores(scores)
+    if isinstance(criterion, AverageK):
+        readings["sccp"] = AverageK(criterion.average_size, head="sccp").log_odds(scores)
+    return {name: odds.numpy() for name, odds in readings.items()}
+
+
+def _fitted(name: str, odds: Array, targets: Array) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return calibrate.from_name(name).fit(odds, targets)
+
+
+def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
+    truth = test.targets
+    figures: Figures = {
+        "ACE": metrics.calibration_error(estimates, truth, "ace"),
+        "MCE": metrics.calibration_error(estimates, truth, "mce", min_count=30),
+        "ECE": metrics.calibration_error(estimates, truth, "ece"),
+        "NLL": metrics.log_loss(estimates, truth, floor=1e-7),
+        "Brier": metrics.brier(estimates, truth),
+    }
+    counts = (truth > 0.5).sum(axis=1)
+    several = bool((counts > 1).any())
+    if several and test.num_labels > 4:
+        figures["F1-top-4"] = metrics.top_k_f1(estimates, truth, 4)
+        figures["ECE-top-4"] = metrics.top_k_calibration_error(estimates, truth, 4)
+    if not several and (counts == 0).any():
+        found = metrics.zero_label(estimates, truth)
+        figures["IN accuracy"], figures["AU-ROC"] = found.accuracy, found.auroc
+        figures["MMC"], figures["MMC, IN"] = found.mean_confidence_out, found.mean_confidence_in
+    if test.truth is not None and not np.isnan(test.truth).any():
+        figures["KL"] = metrics.kl_to_truth(estimates, test.truth, floor=1e-7)
+    if several and test.source in RETRIEVAL and reading.endswith(("link", "sigmoid", "affine")):
+        most = min(5, test.num_labels)
+        found = metrics.retrieval_map(
+            estimates, truth, max_conditions=most, budget_seconds=MOST_RETRIEVAL_SECONDS
+        )
+        figures["retrieval"] = [float(found.by_conditions[k]) for k in range(1, most + 1)]
+        figures["mass"] = found.mass_ratio(2, 2)
+    return figures
+
+
+# One label a row -----------------------------------------------------------------------------
+
+
+def _top1_error(ranked: Array, targets: Array) -> float:
+    rows = np.flatnonzero((targets > 0.5).any(axis=1))
+    return float((targets[rows, ranked[rows].argmax(axis=1)] < 0.5).mean())
+
+
+def _sets(run: Run, data: Data, held_scores: Any, test_scores: Any) -> Figures:
+    """Average-K accuracy by reading and K: one threshold from held-out rows, judged on test."""
+    held, test = data.part("calibration"), data.part("test")
+    train_counts = data.part("train").targets.sum(axis=0) + held.targets.sum(axis=0)
+    fitting, judged = _readings(run.criterion, held_scores), _readings(run.criterion, test_scores)
+    chances = {name: (expit(fitting[name]), expit(odds)) for name, odds in judged.items()}
+    alike = [softmax(_ranked(run.criterion, s), axis=1) for s in (held_scores, test_scores)]
+    chances["softmax"] = (alike[0], alike[1])
+    sizes = [k for k in SIZES if k < test.num_labels]
+    if run.criterion.name in ("avgk", "epr", "role", "topk"):  # trained for one size
+        sizes = [int(run.settings.average_size or 0)]
+    results: Figures = {}
+    for name, (fit, judge) in chances.items():
+        results[name] = {}
+        for size in sizes:
+            sets = decide.AverageSize(size).fit(fit).predict(judge)
+            results[name][str(size)] = _of_sets(sets, test, train_counts)
+            promised = decide.AverageSize(size, "expected").fit(fit).predict(judge)
+            results[name][str(size)]["size, promised"] = metrics.set_size(promised)
+    return results
+
+
+def _of_sets(sets: Array, test: Data, train_counts: Array) -> Figures:
+    sizes = sets.sum(axis=1)
+    figures: Figures = {
+        "accuracy": metrics.set_coverage(sets, test.targets),
+        "size": sizes.mean(),
+        "empty": (sizes == 0).mean(),
+        "single": (sizes == 1).mean(),
+        "two to four": ((sizes >= 2) & (sizes <= 4)).mean(),
+        "largest": int(sizes.max()),
+    }
+    if train_counts.max() > 2 * train_counts.min():
+        groups = metrics.coverage_by_frequency(sets, test.targets, train_counts, few=10, many=50)
+        figures |= groups
+    if test.truth is not None and not np.isnan(test.truth).any():
+        shares = test.truth / test.truth.sum(axis=1, keepdims=True)
+        entropy = -(shares * np.log(np.maximum(shares, 1e-12))).sum(axis=1)
+        figures["human votes inside"] = (shares * sets).sum(axis=1).mean()
+        figures["size, where people agree"] = sizes[entropy <= np.median(entropy)].mean()
+        figures["size, where they do not"] = sizes[entropy > np.quantile(entropy, 0.9)].mean()
+    return figures
+
+
+def _plain(value: Any) -> Any:
+    """Numbers with six digits, for JSON."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, int):
+        return value
+    number = float(value)
+    return float(f"{number:.6g}") if np.isfinite(number) else None

@@ -1,0 +1,114 @@
+"""Data sets by name; a name and a seed give the same rows anywhere.
+
+``voc2012`` … are files of the evaluation folder (CREDIBLY_DATA, or ``../shared/data``). A name may
+go on: ``tinyimagenet:50`` has 50 of its classes, ``tinyimagenet:tail`` is thinned to a long tail,
+``tinyimagenet:120+80`` strips the labels of 80 classes but keeps their rows. ``NAME@search`` has
+no test rows of NAME: a quarter of its training rows stands in for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+
+import numpy as np
+
+from benchmarks.studies.training import data_file
+from credibly import data
+from credibly.data import TEST, TRAIN, Data
+from credibly.data._split import hold_out, split_rows
+
+MULTI_LABEL = ("voc2012", "scene", "yeast", "emotions", "bibtex", "medical", "digits", "synthetic")
+TAIL = (100, 4)
+"""Training rows of the most and the least frequent class of ``tinyimagenet:tail``."""
+
+EMBEDDED = {
+    "digits": lambda seed: data.digits(4000, seed=seed),
+    "digits:one": lambda seed: data.digits(4000, seed=seed, counts=(0, 1), blur=0.9, clutter=1.0),
+    "digits:6+4": lambda seed: _stripped(data.digits(4000, seed=seed, counts=(0, 1)), range(6)),
+    "synthetic": lambda seed: data.synthetic(8000, num_features=40, curvature=0.5, seed=seed),
+    "synthetic:dependent": lambda seed: data.synthetic(
+        8000, num_features=40, curvature=0.5, dependence=0.5, seed=seed
+    ),
+}
+
+
+@lru_cache(maxsize=2)
+def rows(name: str, seed: int) -> Data:
+    """The rows of ``name``, split by ``seed``: published test rows, 20 % of the others held out."""
+    name, _, purpose = name.partition("@")
+    found = _rows(name, seed).named(f"{name}@{purpose}" if purpose else name)
+    return _without_test(found, seed) if purpose else found
+
+
+def _rows(name: str, seed: int) -> Data:
+    if name in EMBEDDED:
+        return EMBEDDED[name](seed)
+    file, _, form = name.partition(":")
+    read = data.load(data_file(f"{file}.npz"), seed=seed)
+    if not form:
+        return read
+    if form == "tail":
+        return _thinned(read, seed)
+    if "+" in form:
+        return _stripped(read, _kept_classes(read))
+    return _some_classes(read, int(form))
+
+
+def _without_test(read: Data, seed: int) -> Data:
+    """The training rows alone, a quarter of them as test rows."""
+    kept = read.take(np.flatnonzero(read.split != TEST))
+    split = split_rows(kept.targets, test=0.25, calibration=0.2, seed=1000 + seed)
+    return dataclasses.replace(kept, split=split, _hash=[])
+
+
+def _some_classes(read: Data, number: int) -> Data:
+    """Rows of the first ``number`` classes in an order that does not depend on the seed."""
+    chosen = np.sort(np.random.default_rng(0).permutation(read.num_labels)[:number])
+    inside = read.take(np.flatnonzero(read.targets[:, chosen].any(axis=1)))
+    return dataclasses.replace(
+        inside, labels=[read.labels[k] for k in chosen], targets=inside.targets[:, chosen], _hash=[]
+    )
+
+
+def _thinned(read: Data, seed: int) -> Data:
+    """Training rows from 100 a class down to 4, evenly in log; test rows stay balanced."""
+    high, low = TAIL
+    counts = np.geomspace(high, low, read.num_labels).round().astype(int)
+    order = np.random.default_rng(0).permutation(read.num_labels)
+    generator = np.random.default_rng(seed)
+    classes = read.targets.argmax(axis=1)
+    kept = [np.flatnonzero(read.split == TEST)]
+    for place, label in enumerate(order):
+        own = np.flatnonzero((classes == label) & (read.split != TEST))
+        kept.append(generator.permutation(own)[: counts[place]])
+    thinned = read.take(np.sort(np.concatenate(kept)))
+    split = np.where(thinned.split == TEST, TEST, TRAIN)
+    return dataclasses.replace(thinned, split=hold_out(thinned.targets, split, 0.2, seed), _hash=[])
+
+
+def _kept_classes(read: Data) -> list[int]:
+    """Three of every five similar classes: greedy groups by the distance of class means."""
+    train = read.part("train")
+    assert train.features is not None
+    sums = train.targets.T @ train.features
+    means = sums / train.targets.sum(axis=0)[:, None]
+    left, kept = list(range(read.num_labels)), []
+    while left:
+        away = np.square(means[left] - means[left[0]]).sum(axis=1)
+        group = [left[k] for k in np.argsort(away, kind="stable")[:5]]
+        kept += sorted(group)[:3]
+        left = [k for k in left if k not in group]
+    return sorted(kept)
+
+
+def _stripped(read: Data, kept: range | list[int]) -> Data:
+    """The same rows with only the labels ``kept``: rows of other classes have none."""
+    chosen = list(kept)
+    return dataclasses.replace(
+        read,
+        labels=[read.labels[k] for k in chosen],
+        targets=read.targets[:, chosen],
+        truth=None,
+        _hash=[],
+    )
