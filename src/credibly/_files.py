@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -14,7 +16,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; on success it becomes ``path``.
 
     Killed at any instant, ``path`` holds either its old content or the whole new one. On an
-    exception the temporary file is removed and ``path`` stays as it was.
+    exception the temporary file is removed and ``path`` stays as it was. What an earlier writer of
+    ``path`` left when it was killed is removed first; a writer that lives is never disturbed.
 
     Example:
         >>> import tempfile
@@ -26,14 +29,46 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent, path.name)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        yield beside
-        _flush(beside)
-        os.replace(beside, path)
-        _flush(path.parent)
-    finally:
-        beside.unlink(missing_ok=True)
+    with _locked(beside.with_suffix(".lock")):
+        try:
+            yield beside
+            _flush(beside)
+            os.replace(beside, path)
+            _flush(path.parent)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def sweep(folder: Path, name: str | None = None) -> None:
+    """Remove what killed writers of ``name`` (by default of any file) left in ``folder``.
+
+    A temporary file goes only with its lock in hand, which the system takes from a writer when it
+    dies, and not before. What may not be looked at, locked or removed stays.
+    """
+    target = ".+" if name is None else re.escape(name)
+    pattern = re.compile(rf"\.{target}\.[0-9a-f]{{8}}\.lock", re.DOTALL)
+    with suppress(OSError):
+        for lock in [path for path in folder.iterdir() if pattern.fullmatch(path.name)]:
+            with suppress(OSError), lock.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock.with_suffix(".part").unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold ``path`` locked. It is a file of its own: some writers replace the one they write."""
+    with path.open("xb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:  # no locks here: without the file nobody takes the writer for dead
+            path.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

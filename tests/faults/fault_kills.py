@@ -25,13 +25,14 @@ class Tally:
     by_delay: int = 0
     finished: int = 0
     leftovers: int = 0
+    stale: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     different: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
-        return not (self.broken or self.different or self.failed)
+        return not (self.broken or self.different or self.failed or self.stale)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def kill_often(
         elif results(out) != results(whole):
             odd = set(results(out).items()) ^ set(results(whole).items())
             tally.different += sorted({path for path, _ in odd})
+        tally.stale += [path for path in leftovers(out) if not path.endswith(".lock")]
         if tally.sound:  # otherwise it stays, to be looked at
             shutil.rmtree(out)
     return tally
@@ -87,7 +89,9 @@ def _instant(draw: random.Random, name: str, seconds: float) -> Fault:
     kind = draw.choice(["delay", "delay", "sight", "sight", "flush", "rename", "renamed"])
     if kind == "delay":
         return Fault(kind, draw.uniform(0, seconds))
-    return Fault(kind, draw.randint(1, RENAMES[name] * (2 if kind in ("flush", "sight") else 1)))
+    # A rename has two flushes, and about four changes to see: lock, temporary file, both gone.
+    each = {"flush": 2, "sight": 4}.get(kind, 1)
+    return Fault(kind, draw.randint(1, RENAMES[name] * each))
 
 
 def _note(tally: Tally, fault: Fault, code: int | None, stderr: str) -> None:

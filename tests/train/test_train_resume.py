@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from train_instances import DATA, awkward, sha, train_and_die
 
 from credibly import InputError
 from credibly.train import Settings, fit
-from credibly.train.checkpoint import newest
+from credibly.train.checkpoint import newest, read_tensors, save_tensors
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["credibly.train.fitting", "accelerate", "credibly.metrics"])
@@ -171,6 +172,33 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(InputError, match=r"written by credibly 7\.0\.0"):
         newest(tmp_path)
+
+
+@pytest.mark.parametrize("settings", [{}, {"solver": "lbfgs", "sweep": "l2"}], ids=["sgd", "sweep"])
+def test_a_damaged_checkpoint_is_told_with_a_way_back_to_the_same_result(settings, tmp_path):
+    settings = Settings(**{**QUICK, "model": "linear", **settings})
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    fit(awkward(), whole, settings)
+    shutil.copytree(whole, run)
+    (run / "metrics.json").unlink()
+    before, last = sorted((run / "state").iterdir())
+    sound = read_tensors(last)
+    strange = {**sound.values, "progress": {"epoch": 1}, "done": None}
+    for start in (before.name, "the first step"):
+        damaged = sorted((run / "state").iterdir())[-1]
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        match = rf"{damaged.name} must .*Delete it to go on from {start}: .* the same\.$"
+        with pytest.raises(InputError, match=match):
+            fit(awkward(), run, settings, resume=True)
+        for tensors, values in (({}, sound.values), (sound.tensors, strange)):
+            save_tensors(damaged, tensors, values)
+            with pytest.raises(InputError, match=match):
+                fit(awkward(), run, settings, resume=True)
+        damaged.unlink()
+        shutil.copytree(run, tmp_path / start)
+        fit(awkward(), tmp_path / start, settings, resume=True)
+        for name in ("model.safetensors", "predictions.parquet", "log.jsonl", "metrics.json"):
+            assert sha(tmp_path / start / name) == sha(whole / name), name
 
 
 def test_a_folder_with_a_run_is_not_overwritten_unasked(tmp_path):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,31 @@ def newest(folder: Path) -> Checkpoint | None:
     files = _files(folder)
     if not files:
         return None
-    found = read_tensors(files[-1])
+    try:
+        found = read_tensors(files[-1])
+    except InputError as error:
+        raise _damaged(files, str(error)) from error
     _check_version(files[-1], found.values["version"])
     return found
+
+
+@contextmanager
+def restoring(folder: Path) -> Iterator[Checkpoint | None]:
+    """The last checkpoint, as ``newest`` gives it; what of it does not fit the run is told."""
+    saved = newest(folder)
+    try:
+        yield saved
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        files = _files(folder)
+        reason = str(error).strip().splitlines()[0].rstrip(":.")
+        reason = f"it lacks {reason}" if isinstance(error, KeyError) else reason
+        raise _damaged(files, f"{files[-1]} must fit this run; {reason}.") from error
+
+
+def _damaged(files: list[Path], what: str) -> InputError:
+    """Nothing is taken back unasked; but the way back is named, and it ends in the same result."""
+    start = f"from {files[-2].name}" if len(files) > 1 else "from the first step"
+    return InputError(f"{what} Delete it to go on {start}: the result will be the same.")
 
 
 def _files(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from credibly import __version__
 from credibly._checks import InputError
+from credibly._files import sweep
 from credibly.train import build
 from credibly.train.judge import Judge, log_odds, probabilities
 from credibly.train.log import Log
@@ -83,7 +84,8 @@ def claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
             )
         _same_run(folder, settings, data)
         for place in (folder, folder / "state"):
-            for leftover in [*place.glob(".*.part"), *place.glob(".tmp*")]:
+            sweep(place)
+            for leftover in place.glob(".tmp*"):  # what safetensors writes beside
                 leftover.unlink(missing_ok=True)
         return
     if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):

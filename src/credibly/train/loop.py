@@ -243,9 +243,12 @@ class Loop:
         checkpoints.write(self.folder, order + self.at.batch, Checkpoint(tensors, values))
 
     def _restore(self) -> None:
-        saved = checkpoints.newest(self.folder)
-        if saved is None:
-            return
+        with checkpoints.restoring(self.folder) as saved:
+            if saved is not None:
+                self._take(saved)
+        self.accelerator.wait_for_everyone()
+
+    def _take(self, saved: Checkpoint) -> None:
         self.plain.load_state_dict(saved.group("model"))
         self.criterion.load_state_dict(saved.group("loss"))
         if self.average is not None:
@@ -258,4 +261,3 @@ class Loop:
         progress = saved.values["progress"]
         self.at = Progress(**{**progress, "best": float(progress["best"])})
         self.best = saved.group("best")
-        self.accelerator.wait_for_everyone()

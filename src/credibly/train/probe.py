@@ -105,15 +105,15 @@ def solve(
     assert train.features is not None
     inputs = torch.from_numpy(train.features).double()
     targets = torch.from_numpy(train.targets).double()
-    saved = checkpoints.newest(folder)
     done, best, best_at = 0, math.inf, -1
     kept: dict[str, Tensor] = {}
-    if saved is not None:
-        done, best_at = saved.values["done"], saved.values["best_at"]
-        best = float(saved.values["best"])
-        model.load_state_dict(saved.group("model"))
-        criterion.load_state_dict(saved.group("loss"))
-        kept = saved.group("best")
+    with checkpoints.restoring(folder) as saved:
+        if saved is not None:
+            done, best_at = int(saved.values["done"]), int(saved.values["best_at"])
+            best = float(saved.values["best"])
+            model.load_state_dict(saved.group("model"))
+            criterion.load_state_dict(saved.group("loss"))
+            kept = saved.group("best")
     for at in range(done, len(decays)):
         model.train()
         criterion.train()
