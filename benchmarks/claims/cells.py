@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """``settings`` differ from the defaults of ``credibly train``; seed is also the split's."""
+    """``settings`` differ from the defaults of ``credibly train``; ``seed`` is also the split's."""
 
     data: str
     settings: tuple[tuple[str, Any], ...]
@@ -27,13 +27,14 @@ class Cell:
 
     @property
     def command(self) -> str:
-        """What a person would type; names with a colon or an at are made by ``sets.py``."""
-        flags = [f"--{name.replace('_', '-')} {_text(value)}" for name, value in self.settings]
-        name = f"{self.data}.npz" if self.data.isalnum() and self.data[0] not in "d" else self.data
-        return (
-            f"credibly train {name} {' '.join(flags)} --seed {self.seed} --split-seed {self.seed}"
-        )
+        """What a person would type to have this run."""
+        made = f"python -m benchmarks.claims.sets '{self.data}' --seed {self.seed} --out rows.npz"
+        flags = " ".join(_flag(name, value) for name, value in self.settings)
+        return f"{made} && credibly train rows.npz {flags} --seed {self.seed} --out run"
 
 
-def _text(value: Any) -> str:
-    return f"'{value}'" if isinstance(value, str) and not value.isalnum() else str(value)
+def _flag(name: str, value: Any) -> str:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{flag}" if value else f"--no-{flag}"
+    return f"--{flag} '{value}'" if isinstance(value, str) else f"--{flag} {value}"

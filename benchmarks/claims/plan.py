@@ -17,8 +17,9 @@ SEEDS = (1, 2, 3, 4, 5)
 class Method:
     """A way to train in a setup (data and model); ``grid`` is what its trials choose among.
 
-    ``like`` names another method of the setup whose chosen settings it starts from. ``by`` is the held-out figure to choose by: ``nll`` (lower is better) or ``map``,
-    ``top1``, ``average-k`` (higher is better).
+    ``like`` names another method of the setup whose chosen settings it starts from. ``by`` is the
+    held-out figure to choose by: ``nll`` (lower is better) or ``map``, ``top1``, ``average-k``
+    (higher is better).
     """
 
     name: str

@@ -4,10 +4,13 @@
 go on: ``tinyimagenet:50`` has 50 of its classes, ``tinyimagenet:tail`` is thinned to a long tail,
 ``tinyimagenet:120+80`` strips the labels of 80 classes but keeps their rows. ``NAME@search`` has
 no test rows of NAME: a quarter of its training rows stands in for them.
+
+``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` writes one as a file.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from functools import lru_cache
 
@@ -112,3 +115,27 @@ def _stripped(read: Data, kept: range | list[int]) -> Data:
         truth=None,
         _hash=[],
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.claims.sets")
+    parser.add_argument("name")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", required=True)
+    arguments = parser.parse_args()
+    found = rows(arguments.name, arguments.seed)
+    inputs = {"features": found.features} if found.images is None else {"images": found.images}
+    truth = {} if found.truth is None else {"truth": found.truth}
+    np.savez_compressed(
+        arguments.out,
+        targets=found.targets,
+        labels=np.array(found.labels),
+        ids=found.ids,
+        split=found.split,
+        **inputs,
+        **truth,
+    )
+
+
+if __name__ == "__main__":
+    main()

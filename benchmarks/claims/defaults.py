@@ -1,0 +1,28 @@
+"""The search for better defaults, on training rows alone, and its confirmation on test rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.claims.plan import Method
+
+REAL = ("voc2012", "scene", "yeast", "emotions", "medical", "bibtex")
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "bce": {"loss": "bce"},
+    "bce, batch 32": {"loss": "bce", "batch_size": 32},
+    "bce+lpr": {"loss": "bce+lpr(weight=1)"},
+    "spa": {"loss": "spa"},
+    "spa+lpr": {"loss": "spa+lpr(weight=1)"},
+    "asl, detached": {"loss": "asl(detach_weight=true)"},
+    "twl": {"loss": "twl"},
+}
+"""What each changes in the defaults of ``credibly train``; calibrators are compared on each run."""
+
+
+def methods() -> list[Method]:
+    """Every candidate where a quarter of the training rows stands in for the test rows."""
+    return [
+        Method(name, f"{data}@search", f"{data}@search", settings, seeds=(1, 2, 3))
+        for data in REAL
+        for name, settings in CANDIDATES.items()
+    ]
