@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from threading import Lock
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from starlette.testclient import TestClient
 
 from credibly._checks import InputError
@@ -72,3 +74,19 @@ def test_charts_drawn_at_once_leave_settings_and_filters_as_they_were():
         )
     assert set(charts) == {alone}
     assert (dict(mpl.rcParams), list(warnings.filters)) == before
+
+
+def figures() -> int:
+    return sum(isinstance(one, Figure) for one in gc.get_objects())
+
+
+def test_a_drawn_figure_is_not_kept(book):
+    """Without waiting for Python to look for objects that only point at each other."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = figures()
+        assert "<svg" in book.chart("fork")
+        assert figures() == before
+    finally:
+        gc.enable()
