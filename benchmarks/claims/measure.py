@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from credibly import calibrate, decide, metrics
 from credibly.data import Data
-from credibly.losses import Asymmetric, AverageK, Focal, Loss
+from credibly.losses import Asymmetric, AverageK, Focal, Loss, Quasibinary
 from credibly.train import Run
 from credibly.types import Array
 
@@ -52,8 +52,11 @@ def tested(run: Run, data: Data) -> Figures:
         "mAP@x": np.nanmean(metrics.sample_average_precision(ranked, test.targets)),
     }
     fitting, judged = _readings(criterion, held_scores), _readings(criterion, test_scores)
-    if criterion.name == "quasibinary":
-        figures["log C"] = float(criterion.log_normalizer)  # pyright: ignore[reportArgumentType]
+    if isinstance(criterion, Quasibinary):
+        over = ranked > float(criterion.log_normalizer)
+        figures["log C"] = float(criterion.log_normalizer)
+        figures["above one"] = over.mean()
+        figures["above one, positives"] = over[test.targets > 0.5].mean()
     figures["readings"] = {}
     for name, odds in judged.items():
         maps: dict[str, Any] = {name: calibrate.Identity()}
@@ -126,6 +129,10 @@ def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
     if several and test.num_labels > 4:
         figures["F1-top-4"] = metrics.top_k_f1(estimates, truth, 4)
         figures["ECE-top-4"] = metrics.top_k_calibration_error(estimates, truth, 4)
+    if several:
+        rows, sure = counts > 1, estimates > 0.5
+        figures["every label sure"] = (sure | (truth < 0.5))[rows].all(axis=1).mean()
+        figures["a wrong label sure"] = (sure & (truth == 0))[rows].any(axis=1).mean()
     if not several and (counts == 0).any():
         found = metrics.zero_label(estimates, truth)
         figures["IN accuracy"], figures["AU-ROC"] = found.accuracy, found.auroc

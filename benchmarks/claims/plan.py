@@ -76,7 +76,8 @@ def chosen(method: Method, methods: Sequence[Method], book: Book) -> dict[str, A
 
     def worth(pair: tuple[Cell, dict[str, Any]]) -> float:
         record = book.get(pair[0])
-        assert record is not None
+        if record is None:
+            raise LookupError(f"the trials of {method.name} in {method.setup} were not run")
         if "failed" in record:
             return float("-inf")
         value = record["held_out"][method.by]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -124,17 +125,12 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     found = rows(arguments.name, arguments.seed)
-    inputs = {"features": found.features} if found.images is None else {"images": found.images}
-    truth = {} if found.truth is None else {"truth": found.truth}
-    np.savez_compressed(
-        arguments.out,
-        targets=found.targets,
-        labels=np.array(found.labels),
-        ids=found.ids,
-        split=found.split,
-        **inputs,
-        **truth,
-    )
+    arrays: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in ("features", "images", "targets", "ids", "split", "truth")
+        if getattr(found, name) is not None
+    }
+    np.savez_compressed(arguments.out, labels=np.array(found.labels), **arrays)
 
 
 if __name__ == "__main__":

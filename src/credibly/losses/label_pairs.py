@@ -71,6 +71,9 @@ class LabelPairs(Loss):
         for fact, value in {**facts, "name": f"{loss.name}+lpr"}.items():
             setattr(self, fact, value)
         self._limit = None if _reaches_every_probability(loss) else PLATEAU
+        # A score inside the bounds, found once: it takes a search.
+        even = self._limit is not None and loss.labelwise
+        self._even_score = float(loss.initial_scores(torch.tensor(0.5))) if even else 0.0
 
     def forward(self, scores: Scores, targets: Targets, **arguments: Any) -> Tensor:
         _checks.float_scores(scores)
@@ -111,12 +114,9 @@ class LabelPairs(Loss):
             # What is out of bounds is replaced before the link: after it, the infinite slope at
             # the edge of a plateau would come through as 0 × ∞.
             inside = log_odds.detach().abs() < self._limit
-            calm = self.loss.log_odds(torch.where(inside, scores, self._even_score(scores)))
+            calm = self.loss.log_odds(torch.where(inside, scores, self._even_score))
             log_odds = torch.where(inside, calm, log_odds.detach())
         return log_odds.clamp(-self._limit, self._limit)
-
-    def _even_score(self, scores: Scores) -> Tensor:
-        return self.loss.initial_scores(torch.tensor(0.5)).to(scores)
 
     def extra_repr(self) -> str:
         return f"{self.loss}, weight={self.weight:g}"
