@@ -28,15 +28,15 @@ def main() -> int:
     counts = {}
     with tempfile.TemporaryDirectory() as folder:
         world = make_world(Path(folder) / "world")
-        print(f"{'command':<10} {'killed':>7} {'by delay':>9} {'finished after':>15}  result")
+        print(f"{'command':<10} {'killed':>7} {'finished after':>15}  result")
         for name in names:
             place = Path(folder) / name
             reference = undisturbed(name, world, place)
             tally = kill_often(name, world, place, reference, given.kills, given.seed)
             counts[name] = {**dataclasses.asdict(tally), "sound": tally.sound}
             verdict = "identical, nothing broken" if tally.sound else str(counts[name])
-            row = f"{name:<10} {tally.kills:>7} {tally.by_delay:>9} {tally.finished:>15}"
-            print(f"{row}  {verdict}", flush=True)
+            row = f"{name:<10} {tally.kills:>7} {tally.finished:>15}"
+            print(f"{row}  {verdict} ({dict(sorted(tally.kinds.items()))})", flush=True)
             document = {"seed": given.seed, "commands": counts}
             Path(given.out).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(f"{sum(each['kills'] for each in counts.values())} deaths in all")
