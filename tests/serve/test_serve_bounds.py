@@ -53,6 +53,13 @@ def test_budgets_remembered_are_the_latest(book):
     assert book.budget.cache_info().currsize == KEPT
 
 
+@pytest.mark.parametrize("name", ["index", "sample", "uncalibrated"])
+def test_those_who_ask_first_wait_for_one_reading(book, name):
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: getattr(book, name), range(8)))
+    assert all(one is found[0] for one in found)
+
+
 @pytest.mark.parametrize("name", ["judge", "chart"])
 def test_labels_are_read_once_and_remembered_within_a_bound(book, name, monkeypatch):
     ask = getattr(book, name)
@@ -77,7 +84,7 @@ def test_charts_drawn_at_once_leave_settings_and_filters_as_they_were():
 
 
 def figures() -> int:
-    return sum(isinstance(one, Figure) for one in gc.get_objects())
+    return sum(type(one) is Figure for one in gc.get_objects())  # isinstance wakes lazy objects
 
 
 def test_a_drawn_figure_is_not_kept(book):

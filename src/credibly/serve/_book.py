@@ -77,9 +77,29 @@ class Book:
     def has_truth(self) -> bool:
         return self.scan.has_targets and not self.scan.soft
 
-    @cached_property
+    # The first to ask reads the file and others wait. A cached property alone would let all of
+    # them read it, from Python 3.12 on.
+
+    @property
     def uncalibrated(self) -> Book | None:
         """The same scores through the loss's link alone, where the file tells how."""
+        with self._lock:
+            return self._uncalibrated
+
+    @property
+    def index(self) -> Index:
+        """All rows, for search."""
+        with self._lock:
+            return self._index
+
+    @property
+    def sample(self) -> Predictions:
+        """All rows, or a fixed random part of a large file."""
+        with self._lock:
+            return self._sample
+
+    @cached_property
+    def _uncalibrated(self) -> Book | None:
         about = self.scan.metadata
         if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
             return None
@@ -89,21 +109,18 @@ class Book:
             return None
 
     @cached_property
-    def index(self) -> Index:
+    def _index(self) -> Index:
         return Index.read(self.path)
 
     @cached_property
-    def sample(self) -> Predictions:
-        """All rows, or a fixed random part of a large file."""
+    def _sample(self) -> Predictions:
         if self.scan.num_rows <= SAMPLE:
             return self.scan.read()
         chosen = np.random.default_rng(0).choice(self.scan.num_rows, SAMPLE, replace=False)
         return self.scan.read(rows=np.sort(chosen))
 
     def search(self, query: str, top: int) -> Answer:
-        with self._lock:  # the first query builds the index; others wait for it, not beside it
-            index = self.index
-        return index.search(query, top=top)
+        return self.index.search(query, top=top)
 
     def column(self, label: str) -> tuple[Array, Array | None]:
         return self.scan.column(label)
@@ -190,13 +207,13 @@ class _Uncalibrated(Book):
         return raw.float().numpy()
 
     @cached_property
-    def index(self) -> Index:
+    def _index(self) -> Index:
         whole = self.scan.read()
         truth = whole.targets if self.has_truth else None
         return Index(self._through_link(_required(whole.scores)), self.labels, whole.ids, truth)
 
     @cached_property
-    def sample(self) -> Predictions:
+    def _sample(self) -> Predictions:
         rows = Book(self.path, calibrated=False).sample
         return Predictions.from_arrays(
             probabilities=self._through_link(_required(rows.scores)),
