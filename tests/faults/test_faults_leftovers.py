@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import multiprocessing
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fault_process import SERVER
 
 from credibly._files import atomic_path, sweep
 
-START = multiprocessing.get_context("forkserver")
-START.set_forkserver_preload(["credibly._files"])
 NAME = "an [odd]* name.txt"  # means something else to patterns
 
 
@@ -36,8 +34,8 @@ class Writer:
     """A process that is halfway through writing ``path``."""
 
     def __init__(self, path: Path, text: str, replaced: bool = False) -> None:
-        self.talk, theirs = START.Pipe()
-        self.process = START.Process(target=_write, args=(str(path), text, theirs, replaced))
+        self.talk, theirs = SERVER.Pipe()
+        self.process = SERVER.Process(target=_write, args=(str(path), text, theirs, replaced))
         self.process.start()
         theirs.close()
         assert self.talk.recv() == "written"
