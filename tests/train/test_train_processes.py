@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
 import subprocess
@@ -11,13 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from train_instances import DATA, awkward, train_as_one_of_two
+from train_instances import DATA, SERVER, awkward, train_as_one_of_two
 
 import credibly as cr
 from credibly.train import Settings, fit
-
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["credibly.train.fitting", "accelerate", "credibly.metrics"])
 
 # 144 training rows in batches of 29: halves differ in size, and in how much of them is known.
 QUICK = {"model": "linear", "epochs": 3, "batch_size": 29, "learning_rate": 0.02}

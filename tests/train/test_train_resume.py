@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -13,14 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from train_instances import DATA, awkward, sha, train_and_die
+from train_instances import DATA, SERVER, awkward, sha, train_and_die
 
 from credibly import InputError
 from credibly.train import Settings, fit
 from credibly.train.checkpoint import newest, read_tensors, save_tensors
-
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["credibly.train.fitting", "accelerate", "credibly.metrics"])
 
 QUICK = {"epochs": 3, "batch_size": 32, "checkpoint_seconds": 0.0}
 # Everything with a memory of its own: moments, momentum, averaged weights, a running normalizer,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from credibly.data import Data
+
+SERVER = multiprocessing.get_context("forkserver")
+# One server a process, and the last list wins: that of the faults has all of this, and more.
+if "fault_process" not in sys.modules:
+    SERVER.set_forkserver_preload(["credibly.train.fitting", "accelerate", "credibly.metrics"])
 
 LABELS = ["cat", "dog", "dining table", "fork", "never there"]
 
