@@ -1,15 +1,21 @@
-"""``python -m benchmarks.claims [STUDY …] [--quick] [--jobs N] [--out FOLDER]``"""
+"""Measure the claims of the four papers and write docs/results.md.
+
+``python -m benchmarks.claims [STUDY …] [--quick] [--jobs N] [--page-only]``
+"""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.claims.plan import carry_out
+from benchmarks.claims.plan import Method, carry_out
 from benchmarks.claims.runner import RESULTS, Book
 
-STUDIES = ("calibrated", "two_way", "quasibinary", "average_k", "defaults")
+STUDIES = ("calibrated", "average_k", "quasibinary", "two_way", "defaults")
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = ("scene", "emotions", "tinyimagenet:10", "tinyimagenet:tail", "emotions@search")
 
 
 def main() -> None:
@@ -17,15 +23,41 @@ def main() -> None:
     parser.add_argument("studies", nargs="*", help=f"some of {', '.join(STUDIES)}; all of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--setups", help="only these setups, separated by semicolons")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of results")
+    parser.add_argument("--quick", action="store_true", help="small sets, few epochs, two seeds")
+    parser.add_argument(
+        "--page-only", action="store_true", help="write the page from what is there"
+    )
     arguments = parser.parse_args()
-    book = Book(arguments.out)
-    for name in arguments.studies or STUDIES:
-        study = import_module(f"benchmarks.claims.{name}")
-        methods = study.methods()
+    # A quick look must never mix with the runs that the page in the documentation rests on.
+    quick = ROOT / "artifacts" / "claims-quick"
+    book = Book(quick / "results" if arguments.quick else RESULTS)
+    page = (quick if arguments.quick else ROOT / "docs") / "results.md"
+    for name in () if arguments.page_only else arguments.studies or STUDIES:
+        methods: list[Method] = import_module(f"benchmarks.claims.{name}").methods()
         if arguments.setups:
             methods = [m for m in methods if m.setup in arguments.setups.split(";")]
-        carry_out(methods, book, arguments.jobs)
+        if arguments.quick:
+            methods = [_quick(m) for m in methods if m.setup in QUICK]
+        if methods:
+            carry_out(methods, book, arguments.jobs)
+        if name == "quasibinary" and not arguments.quick:
+            from benchmarks.claims import normalizer
+
+            normalizer.measure(book.folder)
+    from benchmarks.claims.page import write
+
+    write(book, page, _quick if arguments.quick else None)
+    print(f"Wrote {page.relative_to(ROOT)}")
+
+
+def _quick(method: Method) -> Method:
+    """The same with a fifth of the epochs, one trial and two seeds."""
+    settings = dict(method.settings)
+    if "epochs" in settings:
+        settings["epochs"] = max(2, settings["epochs"] // 5)
+    return dataclasses.replace(
+        method, settings=settings, grid=method.grid[:1], seeds=method.seeds[:2]
+    )
 
 
 if __name__ == "__main__":

@@ -309,6 +309,8 @@ def _means(results: Results, recipes: tuple[str, ...], figure: str = "ACE") -> s
     """Means over the setups that all recipes have."""
     table = {r: [mean(_ace(results, s, r, figure)) for s in SETUPS] for r in recipes}
     have = [k for k in range(len(SETUPS)) if all(np.isfinite(v[k]) for v in table.values())]
+    if not have:
+        return f"{figure}: no setup has all of {', '.join(recipes)}"
     cells = [f"{r} {np.mean([v[k] for k in have]):.1f}" for r, v in table.items()]
     return f"{figure}, mean of {len(have)} setups: {', '.join(cells)}"
 

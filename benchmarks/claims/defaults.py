@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.claims.plan import Method
+from benchmarks.claims.tables import Results, Table, spread
 
 REAL = ("voc2012", "scene", "yeast", "emotions", "medical", "bibtex")
 CANDIDATES: dict[str, dict[str, Any]] = {
@@ -26,3 +27,23 @@ def methods() -> list[Method]:
         for data in REAL
         for name, settings in CANDIDATES.items()
     ]
+
+
+def tables(results: Results, final: Results) -> list[Table]:
+    """Candidates by validation NLL and ACE, by calibrator."""
+    return [_candidates(results)]
+
+
+def _candidates(results: Results) -> Table:
+    rows = []
+    for name in CANDIDATES:
+        for map_ in ("affine", "beta", "per-label"):
+            reading = f"sigmoid + {map_}" if name == "twl" else f"link + {map_}"
+            cells = [
+                spread(
+                    results.values(f"{data}@search", name, "readings", reading, "NLL", scale=1000)
+                )
+                for data in REAL
+            ]
+            rows.append([name, map_, *cells])
+    return Table("defaults-nll", "NLL × 1000 on validation rows", ["candidate", "map", *REAL], rows)

@@ -1,0 +1,221 @@
+"""docs/results.md, its tables as CSV and its figures, from the finished runs alone."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.claims import (
+    average_k,
+    calibrated,
+    defaults,
+    normalizer,
+    quasibinary,
+    two_way,
+)
+from benchmarks.claims.findings import NOT_RUN, Finding
+from benchmarks.claims.plan import Method
+from benchmarks.claims.runner import Book
+from benchmarks.claims.tables import Results, Table, mean
+from credibly.plot import _style
+
+HERE = Path(__file__).parent
+NAMES = {
+    "000": "Calibrated multi-label networks (SPA, LPR)",
+    "001": "Quasibinary classifier",
+    "002": "Two-way multi-label loss",
+    "003": "Two-head average-K loss",
+}
+MARK = {
+    "holds": "**holds**",
+    "holds in part": "**holds in part**",
+    "does not hold": "**does not hold**",
+    "reported": "reported",
+    "not run": "not run",
+    "not testable": "not testable here",
+}
+
+
+def write(book: Book, page: Path, change: Callable[[Method], Method] | None = None) -> None:
+    """The page, and beside the runs a CSV for each of its tables.
+
+    ``change`` is what was done to every method before it was run, for a quick look.
+    """
+    results = {}
+    for study in (calibrated, quasibinary, two_way, average_k, defaults):
+        methods = study.methods()
+        methods = methods if change is None else [change(method) for method in methods]
+        results[study.__name__.rpartition(".")[2]] = Results(methods, book)
+    found = _findings(results, book.folder)
+    images = page.parent / "img" / "results"
+    drawn = _figures(results, book.folder, images)
+    sections = {
+        "000": calibrated.tables(results["calibrated"]),
+        "001": [
+            *quasibinary.tables(results["quasibinary"]),
+            quasibinary.several(results["calibrated"]),
+        ],
+        "002": two_way.tables(results["two_way"]),
+        "003": average_k.tables(results["average_k"]),
+        "defaults": defaults.tables(results["defaults"], results["calibrated"]),
+    }
+    for tables in sections.values():
+        for table in tables:
+            table.write(book.folder / "tables")
+    notes = tomllib.loads((HERE / "notes.toml").read_text(encoding="utf-8"))
+    text = [
+        notes["top"].strip(),
+        "## Claim by claim",
+        notes["claims"].strip(),
+        *_claims(found, notes),
+        "## Better defaults",
+        notes["defaults"].strip(),
+        *map(str, sections.pop("defaults")),
+    ]
+    for paper, tables in sections.items():
+        text += [f"## Tables: {NAMES[paper]}", notes["tables"][paper].strip()]
+        text += [*drawn.get(paper, []), *map(str, tables)]
+    text += ["## Runs", _runs(book, results)]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+
+
+def _findings(results: dict[str, Results], folder: Path) -> dict[str, Finding]:
+    return {
+        **calibrated.findings(results["calibrated"]),
+        **quasibinary.findings(results["quasibinary"]),
+        **quasibinary.findings_several(results["calibrated"]),
+        **normalizer.finding(folder),
+        **two_way.findings(results["two_way"]),
+        **average_k.findings(results["average_k"]),
+    }
+
+
+def _claims(found: dict[str, Finding], notes: dict[str, dict[str, str]]) -> list[str]:
+    """Every claim of claims.toml: what it says, its numbers, ours, and what we make of it."""
+    claims = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    parts: list[str] = []
+    verdicts: Counter[str] = Counter()
+    for paper, title in NAMES.items():
+        parts.append(f"### {title}")
+        for claim in (claim for claim in claims if claim["paper"] == paper):
+            finding = found.get(claim["id"], NOT_RUN)
+            if claim["test"].startswith("not testable"):
+                finding = Finding("not testable", claim["test"].partition(": ")[2])
+            verdicts[finding.verdict] += 1
+            lines = [
+                f"**{claim['says']}** ({claim['where']}) — {MARK[finding.verdict]}",
+                f"- paper: {claim['numbers']}",
+                f"- here: {finding.ours}",
+            ]
+            if claim["id"] in notes["claim"]:
+                lines.append(f"- {notes['claim'][claim['id']].strip()}")
+            parts.append(lines[0] + "\n\n" + "\n".join(lines[1:]))
+    counted = ", ".join(f"{number} {MARK[name]}" for name, number in verdicts.most_common())
+    return [f"Of {sum(verdicts.values())} claims: {counted}.", *parts]
+
+
+def _runs(book: Book, results: dict[str, Results]) -> str:
+    records = list(book.records.values())
+    trials = sum(record["trial"] for record in records)
+    seconds = sum(record["seconds"] for record in records)
+    failed = [line for result in results.values() for line in result.failed()]
+    lines = [
+        f"{len(records)} runs, {trials} of them trials whose test rows nobody looked at; "
+        f"{seconds / 3600:.1f} hours of CPU. Every run is a line of "
+        "`benchmarks/claims/results/DATA.jsonl` with its settings, seed, command and figures; the "
+        "tables are in `benchmarks/claims/results/tables/` as CSV.",
+        f"Runs that failed: {'; '.join(failed)}." if failed else "No run failed.",
+    ]
+    return "\n\n".join(lines)
+
+
+# Figures -------------------------------------------------------------------------------------
+
+
+def _figures(results: dict[str, Results], folder: Path, images: Path) -> dict[str, list[str]]:
+    images.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, list[str]] = {}
+    for paper, name, alt, draw in (
+        ("000", "retrieval", "mAP by number of conditions", _draw_retrieval),
+        ("003", "average-k", "gain over cross-entropy by K", _draw_average_k),
+    ):
+        study = "calibrated" if paper == "000" else "average_k"
+        axes = draw(results[study])
+        if axes is not None:
+            _style.figure_of(axes).savefig(images / f"{name}.svg", metadata={"Date": None})
+            drawn.setdefault(paper, []).append(f"![{alt}](img/results/{name}.svg)")
+    axes = _draw_normalizer(normalizer.read(folder))
+    if axes is not None:
+        _style.figure_of(axes).savefig(images / "normalizer.svg", metadata={"Date": None})
+        drawn.setdefault("001", []).append("![log C during training](img/results/normalizer.svg)")
+    return drawn
+
+
+def _draw_retrieval(results: Results):
+    setup = "voc2012, linear"
+    axes = _style.axes(None, 6, 4)
+    for recipe in (
+        "BCE, prior bias + affine",
+        "BCE",
+        "SPA",
+        "SPA+LPR",
+        "ASL detached, right link",
+        "ASL detached, sigmoid",
+    ):
+        by_count = calibrated.retrieval(results, setup, recipe)
+        heights = [mean(values) for values in by_count.values()]
+        if np.isfinite(heights).all():
+            colour = _style.colour(_style.series(axes))
+            axes.plot(list(by_count), heights, "o-", color=colour, label=recipe, markersize=4)
+    if not _style.series(axes):
+        return None
+    axes.set_xticks(range(1, 6))
+    axes.set_xlabel("conditions in the query")
+    axes.set_ylabel("mAP of queries, %")
+    axes.set_title("VOC 2012, linear head: raw scores lose with every condition", fontsize=10)
+    _style.legend(axes)
+    return axes
+
+
+def _draw_average_k(results: Results):
+    axes = _style.axes(None, 6, 4)
+    for data, (_, sizes) in average_k.SETUPS.items():
+        for name in average_k.HEADS:
+            gains = [
+                mean(average_k.at(results, data, name, k))
+                - mean(average_k.at(results, data, "ce", k))
+                for k in sizes
+            ]
+            if np.isfinite(gains).all():
+                colour = _style.colour(_style.series(axes))
+                label = f"{data}, {name.removeprefix('avgk, ')}"
+                axes.plot(sizes, gains, "o-", color=colour, label=label, markersize=4)
+    if not _style.series(axes):
+        return None
+    axes.axhline(0, color=_style.MUTED, linewidth=1)
+    axes.set_xlabel("K")
+    axes.set_ylabel("average-K accuracy, points above cross-entropy")
+    _style.legend(axes)
+    return axes
+
+
+def _draw_normalizer(curves: dict[str, list[float]]):
+    if not curves:
+        return None
+    axes = _style.axes(None, 6, 4)
+    for name, curve in curves.items():
+        steps = np.arange(1, len(curve) + 1)
+        colour = _style.colour(_style.series(axes))
+        axes.plot(steps[::4], curve[::4], color=colour, label=name, linewidth=1)
+    axes.set_xlabel("step")
+    axes.set_ylabel("log C; for softmax mean log Σ exp, rows centred")
+    _style.legend(axes)
+    return axes
+
+
+__all__ = ["Table", "write"]

@@ -1,0 +1,202 @@
+"""The harness of the claims: nothing run twice, choices by held-out rows, honest intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.claims import average_k, calibrated, defaults, page, quasibinary, sets, two_way
+from benchmarks.claims.cells import Cell
+from benchmarks.claims.findings import judged, tally
+from benchmarks.claims.plan import Method, carry_out, chosen, records
+from benchmarks.claims.runner import Book
+from benchmarks.claims.tables import Difference, Results, difference, ranks, spread
+from scipy import stats
+
+from credibly.data import CALIBRATION, TEST, TRAIN, Data
+
+STUDIES = (calibrated, quasibinary, two_way, average_k, defaults)
+
+
+def record(cell: Cell, held_out: float, test: float | None = None) -> dict:
+    found = {
+        "data": cell.data,
+        "settings": dict(cell.settings),
+        "seed": cell.seed,
+        "trial": cell.trial,
+        "seconds": 1.0,
+        "held_out": {"nll": held_out, "map": 1 - held_out},
+    }
+    return found if test is None else {**found, "test": {"mAP@y": test}}
+
+
+@pytest.fixture
+def classes() -> Data:
+    """Twenty classes on a line, ten training and two test rows each."""
+    labels = np.repeat(np.arange(20), 12)
+    split = np.tile([TRAIN] * 8 + [CALIBRATION] * 2 + [TEST] * 2, 20)
+    features = labels[:, None] + np.random.default_rng(0).normal(0, 0.01, (240, 2))
+    names = [f"c{k}" for k in range(20)]
+    return Data(names, np.eye(20)[labels], split=split, features=features)
+
+
+# Data ----------------------------------------------------------------------------------------
+
+
+def test_the_rows_for_a_search_hold_no_test_row_of_the_data(classes: Data) -> None:
+    searched = sets._without_test(classes, seed=1)
+    test = set(classes.part("test").ids)
+    assert not test & set(searched.ids)
+    assert set(searched.split) == {TRAIN, TEST, CALIBRATION}
+
+
+def test_some_classes_are_nested_and_whole(classes: Data) -> None:
+    five, ten = (sets._some_classes(classes, number) for number in (5, 10))
+    assert set(five.labels) < set(ten.labels)
+    assert len(five) == 5 * 12
+    assert (five.targets.sum(axis=1) == 1).all()
+
+
+def test_stripping_keeps_rows_and_takes_labels(classes: Data) -> None:
+    kept = sets._kept_classes(classes)
+    stripped = sets._stripped(classes, kept)
+    assert len(kept) == 12
+    assert len(stripped) == len(classes)
+    assert (stripped.targets.sum(axis=1) == 0).sum() == 8 * 12
+
+
+def test_the_tail_falls_from_many_to_few_and_leaves_test_rows(
+    classes: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sets, "TAIL", (10, 2))
+    thinned = sets._thinned(classes, seed=0)
+    counts = np.sort(thinned.targets[thinned.split != TEST].sum(axis=0))
+    assert (counts[0], counts[-1]) == (2, 10)
+    assert (thinned.split == TEST).sum() == (classes.split == TEST).sum()
+
+
+# Runs ----------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_found_again_and_a_torn_line_is_not(tmp_path: Path) -> None:
+    cell = Cell.of("scene", {"loss": "bce", "epochs": 2}, 1)
+    Book(tmp_path).add(record(cell, 0.5, 0.7))
+    with (tmp_path / "scene.jsonl").open("a") as file:
+        file.write('{"data": "scene", "settin')
+    book = Book(tmp_path)
+    assert book.get(cell) is not None
+    assert book.get(dataclasses.replace(cell, seed=2)) is None
+
+
+def test_settings_in_another_order_are_the_same_run() -> None:
+    one = Cell.of("scene", {"loss": "bce", "epochs": 2}, 1)
+    assert one.key == Cell.of("scene", {"epochs": 2, "loss": "bce"}, 1).key
+
+
+def test_trials_choose_by_held_out_rows_and_likeness_inherits(tmp_path: Path) -> None:
+    grid = ({"learning_rate": 0.1}, {"learning_rate": 0.2})
+    base = Method("bce", "scene", "scene", {"loss": "bce"}, grid)
+    like = Method("bce, prior", "scene", "scene", {"prior_bias": True}, like="bce")
+    book = Book(tmp_path)
+    for rate, value in ((0.1, 0.5), (0.2, 0.4)):
+        settings = {"loss": "bce", "learning_rate": rate}
+        book.add(record(Cell.of("scene", settings, 0, trial=True), value))
+    methods = [base, like]
+    assert chosen(base, methods, book)["learning_rate"] == 0.2
+    assert chosen(dataclasses.replace(base, by="map"), methods, book)["learning_rate"] == 0.2
+    assert chosen(like, methods, book) == {
+        "loss": "bce",
+        "learning_rate": 0.2,
+        "prior_bias": True,
+    }
+
+
+def test_a_study_runs_once_and_is_read_back(tmp_path: Path) -> None:
+    grid = ({"learning_rate": 1e-3}, {"learning_rate": 1e-2})
+    settings = {"loss": "spa", "model": "linear", "epochs": 1, "batch_size": 512}
+    method = Method("spa", "synthetic", "synthetic", settings, grid, seeds=(1,))
+    book = Book(tmp_path)
+    carry_out([method], book, jobs=1)
+    assert len(book.records) == 3
+    assert [r["trial"] for r in book.records.values()].count(True) == 2
+    assert all("test" not in r for r in book.records.values() if r["trial"])
+    before = (tmp_path / "synthetic.jsonl").read_bytes()
+    carry_out([method], Book(tmp_path), jobs=1)
+    assert (tmp_path / "synthetic.jsonl").read_bytes() == before
+    found = records(method, [method], Book(tmp_path))
+    readings = found[1]["test"]["readings"]
+    assert readings["link + affine"]["NLL"] < 0.6
+    assert readings["link"]["KL"] > 0
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.__name__)
+def test_methods_have_names_of_their_own_and_settings_that_exist(study) -> None:
+    from credibly.train import Settings
+
+    methods = study.methods()
+    assert len({(m.name, m.setup) for m in methods}) == len(methods)
+    for method in methods:
+        for choice in method.grid:
+            Settings(**{"loss": "bce", **method.settings, **choice})
+        if method.like is not None:
+            assert any((m.name, m.setup) == (method.like, method.setup) for m in methods)
+
+
+# Numbers -------------------------------------------------------------------------------------
+
+
+def test_paired_intervals_are_those_of_scipy() -> None:
+    generator = np.random.default_rng(3)
+    one, other = generator.normal(size=(2, 6))
+    gap = difference(dict(enumerate(one)), dict(enumerate(other)))
+    low, high = stats.ttest_rel(one, other).confidence_interval(0.95)
+    assert (gap.low, gap.high) == pytest.approx((low, high))
+    assert gap.n == 6
+
+
+def test_seeds_that_only_one_side_has_do_not_count() -> None:
+    assert difference({1: 2.0, 2: 4.0, 3: 9.0}, {1: 1.0, 2: 1.0}).mean == 2.0
+    assert difference({1: 2.0}, {2: 1.0}).n == 0
+
+
+def test_ranks_and_nemenyi_by_hand() -> None:
+    blocks = [[1.0, 2.0, 3.0], [1.0, 3.0, 2.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0]]
+    found = ranks(["a", "b", "c"], blocks)
+    assert found.means == {"a": 1.25, "b": 2.0, "c": 2.75}
+    # Demšar (2006), table 5: q = 2.343 for three methods.
+    assert found.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 4)), abs=1e-3)
+
+
+def test_a_verdict_needs_evidence() -> None:
+    up, down, flat = (
+        Difference(m, lo, hi, 5) for m, lo, hi in ((1, 0.5, 2), (-1, -2, -0.5), (0, -1, 1))
+    )
+    assert tally([up, up, down, flat]) == (1, 2, 1)
+    assert judged(0, 0, 0) == "not run"
+    assert judged(4, 0, 0) == "holds"
+    assert judged(3, 1, 0) == "holds in part"
+    assert judged(0, 0, 4) == "does not hold"
+    assert judged(1, 3, 0) == "does not hold"
+
+
+def test_spread_is_a_students_interval() -> None:
+    assert spread({1: 1.0, 2: 2.0, 3: 3.0}, 2) == "2.00 ± 2.48"
+    assert spread({}) == "–"
+
+
+# The page ------------------------------------------------------------------------------------
+
+
+def test_every_claim_stands_on_the_page_and_every_rule_has_a_claim(tmp_path: Path) -> None:
+    book = Book(tmp_path / "results")
+    page.write(book, tmp_path / "results.md")
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    claims = tomllib.loads((page.HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    assert all(claim["says"] in text for claim in claims)
+    empty = {study.__name__.rpartition(".")[2]: Results(study.methods(), book) for study in STUDIES}
+    rules = page._findings(empty, book.folder)
+    assert set(rules) <= {claim["id"] for claim in claims}
+    assert all(rule.verdict in ("not run", "reported") for rule in rules.values())
