@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.claims.findings import NOT_RUN, Finding, judged, tally, told
-from benchmarks.claims.plan import Method
+from benchmarks.claims.plan import SEEDS, Method
 from benchmarks.claims.tables import Difference, Results, Table, difference, mean, ranks, spread
 
 RATES = ({"learning_rate": 3e-4}, {"learning_rate": 1e-3}, {"learning_rate": 3e-3})
@@ -46,8 +46,17 @@ ZERO = {
 PAIRS = ("spa", "bce", "focal", "asl")
 PRIOR = ("bce", "asl, detached", "spa", "spa+lpr")
 WEIGHTS = (0.3, 1, 3)
-SLOW = {"voc2012, mlp", "digits, cnn"}
-"""Setups where a run is dear: without the methods that only other tables need."""
+DEAR = {
+    "voc2012, mlp": {"quasibinary", "softmax", "focal+lpr", "asl+lpr"},
+    "digits, cnn": {
+        *("quasibinary", "softmax", "focal", "asl", "bce+lpr", "focal+lpr", "asl+lpr"),
+        *("asl, detached, prior", "spa+lpr, prior"),
+    },
+}
+"""Setups where a run takes long, and the methods they do without."""
+
+THREE = (1, 2, 3)
+SWEPT, SWEEP = ("voc2012, linear", "scene", "synthetic"), (0.03, 0.1, 1, 3, 10)
 
 
 def methods(setups: list[str] | None = None) -> list[Method]:
@@ -55,18 +64,22 @@ def methods(setups: list[str] | None = None) -> list[Method]:
     found: list[Method] = []
     for setup in setups or list(SETUPS):
         data, budget, grid = SETUPS[setup]
-        slow = setup in SLOW
+        seeds = THREE if setup == "digits, cnn" else SEEDS
+        own: list[Method] = []
         for name, loss in ZERO.items():
-            if slow and name in ("quasibinary", "softmax"):
-                continue
             settings = {**budget, "loss": loss, "prior_bias": False}
-            found.append(Method(name, setup, data, settings, grid))
-        for base in PAIRS[: 2 if slow else 4]:
+            own.append(Method(name, setup, data, settings, grid, seeds=seeds))
+        for base in PAIRS:
             weights = tuple({"loss": f"{base}+lpr(weight={weight})"} for weight in WEIGHTS)
-            found.append(Method(f"{base}+lpr", setup, data, {}, weights, like=base))
+            own.append(Method(f"{base}+lpr", setup, data, {}, weights, like=base, seeds=seeds))
         for base in PRIOR:
             settings = {"prior_bias": True}
-            found.append(Method(f"{base}, prior", setup, data, settings, like=base))
+            own.append(Method(f"{base}, prior", setup, data, settings, like=base, seeds=seeds))
+        if setup in SWEPT:
+            for weight in SWEEP:
+                settings = {"loss": f"spa+lpr(weight={weight})"}
+                own.append(Method(f"spa+lpr, λ = {weight}", setup, data, settings, like="spa"))
+        found += [method for method in own if method.name not in DEAR.get(setup, ())]
     return found
 
 
@@ -139,8 +152,32 @@ def tables(results: Results) -> list[Table]:
     found = [_readings(results, figure) for figure in TITLES]
     found += [_precisions(results, figure) for figure in PRECISIONS]
     found += [_ranks(results, "as published", PUBLISHED), _ranks(results, "+ affine", AFFINE)]
-    found += [_pairs(results), _retrieval(results), _truth(results)]
+    found += [_pairs(results), _sweep(results), _retrieval(results), _truth(results)]
     return found
+
+
+def _sweep(results: Results) -> Table:
+    rows = []
+    for setup in SWEPT:
+        names = {"0": "spa", "0.03": "", "0.1": "", "0.3": "spa+lpr", "1": "", "3": "", "10": ""}
+        for weight, known in names.items():
+            name = known or f"spa+lpr, λ = {weight}"
+            if known == "spa+lpr" and "=0.3)" not in results.settings(setup, known).get("loss", ""):
+                continue
+            cells = [
+                spread(results.values(setup, name, "readings", reading, figure, scale=scale))
+                for reading, figure, scale in (
+                    ("link", "ACE", 100),
+                    ("link", "MCE", 100),
+                    ("link", "NLL", 1000),
+                    ("link + affine", "ACE", 100),
+                    ("link + affine", "NLL", 1000),
+                )
+            ]
+            rows.append([setup, weight, *cells, spread(results.values(setup, name, "mAP@y"))])
+    header = ["setup", "λ", "ACE, %", "MCE, %", "NLL × 1000"]
+    header += ["ACE + affine", "NLL + affine", "mAP@y, %"]
+    return Table("calibrated-lpr-weight", "The weight of LPR on SPA", header, rows)
 
 
 def _readings(results: Results, figure: str) -> Table:

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.claims.calibrated import RATES
 from benchmarks.claims.findings import NOT_RUN, Finding, judged, tally, told
-from benchmarks.claims.plan import Method
+from benchmarks.claims.plan import SEEDS, Method
 from benchmarks.claims.tables import Results, Table, difference, mean, spread
 
 SMALL: dict[str, Any] = {"model": "mlp", "hidden": 256, "epochs": 15, "batch_size": 64}
@@ -41,11 +41,15 @@ def methods() -> list[Method]:
             settings = {**budget, "loss": loss, "prior_bias": False}
             found.append(Method(name, data, data, settings, RATES, by="top1"))
         found.append(Method("binary, prior", data, data, {"prior_bias": True}, like="binary"))
-    for data, budget, grid in (("tinyimagenet:120+80", LARGE, RATES), ("digits:6+4", CNN, ({},))):
+    for data, budget, grid, seeds in (
+        ("tinyimagenet:120+80", LARGE, RATES, SEEDS),
+        ("digits:6+4", CNN, ({},), (1, 2, 3)),
+    ):
         for name, loss in ZERO.items():
             settings = {**budget, "loss": loss, "prior_bias": False}
-            found.append(Method(name, data, data, settings, grid))
-        found.append(Method("binary, prior", data, data, {"prior_bias": True}, like="binary"))
+            found.append(Method(name, data, data, settings, grid, seeds=seeds))
+        prior = {"prior_bias": True}
+        found.append(Method("binary, prior", data, data, prior, like="binary", seeds=seeds))
     return found
 
 
