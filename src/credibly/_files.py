@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # no locks on this system: nothing is ever taken for dead
+    fcntl = None
 
 
 @contextmanager
@@ -47,6 +51,8 @@ def sweep(folder: Path, name: str | None = None) -> None:
     A temporary file goes only with its lock in hand, which the system takes from a writer when it
     dies, and not before. What may not be looked at, locked or removed stays.
     """
+    if fcntl is None:
+        return
     target = ".+" if name is None else re.escape(name)
     pattern = re.compile(rf"\.{target}\.[0-9a-f]{{8}}\.lock", re.DOTALL)
     with suppress(OSError):
@@ -62,7 +68,8 @@ def _locked(path: Path) -> Iterator[None]:
     """Hold ``path`` locked. It is a file of its own: some writers replace the one they write."""
     with path.open("xb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # no locks here: without the file nobody takes the writer for dead
             path.unlink(missing_ok=True)
         try:
