@@ -62,6 +62,12 @@ def tested(run: Run, data: Data) -> Figures:
         maps: dict[str, Any] = {name: calibrate.Identity()}
         for map_ in CALIBRATORS[: 4 if name == "link" and data.num_labels < MANY_LABELS else 2]:
             maps[f"{name} + {map_}"] = _fitted(map_, fitting[name], held.targets)
+        if "@" in data.source and name == next(iter(judged)):  # the search for defaults
+            maps[f"{name} + choose"] = calibrate.choose(fitting[name], held.targets)
+            if name != "link":
+                maps |= {
+                    f"{name} + {m}": _fitted(m, fitting[name], held.targets) for m in CALIBRATORS
+                }
         for reading, fitted in maps.items():
             estimates = expit(fitted.transform(odds))
             figures["readings"][reading] = _of_probabilities(estimates, test, reading)
@@ -69,6 +75,9 @@ def tested(run: Run, data: Data) -> Figures:
                 # The margin's plateau makes ties, which ranking by scores does not have.
                 tied = metrics.mean_average_precision(estimates, test.targets)
                 figures["readings"][reading]["mAP@y, probabilities"] = float(tied)
+    if run.calibrator is not None:  # what `credibly train` itself hands out
+        delivered = expit(run.log_odds(test_scores))
+        figures["readings"]["delivered"] = _of_probabilities(delivered, test, "delivered")
     if (counts == 1).all():
         figures["top-1 error"] = _top1_error(ranked, test.targets)
         figures["sets"] = _sets(run, data, held_scores, test_scores)
