@@ -40,10 +40,11 @@ def main() -> None:
             methods = [_quick(m) for m in methods if m.setup in QUICK]
         if methods:
             carry_out(methods, book, arguments.jobs)
-        if name == "quasibinary" and not arguments.quick:
-            from benchmarks.claims import normalizer
+        if not arguments.quick and not arguments.setups:
+            from benchmarks.claims import cost, normalizer
 
-            normalizer.measure(book.folder)
+            if name in ("quasibinary", "average_k"):
+                (normalizer if name == "quasibinary" else cost).measure(book.folder)
     from benchmarks.claims.page import write
 
     write(book, page, _quick if arguments.quick else None)

@@ -175,6 +175,7 @@ def findings(results: Results) -> dict[str, Finding]:
         "003-set-sizes": _single(results),
         "003-threshold-carries-over": _carries(results, every),
         "003-which-head": _heads(results, every),
+        "003-batch-size-and-alpha": _alpha(results),
     }
 
 
@@ -283,3 +284,15 @@ def _heads(results: Results, pairs: list[tuple[str, int]]) -> Finding:
         f"against plain ce: {told(tally(soft))} ({_shown(pairs, soft)})."
     )
     return Finding(judged(above, below, open_), ours)
+
+
+def _alpha(results: Results) -> Finding:
+    parts = []
+    for data, (_, sizes) in SETUPS.items():
+        chosen = results.settings(data, f"avgk, K = {sizes[0]}").get("loss", "")
+        if chosen:
+            parts.append(f"{data} {chosen.partition('alpha=')[2].rstrip(')')}")
+    if not parts:
+        return NOT_RUN
+    ours = f"α chosen on held-out rows among 0.3, 1 and 3: {', '.join(parts)}."
+    return Finding("reported", f"{ours} Batch sizes were not varied.")

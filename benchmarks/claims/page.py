@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.claims import (
     average_k,
     calibrated,
+    cost,
     defaults,
     normalizer,
     quasibinary,
@@ -60,7 +61,7 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
             quasibinary.several(results["calibrated"]),
         ],
         "002": two_way.tables(results["two_way"]),
-        "003": average_k.tables(results["average_k"]),
+        "003": [*average_k.tables(results["average_k"]), cost.table(book.folder)],
         "defaults": defaults.tables(results["defaults"], results["calibrated"]),
     }
     for tables in sections.values():
@@ -92,6 +93,7 @@ def _findings(results: dict[str, Results], folder: Path) -> dict[str, Finding]:
         **normalizer.finding(folder),
         **two_way.findings(results["two_way"]),
         **average_k.findings(results["average_k"]),
+        **cost.finding(folder),
     }
 
 
