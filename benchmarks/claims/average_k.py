@@ -19,12 +19,15 @@ SETUPS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "tinyimagenet": (BUDGET, (2, 3, 5, 10)),
 }
 TRIED_AT = 5
+TRIED_AT_FOR = {"cifar10h": 2}
+"""Sizes at which trials choose; with ten classes five are nearly always enough."""
+
 DROPOUT = tuple({"dropout": value} for value in (0.2, 0.5, 0.7))
 
 BY_SIZE: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
     "ce": ("softmax", DROPOUT),
     "an": ("an", DROPOUT),
-    "epr": ("epr", tuple({"loss": f"epr(weight={value:g})"} for value in (0.01, 0.1, 1))),
+    "epr": ("epr", tuple({"loss": f"epr(weight={value:g})"} for value in (0.005, 0.01, 0.1))),
     "role": ("role", DROPOUT),
     "topk": ("topk", tuple({"loss": f"topk(noise={value:g})"} for value in (0.2, 1, 3))),
     "avgk": ("avgk", tuple({"loss": f"avgk(alpha={value:g})"} for value in (0.3, 1, 3))),
@@ -43,7 +46,7 @@ def methods() -> list[Method]:
             settings = {
                 **budget,
                 "loss": loss,
-                "average_size": float(TRIED_AT),
+                "average_size": float(TRIED_AT_FOR.get(data, TRIED_AT)),
                 "select": "average-k",
                 "prior_bias": False,
             }
