@@ -41,14 +41,22 @@ def main() -> None:
         if methods:
             carry_out(methods, book, arguments.jobs)
         if not arguments.quick and not arguments.setups:
-            from benchmarks.claims import cost, normalizer
-
-            if name in ("quasibinary", "average_k"):
-                (normalizer if name == "quasibinary" else cost).measure(book.folder)
+            _further(name, book)
     from benchmarks.claims.page import write
 
     write(book, page, _quick if arguments.quick else None)
     print(f"Wrote {page.relative_to(ROOT)}")
+
+
+def _further(name: str, book: Book) -> None:
+    """What a study measures beside its runs; each is kept in a file of its own."""
+    from benchmarks.claims import cost, diagram, normalizer
+
+    if name == "quasibinary":
+        normalizer.measure(book.folder)
+        diagram.measure(book)
+    elif name == "average_k":
+        cost.measure(book.folder)
 
 
 def _quick(method: Method) -> Method:

@@ -18,6 +18,9 @@ SETUPS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "cifar10h": (BUDGET, (2, 3, 5)),
     "tinyimagenet": (BUDGET, (2, 3, 5, 10)),
 }
+DEALT_ANEW = ("cifar10h@search", "tinyimagenet@search")
+"""Held-out and test rows dealt from one heap: whether a threshold carries over, if nothing shifts."""
+
 TRIED_AT = 5
 TRIED_AT_FOR = {"cifar10h": 2}
 """Sizes at which trials choose; with ten classes five are nearly always enough."""
@@ -59,6 +62,9 @@ def methods() -> list[Method]:
         for name, loss in SHARED.items():
             settings = {**budget, "loss": loss, "prior_bias": True}
             found.append(Method(name, data, data, settings, RATES))
+    for data in DEALT_ANEW:
+        settings = {**BUDGET, "loss": "softmax", "learning_rate": 3e-3}
+        found.append(Method("ce", data, data, settings))
     for name in ("ce", "topk", "avgk"):
         settings = {**CNN, "loss": BY_SIZE[name][0], "average_size": 2.0, "select": "average-k"}
         settings["prior_bias"] = False
@@ -259,23 +265,39 @@ def _single(results: Results) -> Finding:
 
 
 def _carries(results: Results, pairs: list[tuple[str, int]]) -> Finding:
-    ratios, promised, over = [], [], []
+    """Sizes over K on the published test rows, and where rows were dealt from one heap."""
+    published, promised = [], []
     for data, size in pairs:
         if data.endswith("tail"):  # held-out rows follow the tail there, test rows do not
             continue
         for name in ("ce", *HEADS):
-            ratios += [v / size for v in at(results, data, name, size, "size").values()]
-            kept = list(at(results, data, name, size, "size, promised").values())
+            published += [v / size for v in at(results, data, name, size, "size").values()]
+            kept = at(results, data, name, size, "size, promised").values()
             promised += [v / size for v in kept]
-            over += [v > size for v in kept]
-    if not ratios:
+    dealt, dealt_promised = (
+        [
+            value / size
+            for data in DEALT_ANEW
+            for size in (2, 3, 5)
+            for value in results.values(
+                data, "ce", "sets", "link", str(size), figure, scale=1
+            ).values()
+        ]
+        for figure in ("size", "size, promised")
+    )
+    if not published or not dealt:
         return NOT_RUN
     ours = (
-        f"Mean size on test over K: {np.mean(ratios):.3f} over {len(ratios)} runs and sizes "
-        f"(from {min(ratios):.3f} to {max(ratios):.3f}); with the guarantee in expectation "
-        f"{np.mean(promised):.3f}, above K in {100 * np.mean(over):.0f} %."
+        f"Mean size over K on published test rows: {np.mean(published):.3f} "
+        f"({min(published):.3f} to {max(published):.3f}, {len(published)} runs and sizes), with the "
+        f"guarantee {np.mean(promised):.3f}; where held-out and test rows are dealt from one heap: "
+        f"{np.mean(dealt):.3f} ({min(dealt):.3f} to {max(dealt):.3f}, {len(dealt)}), with the "
+        f"guarantee {np.mean(dealt_promised):.3f}."
     )
-    return Finding("holds" if abs(np.mean(ratios) - 1) < 0.02 else "does not hold", ours)
+    good = [abs(np.mean(ratios) - 1) < 0.02 for ratios in (published, dealt)]
+    return Finding(
+        "holds" if all(good) else "holds in part" if any(good) else "does not hold", ours
+    )
 
 
 def _heads(results: Results, pairs: list[tuple[str, int]]) -> Finding:

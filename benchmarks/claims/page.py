@@ -14,6 +14,7 @@ from benchmarks.claims import (
     calibrated,
     cost,
     defaults,
+    diagram,
     normalizer,
     quasibinary,
     two_way,
@@ -151,11 +152,34 @@ def _figures(results: dict[str, Results], folder: Path, images: Path) -> dict[st
         if axes is not None:
             _style.figure_of(axes).savefig(images / f"{name}.svg", metadata={"Date": None})
             drawn.setdefault(paper, []).append(f"![{alt}](img/results/{name}.svg)")
-    axes = _draw_normalizer(normalizer.read(folder))
-    if axes is not None:
-        _style.figure_of(axes).savefig(images / "normalizer.svg", metadata={"Date": None})
-        drawn.setdefault("001", []).append("![log C during training](img/results/normalizer.svg)")
+    for name, alt, axes in (
+        ("diagram", "reliability of the four most probable labels", _draw_diagram(folder)),
+        ("normalizer", "log C during training", _draw_normalizer(normalizer.read(folder))),
+    ):
+        if axes is not None:
+            _style.figure_of(axes).savefig(images / f"{name}.svg", metadata={"Date": None})
+            drawn.setdefault("001", []).append(f"![{alt}](img/results/{name}.svg)")
     return drawn
+
+
+def _draw_diagram(folder: Path):
+    curves = diagram.read(folder)
+    if not curves:
+        return None
+    axes = _style.axes(None, 5, 4.5)
+    axes.plot([0, 1], [0, 1], color=_style.MUTED, linewidth=1)
+    for name, curve in curves.items():
+        enough = np.array(curve["counts"]) >= 30
+        places, heights = (
+            np.array(curve["confidence"])[enough],
+            np.array(curve["frequency"])[enough],
+        )
+        colour = _style.colour(_style.series(axes))
+        axes.plot(places, heights, "o-", color=colour, label=name, markersize=4)
+    axes.set_xlabel("probability given to a label among the four most probable")
+    axes.set_ylabel("how often it was there")
+    _style.legend(axes)
+    return axes
 
 
 def _draw_retrieval(results: Results):
