@@ -293,9 +293,9 @@ def _carries(results: Results, pairs: list[tuple[str, int]]) -> Finding:
     ours = (
         f"Mean size over K on published test rows: {np.mean(published):.3f} "
         f"({min(published):.3f} to {max(published):.3f}, {len(published)} runs and sizes), with "
-        f"the guarantee {np.mean(promised):.3f}; where held-out and test rows are dealt from one heap: "
-        f"{np.mean(dealt):.3f} ({min(dealt):.3f} to {max(dealt):.3f}, {len(dealt)}), with the "
-        f"guarantee {np.mean(dealt_promised):.3f}."
+        f"the guarantee {np.mean(promised):.3f}; where held-out and test rows are dealt from one "
+        f"heap: {np.mean(dealt):.3f} ({min(dealt):.3f} to {max(dealt):.3f}, {len(dealt)}), with "
+        f"the guarantee {np.mean(dealt_promised):.3f}."
     )
     good = [abs(np.mean(ratios) - 1) < 0.02 for ratios in (published, dealt)]
     return Finding(
