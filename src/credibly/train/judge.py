@@ -69,11 +69,12 @@ class Judge:
         from credibly import calibrate
 
         # Two numbers are settled long before a million entries; every epoch pays for this fit.
-        every = max(1, odds.size // ENTRIES_TO_FIT)
+        known = np.flatnonzero((self.targets >= 0).any(axis=1))
+        rows = known[:: max(1, len(known) * odds.shape[1] // ENTRIES_TO_FIT)]
         # After a first epoch scores may still rank backwards; only the finished run need warn.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return calibrate.Affine().fit(odds[::every], self.targets[::every]).transform(odds)
+            return calibrate.Affine().fit(odds[rows], self.targets[rows]).transform(odds)
 
     def _coverage(self, estimates: Array) -> float:
         from credibly import decide, metrics
