@@ -63,7 +63,9 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
         ],
         "002": two_way.tables(results["two_way"]),
         "003": [*average_k.tables(results["average_k"]), cost.table(book.folder)],
-        "defaults": defaults.tables(results["defaults"], results["calibrated"]),
+        "defaults": defaults.tables(
+            results["defaults"], results["calibrated"], results["quasibinary"]
+        ),
     }
     for tables in sections.values():
         for table in tables:

@@ -145,6 +145,13 @@ def test_methods_have_names_of_their_own_and_settings_that_exist(study) -> None:
             assert any((m.name, m.setup) == (method.like, method.setup) for m in methods)
 
 
+def test_the_default_of_the_page_is_that_of_the_program() -> None:
+    from credibly.train import Settings
+
+    program = Settings()
+    assert all(getattr(program, key) == value for key, value in defaults.DEFAULT.items())
+
+
 # Numbers -------------------------------------------------------------------------------------
 
 
