@@ -48,8 +48,9 @@ PRIOR = ("bce", "asl, detached", "spa", "spa+lpr")
 WEIGHTS = (0.3, 1, 3)
 DEAR = {
     "voc2012, mlp": {"quasibinary", "softmax", "focal+lpr", "asl+lpr"},
+    "bibtex": {"focal+lpr", "asl+lpr"},
     "digits, cnn": {
-        *("quasibinary", "softmax", "focal", "asl", "bce+lpr", "focal+lpr", "asl+lpr"),
+        *("quasibinary", "softmax", "focal", "asl", "twl", "bce+lpr", "focal+lpr", "asl+lpr"),
         *("asl, detached, prior", "spa+lpr, prior"),
     },
 }
@@ -76,7 +77,8 @@ def methods(setups: list[str] | None = None) -> list[Method]:
             settings = {**budget, "loss": loss, "prior_bias": False}
             own.append(Method(name, setup, data, settings, grid, seeds=seeds))
         for base in PAIRS:
-            weights = tuple({"loss": f"{base}+lpr(weight={weight})"} for weight in WEIGHTS)
+            tried = WEIGHTS[: len(grid)]  # without trials the weight chosen everywhere else
+            weights = tuple({"loss": f"{base}+lpr(weight={weight})"} for weight in tried)
             own.append(Method(f"{base}+lpr", setup, data, {}, weights, like=base, seeds=seeds))
         for base in PRIOR:
             settings = {"prior_bias": True}
