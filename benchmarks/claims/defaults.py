@@ -21,6 +21,10 @@ CANDIDATES: dict[str, dict[str, Any]] = {
 }
 """What each changes in the defaults of ``credibly train``; calibrators are compared on each run."""
 
+ONE_LABEL = ("cifar10h", "tinyimagenet")
+HEAD: dict[str, Any] = {"model": "mlp", "hidden": 256, "epochs": 15, "batch_size": 256}
+"""For rows with one label each: which loss, with a head that is quick to train."""
+
 DEFAULT: dict[str, Any] = {"loss": "bce", "calibrate": "affine"}
 """What the search settled; the defaults of ``credibly train``, written out."""
 
@@ -34,6 +38,11 @@ def methods() -> list[Method]:
         for data in REAL
         for name, settings in CANDIDATES.items()
     ]
+    search += [
+        Method(loss, f"{data}@search", f"{data}@search", {**HEAD, "loss": loss}, seeds=(1, 2, 3))
+        for data in ONE_LABEL
+        for loss in ("bce", "softmax")
+    ]
     return search + [Method("default", data, data, DEFAULT, seeds=SEEDS) for data in REAL]
 
 
@@ -42,6 +51,7 @@ def tables(results: Results, calibrated: Results, single: Results) -> list[Table
     return [
         _candidates(results, "NLL", 1000),
         _candidates(results, "ACE", 100),
+        _one_label(results),
         _peers(calibrated),
         _single(single),
         _untouched(results),
@@ -71,6 +81,26 @@ def _candidates(results: Results, figure: str, scale: float) -> Table:
     note = f"Friedman's p {ranked.p:.1g}, Nemenyi's difference {ranked.critical:.1f}."
     header = ["candidate", "map", *REAL, "mean rank"]
     return Table(f"defaults-{figure}", title, header, rows, note)
+
+
+def _one_label(results: Results) -> Table:
+    rows = []
+    for data in ONE_LABEL:
+        for loss in ("bce", "softmax"):
+            cells = [
+                spread(results.values(f"{data}@search", loss, "readings", *path, scale=scale), 2)
+                for path, scale in (
+                    (("link", "NLL"), 1000),
+                    (("link", "ACE"), 100),
+                    (("link + affine", "NLL"), 1000),
+                    (("link + affine", "ACE"), 100),
+                )
+            ]
+            error = spread(results.values(f"{data}@search", loss, "top-1 error"), 2)
+            rows.append([data, loss, *cells, error])
+    header = ["data", "loss", "NLL × 1000", "ACE, %", "NLL + affine", "ACE + affine"]
+    title = "Rows with one label each: which loss, on validation rows"
+    return Table("defaults-one-label", title, [*header, "top-1 error, %"], rows)
 
 
 # Test rows -----------------------------------------------------------------------------------
