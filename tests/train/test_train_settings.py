@@ -6,13 +6,16 @@ import dataclasses
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from credibly import InputError
+from credibly.data import Data
 from credibly.train import PRESETS, Settings, preset
 from credibly.train.batches import epoch_batches, share
+from credibly.train.build import resolved
 from credibly.train.optim import Average, learning_rate
 from credibly.train.settings import from_mapping, read_toml, write_toml
 
@@ -130,3 +133,22 @@ def test_the_average_of_constant_weights_is_those_weights_and_integers_are_copie
         average.update(model, update)
     assert average.state["weight"].allclose(torch.full((3,), 3.0))
     assert average.state["num_batches_tracked"] == 1
+
+
+@pytest.mark.parametrize(
+    ("targets", "loss"),
+    [
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], "softmax"),
+        ([[1, 0, 0], [0, 1, 1], [0, 0, 1]], "bce"),
+        ([[1, 0, 0], [0, 0, 0], [0, 0, 1]], "bce"),
+        ([[1, 0, 0], [0, 1, -1], [0, 0, 1]], "bce"),
+        ([[1, 0, 0], [0, 0.5, 0.5], [0, 0, 1]], "bce"),
+        ([[1], [1], [1]], "bce"),
+    ],
+)
+def test_auto_takes_softmax_only_where_every_row_has_one_known_label(
+    targets: list[list[float]], loss: str
+) -> None:
+    rows = Data([str(k) for k in range(len(targets[0]))], np.array(targets), features=np.eye(3))
+    assert resolved(Settings(), rows).loss == loss
+    assert resolved(Settings(loss="spa"), rows).loss == "spa"

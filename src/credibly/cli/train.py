@@ -91,11 +91,13 @@ def settings_of(options: Any) -> Settings:
 def run(options: Any) -> int:
     from credibly import data, train
     from credibly.cli._tables import print_json, print_table, print_text
+    from credibly.train.build import resolved
 
     settings = settings_of(options)
     rows = data.load(
         options.data, seed=settings.split_seed, skip_bad_images=options.skip_bad_images
     )
+    settings = resolved(settings, rows)
     with watching(settings.loss, settings.epochs, options.quiet or not is_main()) as watcher:
         done = train.fit(rows, options.out, settings, resume=options.resume, watcher=watcher)
     if not is_main():

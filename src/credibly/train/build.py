@@ -25,7 +25,8 @@ SMALL_IMAGE = 64
 
 
 def resolved(settings: Settings, data: Data) -> Settings:
-    """``settings`` with the model named, checked against ``data``."""
+    """``settings`` with loss and model named, checked against ``data``."""
+    loss = default_loss(data) if settings.loss == "auto" else settings.loss
     model = settings.model
     if model == "auto":
         model = _default_model(settings, data)
@@ -39,7 +40,21 @@ def resolved(settings: Settings, data: Data) -> Settings:
             f"`average_size` must be at most the number of labels, {len(data.labels)}; "
             f"got {settings.average_size:g}."
         )
-    return dataclasses.replace(settings, model=model)
+    return dataclasses.replace(settings, loss=loss, model=model)
+
+
+def default_loss(data: Data) -> str:
+    """What ``auto`` stands for: the choice that docs/results.md gives reasons for.
+
+    Example:
+        >>> from credibly import data
+        >>> default_loss(data.digits(50)), default_loss(data.digits(50, counts=(0, 1)))
+        ('bce', 'softmax')
+    """
+    targets = data.part("train").targets
+    whole = np.isin(targets, (0, 1)).all()  # nothing soft, nothing unknown
+    one_each = len(targets) > 0 and bool((targets.sum(axis=1) == 1).all())
+    return "softmax" if whole and one_each and data.num_labels > 1 else "bce"
 
 
 def _default_model(settings: Settings, data: Data) -> str:

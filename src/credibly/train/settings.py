@@ -42,7 +42,7 @@ class Settings:
         credibly._checks.InputError: `epochs` must be a finite number of at least 1; got 0.
     """
 
-    loss: str = setting("bce", "loss, e.g. bce, asl, spa, spa+lpr, twl(temperature_pos=2)")
+    loss: str = setting("auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label")
     model: str = setting("auto", "linear, mlp, cnn, densenet40-40, timm:NAME, hf:NAME or auto")
     weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
     frozen: bool = setting(False, "train the last layer only")
