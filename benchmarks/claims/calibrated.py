@@ -48,7 +48,7 @@ PRIOR = ("bce", "asl, detached", "spa", "spa+lpr")
 WEIGHTS = (0.3, 1, 3)
 DEAR = {
     "voc2012, mlp": {"quasibinary", "softmax", "focal+lpr", "asl+lpr"},
-    "bibtex": {"focal+lpr", "asl+lpr"},
+    "bibtex": {"quasibinary", "softmax", "focal+lpr", "asl+lpr"},
     "digits, cnn": {
         *("quasibinary", "softmax", "focal", "asl", "twl", "bce+lpr", "focal+lpr", "asl+lpr"),
         *("asl, detached, prior", "spa+lpr, prior"),
@@ -63,7 +63,7 @@ SHAPES = tuple(
 )
 """The paper's shape of SPA, and five others; (1, 1, 0) is BCE."""
 
-SWEPT, SWEEP = ("voc2012, linear", "scene", "synthetic"), (0.03, 0.1, 1, 3, 10)
+SWEPT, SWEEP = ("voc2012, linear", "scene"), (0.03, 0.1, 1, 3, 10)
 
 
 def methods(setups: list[str] | None = None) -> list[Method]:

@@ -55,7 +55,7 @@ def methods() -> list[Method]:
 
 # The tables ----------------------------------------------------------------------------------
 
-SEVERAL = ("voc2012, linear", "scene", "yeast", "emotions", "medical", "bibtex", "synthetic")
+SEVERAL = ("voc2012, linear", "scene", "yeast", "emotions", "medical", "synthetic")
 READ = {
     "binary": ("bce", "link"),
     "binary, prior bias": ("bce, prior", "link"),
