@@ -29,7 +29,8 @@ class Cell:
     def command(self) -> str:
         """What a person would type to have this run."""
         made = f"python -m benchmarks.claims.sets '{self.data}' --seed {self.seed} --out rows.npz"
-        flags = " ".join(_flag(name, value) for name, value in self.settings)
+        given = [pair for pair in self.settings if pair[1] is not None]
+        flags = " ".join(_flag(name, value) for name, value in given)
         return f"{made} && credibly train rows.npz {flags} --seed {self.seed} --out run"
 
 

@@ -25,7 +25,7 @@ ONE_LABEL = ("cifar10h", "tinyimagenet")
 HEAD: dict[str, Any] = {"model": "mlp", "hidden": 256, "epochs": 15, "batch_size": 256}
 """For rows with one label each: which loss, with a head that is quick to train."""
 
-DEFAULT: dict[str, Any] = {"loss": "auto", "calibrate": "affine"}
+DEFAULT: dict[str, Any] = {"loss": "auto", "batch_size": None, "calibrate": "affine"}
 """What the search settled; the defaults of ``credibly train``, written out."""
 
 MAPS = ("affine", "beta", "per-label", "choose")

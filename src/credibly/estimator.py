@@ -69,7 +69,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         dropout: float = 0.5,
         epochs: int = 40,
         learning_rate: float = 1e-3,
-        batch_size: int = 128,
+        batch_size: int | None = None,
         calibrate: str = "affine",
         held_out: float = 0.2,
         random_state: Any = 0,

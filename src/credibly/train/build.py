@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from credibly._checks import InputError
-from credibly.train.batches import mixed
+from credibly.data import TRAIN
+from credibly.train.batches import mixed, rows_a_step
 from credibly.train.settings import Settings
 from credibly.types import Array
 
@@ -25,7 +26,7 @@ SMALL_IMAGE = 64
 
 
 def resolved(settings: Settings, data: Data) -> Settings:
-    """``settings`` with loss and model named, checked against ``data``."""
+    """``settings`` with loss, model and batch size settled, checked against ``data``."""
     loss = default_loss(data) if settings.loss == "auto" else settings.loss
     model = settings.model
     if model == "auto":
@@ -40,7 +41,8 @@ def resolved(settings: Settings, data: Data) -> Settings:
             f"`average_size` must be at most the number of labels, {len(data.labels)}; "
             f"got {settings.average_size:g}."
         )
-    return dataclasses.replace(settings, loss=loss, model=model)
+    size = rows_a_step(settings.batch_size, int((data.split == TRAIN).sum()))
+    return dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
 
 
 def default_loss(data: Data) -> str:
@@ -51,7 +53,7 @@ def default_loss(data: Data) -> str:
         >>> default_loss(data.digits(50)), default_loss(data.digits(50, counts=(0, 1)))
         ('bce', 'softmax')
     """
-    targets = data.part("train").targets
+    targets = data.targets[data.split == TRAIN]
     whole = np.isin(targets, (0, 1)).all()  # nothing soft, nothing unknown
     one_each = len(targets) > 0 and bool((targets.sum(axis=1) == 1).all())
     return "softmax" if whole and one_each and data.num_labels > 1 else "bce"

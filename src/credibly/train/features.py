@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly._checks import InputError
-from credibly.train.batches import epoch_batches, mixed, number_of_batches
+from credibly.train.batches import epoch_batches, mixed, number_of_batches, rows_a_step
 from credibly.train.build import set_prior_bias
 from credibly.train.judge import Judge, log_odds, probabilities
 from credibly.train.optim import build_optimizer, learning_rate
@@ -256,12 +256,13 @@ def _epochs(
     """Train, pausing after each epoch."""
     optimizer = build_optimizer(settings, model, criterion)
     wanted = torch.from_numpy(targets)
-    total = settings.epochs * number_of_batches(len(targets), settings.batch_size)
+    size = rows_a_step(settings.batch_size, len(targets))
+    total = settings.epochs * number_of_batches(len(targets), size)
     step = 0
     for epoch in range(settings.epochs):
         model.train()
         criterion.train()
-        for batch in epoch_batches(len(targets), settings.batch_size, settings.seed, epoch):
+        for batch in epoch_batches(len(targets), size, settings.seed, epoch):
             chosen = rows[batch.numpy()]
             chosen = chosen.toarray() if sparse.issparse(chosen) else chosen
             for group in optimizer.param_groups:

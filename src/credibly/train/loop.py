@@ -19,7 +19,14 @@ from torch import Tensor, nn
 
 from credibly._checks import InputError
 from credibly.train import checkpoint as checkpoints
-from credibly.train.batches import epoch_batches, mixed, number_of_batches, share, stream
+from credibly.train.batches import (
+    epoch_batches,
+    mixed,
+    number_of_batches,
+    rows_a_step,
+    share,
+    stream,
+)
 from credibly.train.checkpoint import Checkpoint, prefixed
 from credibly.train.judge import Judge
 from credibly.train.optim import Average, average_gradients, build_optimizer, learning_rate
@@ -97,7 +104,8 @@ class Loop:
         self.at = Progress()
         self.best: State = {}
         self.saved_at = time.monotonic()
-        batches = number_of_batches(len(rows), settings.batch_size)
+        self.batch_size = rows_a_step(settings.batch_size, len(rows))
+        batches = number_of_batches(len(rows), self.batch_size)
         self.total = settings.epochs * -(-batches // settings.accumulate)
 
     def run(self) -> None:
@@ -121,7 +129,7 @@ class Loop:
 
     def _epoch(self) -> None:
         settings, at = self.settings, self.at
-        batches = epoch_batches(len(self.rows), settings.batch_size, settings.seed, at.epoch)
+        batches = epoch_batches(len(self.rows), self.batch_size, settings.seed, at.epoch)
         left = share(batches, self.accelerator.process_index, self.accelerator.num_processes)
         self.rows.set_epoch(at.epoch)
         self.model.train()
@@ -207,7 +215,7 @@ class Loop:
             self.plain.load_state_dict(own)
         patience = self.settings.patience
         at.stopped = bool(patience) and at.epoch - at.best_epoch >= patience
-        batches = number_of_batches(len(self.rows), self.settings.batch_size)
+        batches = number_of_batches(len(self.rows), self.batch_size)
         rate = learning_rate(self.settings, at.updates - 1, self.total)
         figures = {"loss": at.loss_sum / batches, **figures, "learning_rate": rate}
         self.watcher.epoch({"epoch": at.epoch + 1, **figures, "best_epoch": at.best_epoch + 1})
@@ -239,7 +247,7 @@ class Loop:
         values = {"progress": progress, "optimizer": numbers}
         if self.accelerator.scaler is not None:
             values["scaler"] = self.accelerator.scaler.state_dict()
-        order = self.at.epoch * number_of_batches(len(self.rows), self.settings.batch_size)
+        order = self.at.epoch * number_of_batches(len(self.rows), self.batch_size)
         checkpoints.write(self.folder, order + self.at.batch, Checkpoint(tensors, values))
 
     def _restore(self) -> None:

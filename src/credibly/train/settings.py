@@ -52,7 +52,7 @@ class Settings:
     image_size: int | None = setting(None, "side images are brought to")
     average_size: float | None = setting(None, "labels a row to return on average (K)")
     epochs: int = setting(30, "passes over the training rows")
-    batch_size: int = setting(128, "rows a step, over all processes together")
+    batch_size: int | None = setting(None, "rows a step (default: 32 to 128, with the data's size)")
     accumulate: int = setting(1, "steps whose gradients are added up before an update")
     optimizer: str = setting("adamw", "optimizer", OPTIMIZERS)
     learning_rate: float = setting(1e-3, "highest learning rate")
@@ -80,8 +80,10 @@ class Settings:
     def __post_init__(self) -> None:
         from credibly import _checks
 
-        for name in ("epochs", "batch_size", "accumulate"):
+        for name in ("epochs", "accumulate"):
             _checks.at_least(name, getattr(self, name), 1)
+        if self.batch_size is not None:
+            _checks.at_least("batch_size", self.batch_size, 1)
         _checks.positive("learning_rate", self.learning_rate)
         for name in ("weight_decay", "clip", "patience", "workers", "checkpoint_seconds"):
             _checks.at_least(name, getattr(self, name), 0)
