@@ -21,6 +21,12 @@ SETUPS: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
 DEALT_ANEW = ("cifar10h@search", "tinyimagenet@search")
 """Held-out and test rows dealt from one heap: does a threshold carry over if nothing shifts?"""
 
+VALIDATED = {
+    "tinyimagenet:tail@search": (5, 3, (1e-3, 3e-3)),
+    "cifar10h@search": (2, 1, (3e-3, 1e-3)),
+}
+"""Which head to read, asked of validation rows: K, and the α and rates that trials chose."""
+
 TRIED_AT = 5
 TRIED_AT_FOR = {"cifar10h": 2}
 """Sizes at which trials choose; with ten classes five are nearly always enough."""
@@ -70,6 +76,14 @@ def methods() -> list[Method]:
         for name, loss in SHARED.items():
             settings = {**budget, "loss": loss, "prior_bias": True}
             found.append(Method(name, data, data, settings, RATES, seeds=seeds))
+    for data, (size, alpha, rates) in VALIDATED.items():
+        settings = {**SETUPS[data.partition("@")[0]][0], "average_size": float(size)}
+        settings |= {"select": "average-k", "prior_bias": False}
+        for (name, loss), rate in zip(
+            (("ce", "softmax"), ("avgk", f"avgk(alpha={alpha})")), rates, strict=True
+        ):
+            own = {**settings, "loss": loss, "learning_rate": rate}
+            found.append(Method(f"{name}, K = {size}", data, data, own))
     for data in DEALT_ANEW:
         settings = {**BUDGET, "loss": "softmax", "learning_rate": 3e-3}
         found.append(Method("ce", data, data, settings))
@@ -110,7 +124,23 @@ def at(results: Results, data: str, name: str, size: int, figure: str = "accurac
 def tables(results: Results) -> list[Table]:
     """Accuracy by size; by frequency on the long tail; sizes; people's votes; end to end."""
     found = [_accuracy(results, data, sizes) for data, (_, sizes) in SETUPS.items()]
-    return [*found, _frequency(results), _sizes(results), _votes(results), _digits(results)]
+    return [
+        *found,
+        _validated(results),
+        _frequency(results),
+        _sizes(results),
+        _votes(results),
+        _digits(results),
+    ]
+
+
+def _validated(results: Results) -> Table:
+    rows = []
+    for data, (size, _, _) in VALIDATED.items():
+        for name in ("ce", *HEADS):
+            rows.append([data, str(size), name, spread(at(results, data, name, size), 2)])
+    title = "Which head to read, on validation rows: average-K accuracy, %"
+    return Table("average-k-head", title, ["data", "K", "method", "accuracy"], rows)
 
 
 def _accuracy(results: Results, data: str, sizes: tuple[int, ...]) -> Table:

@@ -6,6 +6,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from benchmarks.claims.plan import Method
 from benchmarks.claims.runner import Book
 from benchmarks.claims.tables import Results, Table, mean
 from credibly.plot import _style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 HERE = Path(__file__).parent
 NAMES = {
@@ -152,19 +156,27 @@ def _figures(results: dict[str, Results], folder: Path, images: Path) -> dict[st
         study = "calibrated" if paper == "000" else "average_k"
         axes = draw(results[study])
         if axes is not None:
-            _style.figure_of(axes).savefig(images / f"{name}.svg", metadata={"Date": None})
+            _save(axes, images / f"{name}.svg")
             drawn.setdefault(paper, []).append(f"![{alt}](img/results/{name}.svg)")
     for name, alt, axes in (
         ("diagram", "reliability of the four most probable labels", _draw_diagram(folder)),
         ("normalizer", "log C during training", _draw_normalizer(normalizer.read(folder))),
     ):
         if axes is not None:
-            _style.figure_of(axes).savefig(images / f"{name}.svg", metadata={"Date": None})
+            _save(axes, images / f"{name}.svg")
             drawn.setdefault("001", []).append(f"![{alt}](img/results/{name}.svg)")
     return drawn
 
 
-def _draw_diagram(folder: Path):
+def _save(axes: Axes, path: Path) -> None:
+    """The same bytes for the same drawing: no date, no random names."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": path.stem}):
+        _style.figure_of(axes).savefig(path, metadata={"Date": None})
+
+
+def _draw_diagram(folder: Path) -> Axes | None:
     curves = diagram.read(folder)
     if not curves:
         return None
@@ -184,7 +196,7 @@ def _draw_diagram(folder: Path):
     return axes
 
 
-def _draw_retrieval(results: Results):
+def _draw_retrieval(results: Results) -> Axes | None:
     setup = "voc2012, linear"
     axes = _style.axes(None, 6, 4)
     for recipe in (
@@ -210,7 +222,7 @@ def _draw_retrieval(results: Results):
     return axes
 
 
-def _draw_average_k(results: Results):
+def _draw_average_k(results: Results) -> Axes | None:
     axes = _style.axes(None, 6, 4)
     for data, (_, sizes) in average_k.SETUPS.items():
         for name in average_k.HEADS:
@@ -232,7 +244,7 @@ def _draw_average_k(results: Results):
     return axes
 
 
-def _draw_normalizer(curves: dict[str, list[float]]):
+def _draw_normalizer(curves: dict[str, list[float]]) -> Axes | None:
     if not curves:
         return None
     axes = _style.axes(None, 6, 4)
