@@ -21,7 +21,7 @@ LEVEL = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of the page; ``write`` keeps it as CSV too."""
+    """A table of the page, without the rows that were not run; ``write`` keeps it as CSV too."""
 
     name: str
     title: str
@@ -30,9 +30,11 @@ class Table:
     note: str = ""
 
     def __str__(self) -> str:
-        if not self.rows:
+        rows = [row for row in self.rows if any("±" in cell for cell in row) or "–" not in row]
+        rows = [row for row in rows if "– / –" not in row]
+        if not rows:
             return f"**{self.title}**: not run."
-        parts = [f"**{self.title}**", markdown(self.header, self.rows), self.note]
+        parts = [f"**{self.title}**", markdown(self.header, rows), self.note]
         return "\n\n".join(part for part in parts if part)
 
     def write(self, folder: Path) -> None:
