@@ -5,6 +5,10 @@ cells     one training run: what decides it, and its key
 measure   a finished run → figures of held-out and test rows
 runner    runs in processes, kept in ``results/*.jsonl``; what is there is not run again
 plan      methods, their trials, the choice among them, their seeds
-calibrated, quasibinary, two_way, average_k, defaults   the studies: methods and tables
+tables    means with intervals, paired differences, ranks; a table as Markdown and CSV
+findings  verdicts
+calibrated, quasibinary, two_way, average_k, defaults   the studies: methods, tables, rules
+transfer  rows for ``two_way``: features of a network trained on other labels
+normalizer, diagram, cost   measured beside the runs, each with a file of its own
 page      docs/results.md from the files in ``results/``
 """

@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from credibly import calibrate, decide, metrics
 from credibly.data import Data
-from credibly.losses import Asymmetric, AverageK, Focal, Loss, Quasibinary
+from credibly.losses import Asymmetric, AverageK, Focal, Loss, Quasibinary, Softmax
 from credibly.train import Run
 from credibly.types import Array
 
@@ -174,6 +174,12 @@ def _sets(run: Run, data: Data, held_scores: Any, test_scores: Any) -> Figures:
     chances = {name: (expit(fitting[name]), expit(odds)) for name, odds in judged.items()}
     alike = [softmax(_ranked(run.criterion, s), axis=1) for s in (held_scores, test_scores)]
     chances["softmax"] = (alike[0], alike[1])
+    if "sccp" in chances:
+        chances["both"] = tuple((chances["link"][k] + chances["sccp"][k]) / 2 for k in (0, 1))
+    if isinstance(run.criterion, Softmax) and _uneven(train_counts):
+        shares = np.log(train_counts / train_counts.sum())
+        scores = [_ranked(run.criterion, s) - shares for s in (held_scores, test_scores)]
+        chances["adjusted"] = (softmax(scores[0], axis=1), softmax(scores[1], axis=1))
     sizes = [k for k in SIZES if k < test.num_labels]
     if run.criterion.name in ("avgk", "epr", "role", "topk"):  # trained for one size
         sizes = [int(run.settings.average_size or 0)]
@@ -198,7 +204,7 @@ def _of_sets(sets: Array, test: Data, train_counts: Array) -> Figures:
         "two to four": ((sizes >= 2) & (sizes <= 4)).mean(),
         "largest": int(sizes.max()),
     }
-    if train_counts.max() > 2 * train_counts.min():
+    if _uneven(train_counts):
         groups = metrics.coverage_by_frequency(sets, test.targets, train_counts, few=10, many=50)
         figures |= groups
     if test.truth is not None and not np.isnan(test.truth).any():
@@ -208,6 +214,11 @@ def _of_sets(sets: Array, test: Data, train_counts: Array) -> Figures:
         figures["size, where people agree"] = sizes[entropy <= np.median(entropy)].mean()
         figures["size, where they do not"] = sizes[entropy > np.quantile(entropy, 0.9)].mean()
     return figures
+
+
+def _uneven(counts: Array) -> bool:
+    """Some classes have more than twice the rows of others."""
+    return bool(counts.max() > 2 * counts.min())
 
 
 def _plain(value: Any) -> Any:

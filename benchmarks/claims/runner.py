@@ -27,10 +27,13 @@ class Book:
         folder.mkdir(parents=True, exist_ok=True)
         self.records: dict[str, Record] = {}
         for path in sorted(folder.glob("*.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
+            text = path.read_text(encoding="utf-8")
+            if text and not text.endswith("\n"):  # a process was killed while it wrote
+                path.write_text(text + "\n", encoding="utf-8")
+            for line in text.splitlines():
                 try:
                     record = json.loads(line)
-                except ValueError:  # the last line of a process that was killed
+                except ValueError:
                     continue
                 self.records[key_of(record)] = record
 

@@ -2,8 +2,9 @@
 
 ``voc2012`` … are files of the evaluation folder (CREDIBLY_DATA, or ``../shared/data``). A name may
 go on: ``tinyimagenet:50`` has 50 of its classes, ``tinyimagenet:tail`` is thinned to a long tail,
-``tinyimagenet:120+80`` strips the labels of 80 classes but keeps their rows. ``NAME@search`` has
-no test rows of NAME: a quarter of its training rows stands in for them.
+``tinyimagenet:120+80`` strips the labels of 80 classes but keeps their rows, ``digits:through-bce``
+has features of a network trained on other digits (``transfer``). ``NAME@search`` has no test rows
+of NAME: a quarter of its training rows stands in for them.
 
 ``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` writes one as a file.
 """
@@ -29,7 +30,7 @@ TAIL = (100, 4)
 EMBEDDED = {
     "digits": lambda seed: data.digits(4000, seed=seed),
     "digits:one": lambda seed: data.digits(4000, seed=seed, counts=(0, 1), blur=0.9, clutter=1.0),
-    "digits:6+4": lambda seed: _stripped(data.digits(4000, seed=seed, counts=(0, 1)), range(6)),
+    "digits:6+4": lambda seed: with_labels(data.digits(4000, seed=seed, counts=(0, 1)), range(6)),
     "synthetic": lambda seed: data.synthetic(8000, num_features=40, curvature=0.5, seed=seed),
     "synthetic:dependent": lambda seed: data.synthetic(
         8000, num_features=40, curvature=0.5, dependence=0.5, seed=seed
@@ -49,13 +50,17 @@ def _rows(name: str, seed: int) -> Data:
     if name in EMBEDDED:
         return EMBEDDED[name](seed)
     file, _, form = name.partition(":")
+    if form.startswith("through-"):
+        from benchmarks.claims.transfer import features
+
+        return features(form.removeprefix("through-"), seed)
     read = data.load(data_file(f"{file}.npz"), seed=seed)
     if not form:
         return read
     if form == "tail":
         return _thinned(read, seed)
     if "+" in form:
-        return _stripped(read, _kept_classes(read))
+        return with_labels(read, _kept_classes(read))
     return _some_classes(read, int(form))
 
 
@@ -106,7 +111,7 @@ def _kept_classes(read: Data) -> list[int]:
     return sorted(kept)
 
 
-def _stripped(read: Data, kept: range | list[int]) -> Data:
+def with_labels(read: Data, kept: range | list[int]) -> Data:
     """The same rows with only the labels ``kept``: rows of other classes have none."""
     chosen = list(kept)
     return dataclasses.replace(

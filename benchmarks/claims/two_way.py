@@ -6,8 +6,9 @@ from benchmarks.claims.calibrated import SETUPS
 from benchmarks.claims.findings import NOT_RUN, Finding, judged, tally, told
 from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import Results, Table, difference, spread
+from benchmarks.claims.transfer import UNTRAINED
 
-CHOSEN = ("voc2012, linear", "scene")
+CHOSEN = ("voc2012, linear", "scene", "yeast", "bibtex")
 MAIN = {
     "bce": "bce",
     "softmax": "softmax",
@@ -20,7 +21,8 @@ MAIN = {
 }
 TEMPERATURES = (0.5, 1, 2, 8)
 MARGINS = (1, 2, 4)
-PROBES = {"scene, L-BFGS probe": "scene"}
+PROBES = {"scene, L-BFGS probe": "scene", "voc2012, L-BFGS probe": "voc2012"}
+TRANSFER = "digits, transfer"
 
 
 def methods() -> list[Method]:
@@ -42,7 +44,11 @@ def methods() -> list[Method]:
         for name in ("bce", "softmax", "asl, detached", "two-way"):
             settings = {"loss": MAIN[name], "solver": "lbfgs", "sweep": "l2", "prior_bias": False}
             found.append(Method(name, setup, data, settings, seeds=(1, 2, 3)))
-    return found
+    probe = {"loss": "bce", "solver": "lbfgs", "sweep": "l2"}
+    return found + [
+        Method(loss, TRANSFER, f"digits:through-{loss}", probe)
+        for loss in ("bce", "softmax", "twl", UNTRAINED)
+    ]
 
 
 # The tables and the claims -------------------------------------------------------------------
@@ -54,6 +60,7 @@ def tables(results: Results) -> list[Table]:
         _table(results, "two-way", "Two-way loss: ways and rivals, mAP@y / mAP@x, %", list(MAIN)),
         _table(results, "two-way-sweep", "Temperature and margin, mAP@y / mAP@x, %", SWEEP),
         _probe(results),
+        _transfer(results),
     ]
 
 
@@ -90,6 +97,18 @@ def _probe(results: Results) -> Table:
     )
 
 
+def _transfer(results: Results) -> Table:
+    rows = [
+        [m.name, _both(results, TRANSFER, m.name)] for m in results.methods if m.setup == TRANSFER
+    ]
+    return Table(
+        "two-way-transfer",
+        "Linear probes for the digits 5 to 9, on a CNN trained for the digits 0 to 4 and frozen",
+        ["trained with", "mAP@y / mAP@x, %"],
+        rows,
+    )
+
+
 def _affine(name: str) -> str:
     return "sigmoid + affine" if name == "two-way" else "link + affine"
 
@@ -107,23 +126,26 @@ def findings(results: Results) -> dict[str, Finding]:
         "002-temperature-beats-margin": _against(
             results, "two-way", ["ε = 1, T = 1", "ε = 2, T = 1", "ε = 4, T = 1"]
         ),
+        "002-transfer": _against(results, "twl", ["softmax", "bce"], (TRANSFER,)),
     }
 
 
-def _against(results: Results, one: str, others: list[str]) -> Finding:
+def _against(
+    results: Results, one: str, others: list[str], setups: tuple[str, ...] = CHOSEN
+) -> Finding:
     gaps, parts = [], []
     for other in others:
         own = {}
         for figure in ("mAP@y", "mAP@x"):
             own[figure] = [
                 difference(results.values(s, one, figure), results.values(s, other, figure))
-                for s in CHOSEN
+                for s in setups
             ]
             gaps += own[figure]
         if any(gap.n for gap in own["mAP@y"]):
             cells = [
                 f"{setup} {y.mean:+.1f} / {x.mean:+.1f}"
-                for setup, y, x in zip(CHOSEN, *own.values(), strict=True)
+                for setup, y, x in zip(setups, *own.values(), strict=True)
                 if y.n
             ]
             parts.append(f"minus {_named(other)}: {', '.join(cells)}")

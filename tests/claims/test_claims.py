@@ -62,7 +62,7 @@ def test_some_classes_are_nested_and_whole(classes: Data) -> None:
 
 def test_stripping_keeps_rows_and_takes_labels(classes: Data) -> None:
     kept = sets._kept_classes(classes)
-    stripped = sets._stripped(classes, kept)
+    stripped = sets.with_labels(classes, kept)
     assert len(kept) == 12
     assert len(stripped) == len(classes)
     assert (stripped.targets.sum(axis=1) == 0).sum() == 8 * 12
@@ -87,8 +87,11 @@ def test_a_finished_run_is_found_again_and_a_torn_line_is_not(tmp_path: Path) ->
     with (tmp_path / "scene.jsonl").open("a") as file:
         file.write('{"data": "scene", "settin')
     book = Book(tmp_path)
+    second = dataclasses.replace(cell, seed=2)
     assert book.get(cell) is not None
-    assert book.get(dataclasses.replace(cell, seed=2)) is None
+    assert book.get(second) is None
+    book.add(record(second, 0.5, 0.7))
+    assert Book(tmp_path).get(second) is not None
 
 
 def test_settings_in_another_order_are_the_same_run() -> None:

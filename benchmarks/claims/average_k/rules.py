@@ -1,0 +1,185 @@
+"""The claims about the two-head loss, each judged by the rule of ``claims.toml``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.claims.average_k.methods import (
+    ALPHAS,
+    BATCHES,
+    DEALT_ANEW,
+    SETUPS,
+    TAIL,
+    TRIED_AT,
+)
+from benchmarks.claims.average_k.tables import HEADS, at, varied
+from benchmarks.claims.findings import NOT_RUN, Finding, judged, tally, told
+from benchmarks.claims.tables import Difference, Results, difference, mean
+
+
+def findings(results: Results) -> dict[str, Finding]:
+    """The claims of the paper, each by its rule."""
+    every = [(data, size) for data, (_, sizes) in SETUPS.items() for size in sizes]
+    return {
+        "003-best-on-cifar100": _first(results, [pair for pair in every if pair[1] == 5]),
+        "003-best-from-k3-on-plantnet": _first(results, [p for p in every if p[1] >= 3]),
+        "003-gain-grows-with-k": _grows(results),
+        "003-few-shot-classes": _few(results),
+        "003-an-epr-role-lag": _lag(results, every),
+        "003-set-sizes": _single(results),
+        "003-threshold-carries-over": _carries(results, every),
+        "003-which-head": _heads(results, every),
+        "003-batch-size-and-alpha": _batch_and_alpha(results),
+    }
+
+
+def _gaps(results: Results, pairs: list[tuple[str, int]], one: str, other: str) -> list[Difference]:
+    return [difference(at(results, d, one, k), at(results, d, other, k)) for d, k in pairs]
+
+
+def _shown(pairs: list[tuple[str, int]], gaps: list[Difference]) -> str:
+    cells = [
+        f"{data} K={size} {gap.mean:+.2f}"
+        for (data, size), gap in zip(pairs, gaps, strict=True)
+        if gap.n
+    ]
+    return ", ".join(cells)
+
+
+def _first(results: Results, pairs: list[tuple[str, int]]) -> Finding:
+    gaps = _gaps(results, pairs, "avgk, ML head", "ce")
+    below, above, open_ = tally(gaps)
+    parts = [f"ML head minus ce, points: {_shown(pairs, gaps)} ({told((below, above, open_))})"]
+    for other in ("avgk, SCCP head", "topk"):
+        others = _gaps(results, pairs, other, "ce")
+        parts.append(f"{other} minus ce: {told(tally(others))}")
+    return Finding(judged(above, below, open_), "; ".join(parts) + ".")
+
+
+def _grows(results: Results) -> Finding:
+    parts, grew = [], []
+    for data, (_, sizes) in SETUPS.items():
+        pairs = [(data, size) for size in sizes]
+        gaps = _gaps(results, pairs, "avgk, ML head", "ce")
+        if gaps[0].n and gaps[-1].n:
+            grew.append(gaps[-1].mean > gaps[0].mean)
+            parts.append(_shown(pairs, gaps))
+    verdict = judged(sum(grew), len(grew) - sum(grew), 0)
+    return Finding(verdict, f"ML head minus ce, points: {'; '.join(parts)}.") if parts else NOT_RUN
+
+
+def _few(results: Results) -> Finding:
+    parts, good, bad = [], 0, 0
+    for size in (2, 5, 10):
+        gains, weighed = (
+            {
+                group: difference(
+                    at(results, TAIL, name, size, group), at(results, TAIL, "ce", size, group)
+                )
+                for group in ("few", "medium", "many")
+            }
+            for name in ("avgk, ML head", "ce, classes weighed alike")
+        )
+        if not gains["few"].n:
+            continue
+        parts.append(
+            f"K={size} "
+            + ", ".join(f"{g} {d.mean:+.1f}" for g, d in gains.items())
+            + f" (ce with classes weighed alike: few {weighed['few'].mean:+.1f}, "
+            f"many {weighed['many'].mean:+.1f})"
+        )
+        if size > 2:
+            largest = gains["few"].mean == max(gain.mean for gain in gains.values())
+            won = gains["few"].sign > 0 and largest
+            good, bad = good + won, bad + (not won)
+    ours = f"ML head minus ce by frequency of the class, points: {'; '.join(parts)}."
+    return Finding(judged(good, bad, 0), ours) if parts else NOT_RUN
+
+
+def _lag(results: Results, pairs: list[tuple[str, int]]) -> Finding:
+    counts = {name: tally(_gaps(results, pairs, name, "ce")) for name in ("an", "epr", "role")}
+    below, above, open_ = (sum(found[k] for found in counts.values()) for k in range(3))
+    ours = "; ".join(f"{name} against ce: {told(found)}" for name, found in counts.items())
+    return Finding(judged(below, above, open_), ours + ".") if below + above + open_ else NOT_RUN
+
+
+def _single(results: Results) -> Finding:
+    parts, good, bad, open_ = [], 0, 0, 0
+    for data in SETUPS:
+        one, other = (
+            at(results, data, name, TRIED_AT, "single") for name in ("avgk, ML head", "ce")
+        )
+        gap = difference(one, other)
+        if gap.n:
+            parts.append(f"{data} ce {mean(other):.1f}, ML head {mean(one):.1f}")
+            good, bad, open_ = good + (gap.sign < 0), bad + (gap.sign > 0), open_ + (gap.sign == 0)
+    ours = f"Share of sets of one class at K = {TRIED_AT}, %: {'; '.join(parts)}."
+    return Finding(judged(good, bad, open_), ours) if parts else NOT_RUN
+
+
+def _carries(results: Results, pairs: list[tuple[str, int]]) -> Finding:
+    """Sizes over K on the published test rows, and where rows were dealt from one heap."""
+    published, promised = [], []
+    for data, size in pairs:
+        if data.endswith("tail"):  # held-out rows follow the tail there, test rows do not
+            continue
+        for name in ("ce", *HEADS):
+            published += [v / size for v in at(results, data, name, size, "size").values()]
+            kept = at(results, data, name, size, "size, promised").values()
+            promised += [v / size for v in kept]
+    dealt, dealt_promised = (
+        [
+            value / size
+            for data in DEALT_ANEW
+            for size in (2, 3, 5)
+            for value in results.values(
+                data, "ce", "sets", "link", str(size), figure, scale=1
+            ).values()
+        ]
+        for figure in ("size", "size, promised")
+    )
+    if not published or not dealt:
+        return NOT_RUN
+    ours = (
+        f"Mean size over K on published test rows: {np.mean(published):.3f} "
+        f"({min(published):.3f} to {max(published):.3f}, {len(published)} runs and sizes), with "
+        f"the guarantee {np.mean(promised):.3f}; where held-out and test rows are dealt from one "
+        f"heap: {np.mean(dealt):.3f} ({min(dealt):.3f} to {max(dealt):.3f}, {len(dealt)}), with "
+        f"the guarantee {np.mean(dealt_promised):.3f}."
+    )
+    good = [abs(np.mean(ratios) - 1) < 0.02 for ratios in (published, dealt)]
+    return Finding(
+        "holds" if all(good) else "holds in part" if any(good) else "does not hold", ours
+    )
+
+
+def _heads(results: Results, pairs: list[tuple[str, int]]) -> Finding:
+    ml = _gaps(results, pairs, "avgk, ML head", "avgk, SCCP head")
+    soft = _gaps(results, pairs, "avgk, SCCP head", "ce")
+    below, above, open_ = tally(ml)
+    ours = (
+        f"ML head against SCCP head of the same model: {told((below, above, open_))}; SCCP head "
+        f"against plain ce: {told(tally(soft))} ({_shown(pairs, soft)})."
+    )
+    return Finding(judged(above, below, open_), ours)
+
+
+def _batch_and_alpha(results: Results) -> Finding:
+    """By batch size and by α, the ML head's accuracy at K = 5 on the tail."""
+    batches = {size: mean(varied(results, f"batch {size}")) for size in BATCHES}
+    alphas = {alpha: mean(varied(results, f"α = {alpha}")) for alpha in ALPHAS}
+    if not np.isfinite([*batches.values(), *alphas.values()]).all():
+        return NOT_RUN
+    ordinary = [batches[size] for size in (16, 64, 256)]
+    best = max(alphas, key=lambda alpha: alphas[alpha])
+    good = [
+        batches[1] == min(batches.values()),
+        max(ordinary) - min(ordinary) < 1,
+        0.1 <= best <= 10,
+    ]
+    shown = [
+        ", ".join(f"{value} {accuracy:.1f}" for value, accuracy in found.items())
+        for found in (batches, alphas)
+    ]
+    ours = f"ML head, average-5 accuracy on the tail, by batch size: {shown[0]}; by α: {shown[1]}."
+    return Finding(judged(sum(good), len(good) - sum(good), 0), ours)
