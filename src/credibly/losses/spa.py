@@ -27,6 +27,9 @@ from credibly.losses._kernels.spa_pairs import spa_pairs_at
 from credibly.losses.label_pairs import pairs_in_torch, plain_label_pairs
 from credibly.types import LogOdds, Scores, Targets, Values
 
+Side = tuple[float, float, float]
+"""Scale, slope and shift of one side of the loss."""
+
 
 class SPA(BinaryLoss):
     r"""Strictly proper asymmetric loss: easy negatives cost little, probabilities stay right.
@@ -146,7 +149,7 @@ class SPA(BinaryLoss):
         return value + extra, slopes.add_(up).sub_(down)
 
     @property
-    def _sides(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    def _sides(self) -> tuple[Side, Side]:
         return (
             (self.scale_pos, self.slope_pos, self.shift_pos),
             (self.scale_neg, self.slope_neg, self.shift_neg),
@@ -161,13 +164,9 @@ class SPA(BinaryLoss):
 
 
 def softplus_pair(
-    scores: Scores,
-    targets: Targets,
-    wanted: bool,
-    pos: tuple[float, float, float],
-    neg: tuple[float, float, float],
+    scores: Scores, targets: Targets, wanted: bool, pos: Side, neg: Side
 ) -> tuple[Tensor, Tensor | None]:
-    """Value and gradient in closed form; ``pos`` and ``neg`` are (scale, slope, shift)."""
+    """Value and gradient in closed form."""
     targets = targets.contiguous()
     if all_hard(targets):
         return _hard_softplus(scores, targets, wanted, pos, neg)
@@ -190,24 +189,22 @@ def _softplus(
 
 
 def _hard_softplus(
-    scores: Scores,
-    targets: Targets,
-    wanted: bool,
-    pos: tuple[float, float, float],
-    neg: tuple[float, float, float],
+    scores: Scores, targets: Targets, wanted: bool, pos: Side, neg: Side
 ) -> tuple[Tensor, Tensor | None]:
     """For targets 0 or 1: a softplus of (slope · score + offset), both chosen by the target."""
+    (scale_pos, slope_pos, shift_pos), (scale_neg, slope_neg, shift_neg) = pos, neg
     count = max(scores.numel(), 1)
     out = torch.empty_like(scores, memory_format=torch.contiguous_format)
     total = 0.0
     for v, y, x in chunks(scores.reshape(-1), targets.view(-1), out.view(-1)):
-        offset = _choose(y, -neg[1] * neg[2], pos[1] * pos[2])
-        torch.addcmul(offset, v, _choose(y, neg[1], -pos[1]), out=x)
+        offset = _choose(y, -slope_neg * shift_neg, slope_pos * shift_pos)
+        torch.addcmul(offset, v, _choose(y, slope_neg, -slope_pos), out=x)
         values = softplus(x, threshold=EXACT_FROM)
-        total += values.sum().item() / neg[0]
-        total += torch.dot(values, y).item() * (1 / pos[0] - 1 / neg[0])
+        total += values.sum().item() / scale_neg
+        total += torch.dot(values, y).item() * (1 / scale_pos - 1 / scale_neg)
         if wanted:
-            x.sigmoid_().mul_(_choose(y, neg[1] / neg[0] / count, -pos[1] / pos[0] / count))
+            absent, present = slope_neg / scale_neg, slope_pos / scale_pos
+            x.sigmoid_().mul_(_choose(y, absent / count, -present / count))
     return torch.scalar_tensor(total / count, dtype=scores.dtype), out if wanted else None
 
 

@@ -1,0 +1,288 @@
+"""Tiny copies of published layouts: each maker writes one and returns the rows that must come back.
+
+Rows are id → (labels, part), with the calibration part left as published.
+"""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from credibly.data import CALIBRATION, TEST, TRAIN
+
+
+def paint(path, color=0, size=(20, 16)):
+    """A small image file of one colour."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, (color, 255 - color, 7)).save(path)
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+
+
+def make_imagefolder(root):
+    for name in ("train/cat/a.jpg", "train/dog/deep/b.png", "val/cat/c.jpg", "val/dog/d.JPG"):
+        paint(root / name)
+    write(root / "train/cat/notes.txt", "not an image")
+    return {
+        "train/cat/a.jpg": (["cat"], TRAIN),
+        "train/dog/deep/b.png": (["dog"], TRAIN),
+        "val/cat/c.jpg": (["cat"], TEST),
+        "val/dog/d.JPG": (["dog"], TEST),
+    }
+
+
+def make_coco(root):
+    categories = [{"id": 3, "name": "dog"}, {"id": 1, "name": "person"}]
+    for part, first in (("train", 1), ("val", 7)):
+        images = [{"id": first + k, "file_name": f"{part}_{k}.jpg", "height": 1} for k in range(2)]
+        notes = [
+            {"image_id": first, "category_id": 3, "segmentation": [[1, 2, 3]], "iscrowd": 1},
+            {"image_id": first, "category_id": 1, "segmentation": {"counts": [1]}},
+            {"image_id": first, "category_id": 1},
+        ]
+        content = {"images": images, "annotations": notes, "categories": categories, "info": {}}
+        write(root / f"annotations/instances_{part}2014.json", content)
+        for image in images:
+            paint(root / f"{part}2014" / image["file_name"])
+    return {
+        "train2014/train_0.jpg": (["person", "dog"], TRAIN),
+        "train2014/train_1.jpg": ([], TRAIN),
+        "val2014/val_0.jpg": (["person", "dog"], TEST),
+        "val2014/val_1.jpg": ([], TEST),
+    }
+
+
+def voc_annotation(objects):
+    things = "".join(
+        f"<object><name>{name}</name><difficult>{int(hard)}</difficult></object>"
+        for name, hard in objects
+    )
+    return f"<?xml version='1.0'?><annotation><folder>x</folder>{things}</annotation>"
+
+
+VOC = {
+    "2008_1": [("dog", False), ("cat", True), ("dog", True)],
+    "2008_2": [],
+    "2008_3": [("person", True), ("person", False), ("sofa", True)],
+}
+
+
+def make_voc(root, *, lists=False):
+    from credibly.data._voc import LABELS
+
+    base = root / "VOCdevkit" / "VOC2012"
+    write(base / "ImageSets/Main/train.txt", "2008_1\n2008_2\n")
+    write(base / "ImageSets/Main/val.txt", "2008_3\n")
+    for name, objects in VOC.items():
+        paint(base / f"JPEGImages/{name}.jpg")
+        write(base / f"Annotations/{name}.xml", voc_annotation(objects))
+    if lists:
+        for part, members in (("train", ["2008_1", "2008_2"]), ("val", ["2008_3"])):
+            for label in LABELS:
+                lines = []
+                for name in members:
+                    found = [hard for thing, hard in VOC[name] if thing == label]
+                    code = -1 if not found else 0 if all(found) else 1
+                    lines.append(f"{name} {code:2d}")
+                write(base / f"ImageSets/Main/{label}_{part}.txt", "\n".join(lines) + "\n")
+        for name in VOC:
+            (base / f"Annotations/{name}.xml").unlink()
+    return {
+        "2008_1": (["?cat", "dog"], TRAIN),
+        "2008_2": ([], TRAIN),
+        "2008_3": (["person", "?sofa"], TEST),
+    }
+
+
+def make_voc_lists(root):
+    return make_voc(root, lists=True)
+
+
+def make_wider(root):
+    names = {"0": "Male", "1": "longHair", "2": "sunglass"}
+    for part, folder in (("trainval", "train"), ("test", "test")):
+        people = [
+            {"attribute": [1, -1, 0], "bbox": [2, 3, 5, 6]},
+            {"attribute": [-1, -1, -1], "bbox": [-4, 0, 9, 99]},
+        ]
+        image = {"file_name": f"{folder}/0--Parade/p.jpg", "scene_id": 0, "targets": people}
+        content = {"images": [image], "attribute_id_map": names, "scene_id_map": {"0": "Parade"}}
+        write(root / f"Anno/wider_attribute_{part}.json", content)
+        paint(root / "Image" / image["file_name"])
+    return {
+        f"{folder}/0--Parade/p.jpg#{k}": (present, part)
+        for folder, part in (("train", TRAIN), ("test", TEST))
+        for k, present in enumerate((["Male", "?sunglass"], []))
+    }
+
+
+def make_vispr(root):
+    notes = {
+        "train2017/2017_1": ["a0_safe"],
+        "train2017/2017_2": ["a10_face_partial", "a9_face_complete"],
+        "val2017/2017_3": ["a9_face_complete"],
+        "test2017/2017_4": [],
+    }
+    for name, labels in notes.items():
+        note = {"image_path": f"images/{name}.jpg", "labels": labels, "safe": False, "url": "x"}
+        write(root / f"annotations/{name}.json", note)
+        paint(root / f"images/{name}.jpg")
+    return {
+        "train2017/2017_1.jpg": (["a0_safe"], TRAIN),
+        "train2017/2017_2.jpg": (["a9_face_complete", "a10_face_partial"], TRAIN),
+        "val2017/2017_3.jpg": (["a9_face_complete"], CALIBRATION),
+        "test2017/2017_4.jpg": ([], TEST),
+    }
+
+
+def make_nuswide(root):
+    write(root / "ConceptsList/Concepts81.txt", "airport\nzebra \n")
+    write(root / "ImageList/TrainImagelist.txt", "actor\\0001_1.jpg\nzoo\\0002_2.jpg\n")
+    write(root / "ImageList/TestImagelist.txt", "zoo\\0003_3.jpg\n")
+    for label, train, test in (("airport", "1\n0\n", "1\n"), ("zebra", "1\n0\n", "0\n")):
+        write(root / f"Groundtruth/TrainTestLabels/Labels_{label}_Train.txt", train)
+        write(root / f"Groundtruth/TrainTestLabels/Labels_{label}_Test.txt", test)
+    for name in ("actor/0001_1.jpg", "zoo/0002_2.jpg", "zoo/0003_3.jpg"):
+        paint(root / "Flickr" / name)
+    return {
+        "actor/0001_1.jpg": (["airport", "zebra"], TRAIN),
+        "zoo/0002_2.jpg": ([], TRAIN),
+        "zoo/0003_3.jpg": (["airport"], TEST),
+    }
+
+
+def records(labels, seed=0):
+    """CIFAR records: the label bytes, then three planes of 32 × 32."""
+    pixels = np.random.default_rng(seed).integers(0, 256, size=(len(labels), 3072), dtype=np.uint8)
+    return np.concatenate([np.array(labels, dtype=np.uint8), pixels], axis=1)
+
+
+def make_cifar10(root):
+    base = root / "cifar-10-batches-bin"
+    names = ["airplane", "automobile", "bird"]
+    write(base / "batches.meta.txt", "\n".join(names) + "\n\n")
+    for batch in range(1, 6):
+        records([[batch % 3]], batch).tofile(base / f"data_batch_{batch}.bin")
+    records([[2], [0]]).tofile(base / "test_batch.bin")
+    expected = {f"train-{k:05d}": ([names[(k + 1) % 3]], TRAIN) for k in range(5)}
+    return expected | {"test-00000": (["bird"], TEST), "test-00001": (["airplane"], TEST)}
+
+
+def cifar100(root):
+    write(root / "fine_label_names.txt", "\n".join(f"fine{k}" for k in range(100)))
+    write(root / "coarse_label_names.txt", "\n".join(f"coarse{k}" for k in range(20)))
+    every = [[fine // 5, fine] for fine in range(100)]
+    records(every).tofile(root / "train.bin")
+    records(every[::-1], 1).tofile(root / "test.bin")
+
+
+def make_cifar100(root):
+    root.mkdir()
+    cifar100(root)
+    expected = {f"train-{k:05d}": ([f"fine{k}"], TRAIN) for k in range(100)}
+    return expected | {f"test-{k:05d}": ([f"fine{99 - k}"], TEST) for k in range(100)}
+
+
+def make_tinyimagenet(root):
+    write(root / "wnids.txt", "n02\nn01\n")
+    write(root / "words.txt", "n01\ttabby, cat\nn02\treel\nn99\tnot here\n")
+    for wnid in ("n01", "n02"):
+        paint(root / f"train/{wnid}/images/{wnid}_0.JPEG")
+    paint(root / "val/images/val_0.JPEG")
+    write(root / "val/val_annotations.txt", "val_0.JPEG\tn01\t0\t0\t9\t9\n")
+    return {
+        "train/n02/images/n02_0.JPEG": (["reel"], TRAIN),
+        "train/n01/images/n01_0.JPEG": (["tabby, cat"], TRAIN),
+        "val/images/val_0.JPEG": (["tabby, cat"], TEST),
+    }
+
+
+def make_plantnet(root):
+    for part in ("train", "val", "test"):
+        for species in ("1355868", "1355920"):
+            paint(root / f"images/{part}/{species}/{part}{species}.jpg")
+    names = {"1355868": "Lactuca virosa", "1355920": "Pelargonium", "9": "unused"}
+    write(root / "plantnet300K_species_id_2_name.json", names)
+    parts = {"train": TRAIN, "val": CALIBRATION, "test": TEST}
+    return {
+        f"{part}/{species}/{part}{species}.jpg": ([names[species]], code)
+        for part, code in parts.items()
+        for species in ("1355868", "1355920")
+    }
+
+
+def encoded(color):
+    import io
+
+    file = io.BytesIO()
+    Image.new("RGB", (9, 9), (color, 0, 0)).save(file, "PNG")
+    return {"bytes": file.getvalue(), "path": None}
+
+
+def make_hf(root):
+    """What ``DatasetDict.save_to_disk`` writes."""
+    write(root / "dataset_dict.json", {"splits": ["train", "test"]})
+    label = {"feature": {"names": ["cat", "dog"], "_type": "ClassLabel"}, "_type": "Sequence"}
+    features = {"image": {"_type": "Image"}, "labels": label}
+    for part, cells in (("train", [[0, 1], []]), ("test", [[1], None])):
+        table = pa.table(
+            {
+                "id": [f"{part}{k}" for k in range(2)],
+                "image": pa.array([encoded(k) for k in range(2)]),
+                "labels": pa.array(cells, pa.list_(pa.int64())),
+            }
+        )
+        folder = root / part
+        folder.mkdir(parents=True)
+        file = folder / "data-00000-of-00001.arrow"
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        write(folder / "dataset_info.json", {"features": features, "citation": ""})
+        write(folder / "state.json", {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]})
+    return {
+        "train0": (["cat", "dog"], TRAIN),
+        "train1": ([], TRAIN),
+        "test0": (["dog"], TEST),
+        "test1": (["?cat", "?dog"], TEST),
+    }
+
+
+def make_hf_parquet(root):
+    """What the hub serves: Parquet with the dataset's features in the metadata."""
+    (root / "data").mkdir(parents=True)
+    features = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    for part, cells in (("train", [1, -1]), ("validation", [0, 1])):
+        table = pa.table(
+            {"id": [f"{part}{k}" for k in range(2)], "label": cells, "x": [0.5, 1.5], "z": [1, 2]}
+        )
+        table = table.replace_schema_metadata(metadata)
+        pq.write_table(table, root / "data" / f"{part}-00000-of-00001.parquet")
+    return {
+        "train0": (["dog"], TRAIN),
+        "train1": (["?cat", "?dog"], TRAIN),
+        "validation0": (["cat"], TEST),
+        "validation1": (["dog"], TEST),
+    }
+
+
+LAYOUTS = {
+    "imagefolder": make_imagefolder,
+    "coco": make_coco,
+    "voc": make_voc,
+    "voc lists": make_voc_lists,
+    "wider": make_wider,
+    "vispr": make_vispr,
+    "nuswide": make_nuswide,
+    "cifar10": make_cifar10,
+    "cifar100": make_cifar100,
+    "tinyimagenet": make_tinyimagenet,
+    "plantnet": make_plantnet,
+    "hf": make_hf,
+    "hf parquet": make_hf_parquet,
+}
