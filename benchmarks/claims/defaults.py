@@ -5,21 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.claims.calibrated import SETUPS
-from benchmarks.claims.plan import SEEDS, Method
+from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import Difference, Results, Table, difference, mean, ranks, spread
 
 REAL = ("voc2012", "scene", "yeast", "emotions", "medical", "bibtex")
 FEWER = {"voc2012": (1, 2), "bibtex": (1, 2)}
+LOSSES = {
+    "bce": "bce",
+    "bce+lpr": "bce+lpr(weight=1)",
+    "spa": "spa",
+    "spa+lpr": "spa+lpr(weight=1)",
+    "asl, detached": "asl(detach_weight=true)",
+    "twl": "twl",
+}
 CANDIDATES: dict[str, dict[str, Any]] = {
-    "bce": {"loss": "bce"},
+    **{name: {"loss": loss, "batch_size": 128} for name, loss in LOSSES.items()},
     "bce, batch 32": {"loss": "bce", "batch_size": 32},
-    "bce+lpr": {"loss": "bce+lpr(weight=1)"},
-    "spa": {"loss": "spa"},
-    "spa+lpr": {"loss": "spa+lpr(weight=1)"},
-    "asl, detached": {"loss": "asl(detach_weight=true)"},
-    "twl": {"loss": "twl"},
+    "bce, batch by rows": {"loss": "bce", "batch_size": None},
 }
 """What each changes in the defaults of ``credibly train``; calibrators are compared on each run."""
+
+FURTHER: dict[str, dict[str, Any]] = {
+    "rate 3e-4": {"learning_rate": 3e-4},
+    "rate 3e-3": {"learning_rate": 3e-3},
+    "60 epochs": {"epochs": 60},
+    "dropout 0.7": {"dropout": 0.7},
+    "average of weights": {"ema": 0.99},
+}
+"""Tried on top of BCE with the batch by rows; read through the affine map alone."""
 
 ONE_LABEL = ("cifar10h", "tinyimagenet")
 HEAD: dict[str, Any] = {"model": "mlp", "hidden": 256, "epochs": 15, "batch_size": 256}
@@ -27,6 +40,15 @@ HEAD: dict[str, Any] = {"model": "mlp", "hidden": 256, "epochs": 15, "batch_size
 
 DEFAULT: dict[str, Any] = {"loss": "auto", "batch_size": None, "calibrate": "affine"}
 """What the search settled; the defaults of ``credibly train``, written out."""
+
+RIVALS = {
+    "BCE, zero biases": ("bce", "link"),
+    "official ASL, sigmoid": ("asl(detach_weight=true)", "sigmoid"),
+    "two-way + temperature": ("twl", "sigmoid + temperature"),
+    "SPA": ("spa", "link"),
+    "SPA + affine": ("spa", "link + affine"),
+}
+"""Recipes of others, with the model and budget of the default: the loss and how it is read."""
 
 MAPS = ("affine", "beta", "per-label", "choose")
 
@@ -36,14 +58,25 @@ def methods() -> list[Method]:
     search = [
         Method(name, f"{data}@search", f"{data}@search", settings, seeds=FEWER.get(data, (1, 2, 3)))
         for data in REAL
-        for name, settings in CANDIDATES.items()
+        for name, settings in (CANDIDATES | _further()).items()
     ]
     search += [
         Method(loss, f"{data}@search", f"{data}@search", {**HEAD, "loss": loss}, seeds=(1, 2, 3))
         for data in ONE_LABEL
         for loss in ("bce", "softmax")
     ]
-    return search + [Method("default", data, data, DEFAULT, seeds=SEEDS) for data in REAL]
+    untouched = [Method("default", data, data, DEFAULT) for data in (*REAL, *ONE_LABEL)]
+    rivals = [
+        Method(loss, data, data, {**DEFAULT, "loss": loss, "prior_bias": False})
+        for data in REAL
+        for loss in dict.fromkeys(loss for loss, _ in RIVALS.values())
+    ]
+    return search + untouched + rivals
+
+
+def _further() -> dict[str, dict[str, Any]]:
+    base = CANDIDATES["bce, batch by rows"]
+    return {name: {**base, **change} for name, change in FURTHER.items()}
 
 
 def tables(results: Results, calibrated: Results, single: Results) -> list[Table]:
@@ -51,10 +84,12 @@ def tables(results: Results, calibrated: Results, single: Results) -> list[Table
     return [
         _candidates(results, "NLL", 1000),
         _candidates(results, "ACE", 100),
+        _tried_further(results),
         _one_label(results),
+        _untouched(results),
+        _rivals(results),
         _peers(calibrated),
         _single(single),
-        _untouched(results),
     ]
 
 
@@ -81,6 +116,29 @@ def _candidates(results: Results, figure: str, scale: float) -> Table:
     note = f"Friedman's p {ranked.p:.1g}, Nemenyi's difference {ranked.critical:.1f}."
     header = ["candidate", "map", *REAL, "mean rank"]
     return Table(f"defaults-{figure}", title, header, rows, note)
+
+
+def _tried_further(results: Results) -> Table:
+    rows = []
+    for name in FURTHER:
+        gaps = [
+            difference(
+                *(
+                    results.values(
+                        f"{data}@search", n, "readings", "link + affine", "NLL", scale=1000
+                    )
+                    for n in (name, "bce, batch by rows")
+                )
+            )
+            for data in REAL
+        ]
+        rows.append([name, *map(str, gaps)])
+    return Table(
+        "defaults-further",
+        "Other changes, NLL × 1000 after the affine map minus that without the change, validation",
+        ["change", *REAL],
+        rows,
+    )
 
 
 def _one_label(results: Results) -> Table:
@@ -116,42 +174,60 @@ PEERS = {
 COLUMNS = {"NLL × 1000": ("NLL", 1000.0), "ACE, %": ("ACE", 100.0)}
 
 
-def gaps(results: Results, setup: str, peer: tuple[str, str]) -> dict[str, Difference]:
-    """The default's recipe minus a peer's in the same setup, paired by seed."""
+def gaps(
+    results: Results, setup: str, ours: tuple[str, str], peer: tuple[str, str]
+) -> dict[str, Difference]:
+    """Our recipe (method and reading) minus a peer's in the same setup, paired by seed."""
     found = {
         title: difference(
-            results.values(setup, OURS[0], "readings", OURS[1], figure, scale=scale),
+            results.values(setup, ours[0], "readings", ours[1], figure, scale=scale),
             results.values(setup, peer[0], "readings", peer[1], figure, scale=scale),
         )
         for title, (figure, scale) in COLUMNS.items()
     }
     for figure in ("mAP@y", "mAP@x"):
         found[f"{figure}, %"] = difference(
-            results.values(setup, OURS[0], figure), results.values(setup, peer[0], figure)
+            results.values(setup, ours[0], figure), results.values(setup, peer[0], figure)
         )
     return found
 
 
 def _peers(results: Results) -> Table:
-    rows, against = [], []
-    for peer, recipe in PEERS.items():
-        for setup in SETUPS:
-            found = gaps(results, setup, recipe)
-            if not found["NLL × 1000"].n:
-                continue
-            rows.append([peer, setup, *map(str, found.values())])
-            for figure, gap in found.items():
-                worse = gap.sign > 0 if figure in COLUMNS else gap.sign < 0
-                if worse:
-                    against.append(f"{peer} on {setup} ({figure} {gap.mean:+.2f})")
-    note = f"Where the default is worse beyond the interval: {'; '.join(against) or 'nowhere'}."
-    return Table(
-        "defaults-peers",
-        "The default's recipe (BCE, prior bias, affine) minus others, same head and budget, test",
-        ["other recipe", "setup", "NLL × 1000", "ACE, %", "mAP@y, %", "mAP@x, %"],
-        rows,
-        note,
-    )
+    title = "The default's recipe (BCE, prior bias, affine) minus others, tuned alike, test"
+    found = {
+        (peer, setup): gaps(results, setup, OURS, recipe)
+        for peer, recipe in PEERS.items()
+        for setup in SETUPS
+    }
+    return _against("defaults-peers", title, found)
+
+
+def _rivals(results: Results) -> Table:
+    title = "`credibly train DATA` minus the same command with another's loss and reading, test"
+    found = {
+        (rival, data): gaps(results, data, ("default", "delivered"), recipe)
+        for rival, recipe in RIVALS.items()
+        for data in REAL
+    }
+    for data in ONE_LABEL:
+        recipe = ("default", "link")  # which is softmax there
+        found["cross-entropy", data] = gaps(results, data, ("default", "delivered"), recipe)
+    return _against("defaults-rivals", title, found)
+
+
+def _against(name: str, title: str, found: dict[tuple[str, str], dict[str, Difference]]) -> Table:
+    """By other recipe and data; the note names every figure in which ours is the worse."""
+    found = {key: each for key, each in found.items() if each["NLL × 1000"].n}
+    against = [
+        f"{other} on {data} ({figure} {gap.mean:+.2f})"
+        for (other, data), each in found.items()
+        for figure, gap in each.items()
+        if (gap.sign > 0 if figure in COLUMNS else gap.sign < 0)
+    ]
+    note = f"Where ours is worse beyond the interval: {'; '.join(against) or 'nowhere'}."
+    rows = [[*key, *map(str, each.values())] for key, each in found.items()]
+    header = ["other recipe", "data", "NLL × 1000", "ACE, %", "mAP@y, %", "mAP@x, %"]
+    return Table(name, title, header, rows, note)
 
 
 def _single(results: Results) -> Table:
@@ -183,7 +259,7 @@ def _single(results: Results) -> Table:
 
 def _untouched(results: Results) -> Table:
     rows = []
-    for data in REAL:
+    for data in (*REAL, *ONE_LABEL):
         cells = [
             spread(results.values(data, "default", "readings", "delivered", figure, scale=scale))
             for figure, scale in (("NLL", 1000), ("ACE", 100), ("MCE", 100))

@@ -60,14 +60,12 @@ def tested(run: Run, data: Data) -> Figures:
     figures["readings"] = {}
     for name, odds in judged.items():
         maps: dict[str, Any] = {name: calibrate.Identity()}
-        for map_ in CALIBRATORS[: 4 if name == "link" and data.num_labels < MANY_LABELS else 2]:
+        search = "@" in data.source and name == next(iter(judged))  # for defaults
+        every = search or (name == "link" and data.num_labels < MANY_LABELS)
+        for map_ in CALIBRATORS if every else CALIBRATORS[:2]:
             maps[f"{name} + {map_}"] = _fitted(map_, fitting[name], held.targets)
-        if "@" in data.source and name == next(iter(judged)):  # the search for defaults
+        if search:
             maps[f"{name} + choose"] = calibrate.choose(fitting[name], held.targets)
-            if name != "link":
-                maps |= {
-                    f"{name} + {m}": _fitted(m, fitting[name], held.targets) for m in CALIBRATORS
-                }
         for reading, fitted in maps.items():
             estimates = expit(fitted.transform(odds))
             figures["readings"][reading] = _of_probabilities(estimates, test, reading)
