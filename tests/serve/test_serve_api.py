@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 
 import httpx
 import numpy as np
 import pytest
-from conftest import LABELS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from serve_labels import LABELS
 
 import credibly as cr
 from credibly import Predictions, metrics
 from credibly.cli import main
 from credibly.decide import AverageSize
 from credibly.serve import create_app
+from credibly.serve._app import Shelf
+from credibly.serve._book import Book
 from credibly.serve._guard import BODY_LIMIT
 
 
@@ -175,6 +178,15 @@ def test_pages_render_and_names_stay_text(client, path):
     page = client.get(path)
     assert page.status_code == 200
     assert "<b>bold</b>" not in page.text
+
+
+def test_files_are_compared_once_and_equal_names_are_told_apart(shelf):
+    again = shelf / "again"
+    again.mkdir()
+    shutil.copy(shelf / "ours.parquet", again)
+    served = Shelf((Book(shelf / "ours.parquet"), Book(again / "ours.parquet")))
+    assert list(served.compared.headlines) == ["ours (1)", "ours (2)"]
+    assert served.compared is served.compared
 
 
 def test_every_label_has_a_page(client):

@@ -162,6 +162,7 @@ def test_two_files_side_by_side(page):
     page.goto("/compare?q=%2Bfork")
     assert page.locator(".verdict").count() == 2
     assert page.locator(".pair section").count() == 2
+    assert page.locator("tbody th").all_inner_texts() == ["ours", "theirs"]
     page.screenshot(path=ARTIFACTS / "compare.png", full_page=True)
 
 

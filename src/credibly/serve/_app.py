@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
 from typing import Any
 
 from anyio.to_thread import current_default_thread_limiter
@@ -18,6 +20,7 @@ from credibly import __version__
 from credibly._checks import InputError
 from credibly.serve import _api, _pages
 from credibly.serve._book import Book
+from credibly.serve._compared import Compared, compare
 from credibly.serve._guard import Guard
 from credibly.serve._images import Images
 
@@ -34,6 +37,17 @@ class Shelf:
     books: tuple[Book, ...]
     images: Images | None = None
     run: Any = None
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def compared(self) -> Compared:
+        """The files beside each other; the first to ask works it out and others wait."""
+        with self._lock:
+            return self._compared
+
+    @cached_property
+    def _compared(self) -> Compared:
+        return compare(self.books)
 
     def book(self, number: int, raw: bool) -> Book:
         """One of the files, before calibration if asked."""

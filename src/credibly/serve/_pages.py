@@ -14,10 +14,8 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly._checks import InputError
-from credibly.report._numbers import HEADLINES, comparison
-from credibly.report._verdict import verdict
+from credibly.report._numbers import HEADLINES
 from credibly.serve._api import Name, Number, Raw, Size
-from credibly.serve._charts import reliability_chart
 from credibly.serve._images import TYPES
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -145,16 +143,12 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
     shelf = request.app.state.shelf
     if len(shelf.books) < 2:
         raise InputError("comparing needs two files: `credibly serve A.parquet B.parquet`.")
-    methods = {book.name: book.sample for book in shelf.books}
     answers, problem = [], None
     if q.strip():
         try:
             answers = [book.search(q, top) for book in shelf.books]
         except InputError as error:
             problem = str(error)
-    judged = {name: one for name, one in methods.items() if one.targets is not None}
-    curves = [(name, one.probabilities, one.targets) for name, one in judged.items()]
-    chart = reliability_chart(curves, "compare", "Reliability of both files") if curves else ""
     return _page(
         request,
         "compare.html",
@@ -162,10 +156,8 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
         top=top,
         answers=answers,
         problem=problem,
-        chart=chart,
         headlines=HEADLINES,
-        comparison=comparison(judged, resamples=50),
-        verdicts={name: verdict(one) for name, one in methods.items()},
+        compared=shelf.compared,
     )
 
 

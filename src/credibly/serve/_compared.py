@@ -1,0 +1,47 @@
+"""Two predictions files beside each other: worked out once, when first asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from credibly.report._numbers import Cell, comparison
+from credibly.report._verdict import Verdict, verdict
+from credibly.serve._book import Book
+from credibly.serve._charts import reliability_chart
+
+RESAMPLES = 50
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the page of comparison says, whatever is searched for on it; files by name."""
+
+    verdicts: dict[str, Verdict]
+    headlines: dict[str, list[Cell]]
+    chart: str
+
+
+def compare(books: Sequence[Book]) -> Compared:
+    """Headlines with intervals, verdicts and both reliability curves."""
+    samples = dict(zip(_names(books), (book.sample for book in books), strict=True))
+    curves = [
+        (name, one.probabilities, one.targets)
+        for name, one in samples.items()
+        if one.targets is not None
+    ]
+    return Compared(
+        verdicts={name: verdict(one) for name, one in samples.items()},
+        headlines=comparison(samples, resamples=RESAMPLES),
+        chart=reliability_chart(curves, "compare", "Reliability of both files") if curves else "",
+    )
+
+
+def _names(books: Sequence[Book]) -> list[str]:
+    """Names of the files; equal ones are numbered, so that neither hides the other."""
+    shared = Counter(book.name for book in books)
+    return [
+        f"{book.name} ({place})" if shared[book.name] > 1 else book.name
+        for place, book in enumerate(books, start=1)
+    ]
