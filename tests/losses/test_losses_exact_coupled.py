@@ -1,4 +1,4 @@
-"""Losses for one observed label against 60-digit arithmetic."""
+"""Losses whose labels are coupled, here with one present a row, against 60-digit arithmetic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ import pytest
 import torch
 from loss_references import sigmoid, softplus
 
-from credibly.losses import AssumeNegative, AverageK, BalancedTopK, ExpectedPositive, Softmax
+from credibly.losses import (
+    AssumeNegative,
+    AverageK,
+    BalancedTopK,
+    ExpectedPositive,
+    OnlineEstimation,
+    RobustMultiLabel,
+    Softmax,
+    Warp,
+)
 
 LABELS = 4
 
@@ -68,12 +77,54 @@ def average_k(scores, targets):
     return value + mp.fsum(softplus(ml[i][j]) for i, j in rest) / (2 * len(rest))
 
 
+def hinge(threshold, t):
+    return max(threshold - t, mp.mpf(0))
+
+
+def rank_weight(row, j):
+    above = sum(1 - row[j] + v > 0 for k, v in enumerate(row) if k != j)
+    return mp.harmonic(above)
+
+
+def warp_row(row, j):
+    gaps = [row[j] - v for k, v in enumerate(row) if k != j]
+    return rank_weight(row, j) * mp.fsum(hinge(1, gap) for gap in gaps) / LABELS
+
+
+def robust_row(row, j):
+    """A leak of 1/8."""
+
+    def ramp(t):
+        return hinge(1, t) - (1 - mp.mpf(1) / 8) * hinge(mp.mpf(-0.8), t)
+
+    single = mp.fsum(ramp(v if k == j else -v) for k, v in enumerate(row))
+    pairs = mp.fsum(ramp(row[j] - v) for k, v in enumerate(row) if k != j)
+    return (rank_weight(row, j) * pairs + 5 * single) / LABELS
+
+
+def online(scores, targets, estimates=None):
+    """K = 1.5; the side that is learned, given estimates of the other side or none."""
+    rows = len(scores)
+    size = mp.fsum(sigmoid(v) for row in scores for v in row) / rows
+    cost = mp.fsum(softplus(-r[observed(y)]) for r, y in zip(scores, targets, strict=True))
+    if estimates is not None:
+        cost += mp.fsum(
+            p * softplus(-v) + (1 - p) * softplus(v)
+            for row, known in zip(scores, estimates, strict=True)
+            for v, p in zip(row, known, strict=True)
+        )
+    return cost / (rows * LABELS) + ((size - mp.mpf(3) / 2) / LABELS) ** 2
+
+
 CASES = [
     (Softmax(), mean_of_rows(softmax_row)),
     (BalancedTopK(2, noise=0.0), mean_of_rows(topk_row)),
     (AssumeNegative(), assume_negative),
     (ExpectedPositive(1.5), expected_positive),
     (AverageK(2.0, alpha=0.5), average_k),
+    (Warp(), mean_of_rows(warp_row)),
+    (RobustMultiLabel(leak=0.125), mean_of_rows(robust_row)),
+    (OnlineEstimation(3, LABELS, 1.5).eval(), online),
 ]
 
 
@@ -96,3 +147,30 @@ def test_value_and_gradient_have_twelve_digits(loss, exact, size):
     loss(single, targets.float()).backward()
     slopes = reference.gradient_of(exact, single.detach(), targets)
     assert (single.grad.double() - slopes).abs().max() <= 1e-6 * slopes.abs().max()
+
+
+@pytest.mark.parametrize("size", [1.0, 20.0])
+def test_scores_and_estimates_learn_from_each_other(size):
+    """In training each side's slope takes the other for known."""
+    generator = torch.Generator().manual_seed(5)
+    scores = size * torch.randn((3, LABELS), generator=generator, dtype=torch.float64)
+    targets = torch.eye(LABELS, dtype=torch.float64)[[2, 0, 1]]
+    loss = OnlineEstimation(3, LABELS, 1.5).double()
+    scores.requires_grad_()
+    value = loss(scores, targets)
+    value.backward()
+    sides = scores.detach(), loss.estimate_log_odds.detach()
+    total = mp.mpf(0)
+    for learned, known, slopes in (
+        (*sides, scores.grad),
+        (*sides[::-1], loss.estimate_log_odds.grad),
+    ):
+        given = [[sigmoid(mp.mpf(v)) for v in row] for row in known.tolist()]
+
+        def half(v, y, given=given):
+            return online(v, y, given) / 2
+
+        total += reference.value_of(half, learned, targets)
+        exact = reference.gradient_of(half, learned, targets)
+        assert (slopes - exact).abs().max() <= 1e-12 * exact.abs().max()
+    assert value.item() == pytest.approx(float(total), rel=1e-12)
