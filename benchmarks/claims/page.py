@@ -24,6 +24,7 @@ from benchmarks.claims.findings import NOT_RUN, Finding
 from benchmarks.claims.plan import Method
 from benchmarks.claims.runner import Book
 from benchmarks.claims.tables import Results, Table, mean
+from benchmarks.studies.training import markdown
 from credibly.plot import _style
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ NAMES = {
     "002": "Two-way multi-label loss",
     "003": "Two-head average-K loss",
 }
+SHORT = {"000": "SPA, LPR", "001": "quasibinary", "002": "two-way", "003": "average-K"}
 MARK = {
     "holds": "**holds**",
     "holds in part": "**holds in part**",
@@ -108,6 +110,7 @@ def _claims(found: dict[str, Finding], notes: dict[str, dict[str, str]]) -> list
     """Every claim of claims.toml: what it says, its numbers, ours, and what we make of it."""
     claims = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
     parts: list[str] = []
+    rows: list[list[str]] = []
     verdicts: Counter[str] = Counter()
     for paper, title in NAMES.items():
         parts.append(f"### {title}")
@@ -116,7 +119,10 @@ def _claims(found: dict[str, Finding], notes: dict[str, dict[str, str]]) -> list
             if claim["test"].startswith("not testable"):
                 finding = Finding("not testable", claim["test"].partition(": ")[2])
             verdicts[finding.verdict] += 1
+            here, heading = f"#{claim['id']}", claim["title"]
+            rows.append([SHORT[paper], f"[{heading}]({here})", MARK[finding.verdict]])
             lines = [
+                f"#### {heading} {{{here}}}\n\n"
                 f"**{claim['says']}** ({claim['where']}) — {MARK[finding.verdict]}",
                 f"- paper: {claim['numbers']}",
                 f"- here: {finding.ours}",
@@ -125,7 +131,8 @@ def _claims(found: dict[str, Finding], notes: dict[str, dict[str, str]]) -> list
                 lines.append(f"- {notes['claim'][claim['id']].strip()}")
             parts.append(lines[0] + "\n\n" + "\n".join(lines[1:]))
     counted = ", ".join(f"{number} {MARK[name]}" for name, number in verdicts.most_common())
-    return [f"Of {sum(verdicts.values())} claims: {counted}.", *parts]
+    listed = markdown(["paper", "claim", "here"], rows)
+    return [f"Of {sum(verdicts.values())} claims: {counted}.", listed, *parts]
 
 
 def _runs(book: Book, results: dict[str, Results]) -> str:
