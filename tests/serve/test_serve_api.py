@@ -185,7 +185,7 @@ def test_files_are_compared_once_and_equal_names_are_told_apart(shelf):
     again.mkdir()
     shutil.copy(shelf / "ours.parquet", again)
     served = Shelf((Book(shelf / "ours.parquet"), Book(again / "ours.parquet")))
-    assert list(served.compared.headlines) == ["ours (1)", "ours (2)"]
+    assert list(served.compared.headlines) == [shelf.name, "again"]
     assert served.compared is served.compared
 
 

@@ -32,7 +32,7 @@ def write(
         resamples: bootstrap resamples behind each interval.
         seed: of the bootstrap, and of the sample taken of very large files.
     """
-    called = list(names) if names else _called([Path(path) for path in paths])
+    called = list(names) if names else names_of([Path(path) for path in paths])
     if len(called) != len(paths):
         raise InputError(f"there must be one name a file; got {len(called)} for {len(paths)}.")
     methods = {name: _read(path, seed) for name, path in zip(called, paths, strict=True)}
@@ -42,13 +42,22 @@ def write(
     return Path(out)
 
 
-def _called(paths: list[Path]) -> list[str]:
-    """File stems; where they repeat (``predictions.parquet`` of several runs), their folders."""
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """File stems; where they repeat (``predictions.parquet`` of several runs), their folders.
+
+    Example:
+        >>> names_of([Path("a/predictions.parquet"), Path("b/predictions.parquet")])
+        ['a', 'b']
+        >>> names_of([Path("x/mine.parquet"), Path("x/mine.parquet")])
+        ['x/mine.parquet (1)', 'x/mine.parquet (2)']
+    """
     stems = [path.stem for path in paths]
     if len(set(stems)) < len(stems) or set(stems) == {"predictions"}:
         stems = [path.resolve().parent.name for path in paths]
     if len(set(stems)) < len(stems):
         stems = [str(path) for path in paths]
+    if len(set(stems)) < len(stems):
+        stems = [f"{name} ({place})" for place, name in enumerate(stems, start=1)]
     return stems
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from credibly.report import names_of
 from credibly.report._numbers import Cell, comparison
 from credibly.report._verdict import Verdict, verdict
 from credibly.serve._book import Book
@@ -25,7 +25,8 @@ class Compared:
 
 def compare(books: Sequence[Book]) -> Compared:
     """Headlines with intervals, verdicts and both reliability curves."""
-    samples = dict(zip(_names(books), (book.sample for book in books), strict=True))
+    names = names_of([book.path for book in books])
+    samples = dict(zip(names, (book.sample for book in books), strict=True))
     curves = [
         (name, one.probabilities, one.targets)
         for name, one in samples.items()
@@ -36,12 +37,3 @@ def compare(books: Sequence[Book]) -> Compared:
         headlines=comparison(samples, resamples=RESAMPLES),
         chart=reliability_chart(curves, "compare", "Reliability of both files") if curves else "",
     )
-
-
-def _names(books: Sequence[Book]) -> list[str]:
-    """Names of the files; equal ones are numbered, so that neither hides the other."""
-    shared = Counter(book.name for book in books)
-    return [
-        f"{book.name} ({place})" if shared[book.name] > 1 else book.name
-        for place, book in enumerate(books, start=1)
-    ]
