@@ -175,9 +175,12 @@ def _sets(run: Run, data: Data, held_scores: Any, test_scores: Any) -> Figures:
     if "sccp" in chances:
         chances["both"] = tuple((chances["link"][k] + chances["sccp"][k]) / 2 for k in (0, 1))
     if isinstance(run.criterion, Softmax) and _uneven(train_counts):
-        shares = np.log(train_counts / train_counts.sum())
-        scores = [_ranked(run.criterion, s) - shares for s in (held_scores, test_scores)]
-        chances["adjusted"] = (softmax(scores[0], axis=1), softmax(scores[1], axis=1))
+        shares = train_counts / train_counts.sum()
+        shifted = (
+            expit(calibrate.shift_rates(odds["link"], shares, 1 / test.num_labels))
+            for odds in (fitting, judged)
+        )
+        chances["alike"] = tuple(shifted)
     sizes = [k for k in SIZES if k < test.num_labels]
     if run.criterion.name in ("avgk", "epr", "role", "topk"):  # trained for one size
         sizes = [int(run.settings.average_size or 0)]

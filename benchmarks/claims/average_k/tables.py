@@ -17,7 +17,7 @@ from benchmarks.claims.tables import Results, Table, spread
 HEADS = {"avgk, ML head": ("avgk", "link"), "avgk, SCCP head": ("avgk", "sccp")}
 READ = {
     "ce": ("ce", "link"),
-    "ce, classes weighed alike": ("ce", "adjusted"),
+    "ce, classes weighed alike": ("ce", "alike"),
     "an": ("an", "link"),
     "epr": ("epr", "link"),
     "role": ("role", "link"),
@@ -89,7 +89,7 @@ def _frequency(results: Results) -> Table:
         rows,
         "The tail is constructed: 100 rows for the most frequent class, 4 for the rarest, evenly "
         "in log; held-out rows follow the tail, test rows are balanced. Classes weighed alike: "
-        "log-odds of the same network minus the log of the class's share of training rows.",
+        "the same network through `shift_rates`, as if all classes were equally frequent.",
     )
 
 

@@ -15,6 +15,7 @@ from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic
 from credibly.calibrate.naming import CALIBRATORS, from_name, from_state
 from credibly.calibrate.per_label import PerLabel
+from credibly.calibrate.rates import shift_rates
 from credibly.calibrate.temperature import Temperature
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "cross_validate",
     "from_name",
     "from_state",
+    "shift_rates",
 ]
