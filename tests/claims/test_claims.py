@@ -206,6 +206,8 @@ def test_every_claim_stands_on_the_page_and_every_rule_has_a_claim(tmp_path: Pat
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
     claims = tomllib.loads((page.HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
     assert all(claim["says"] in text for claim in claims)
+    notes = tomllib.loads((page.HERE / "notes.toml").read_text(encoding="utf-8"))
+    assert set(notes["claim"]) <= {claim["id"] for claim in claims}
     empty = {study.__name__.rpartition(".")[2]: Results(study.methods(), book) for study in STUDIES}
     rules = page._findings(empty, book.folder)
     assert set(rules) <= {claim["id"] for claim in claims}
