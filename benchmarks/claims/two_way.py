@@ -8,7 +8,7 @@ from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import Results, Table, difference, spread
 from benchmarks.claims.transfer import UNTRAINED
 
-CHOSEN = ("voc2012, linear", "scene", "yeast", "bibtex")
+CHOSEN = ("voc2012, linear", "scene", "yeast", "emotions")
 MAIN = {
     "bce": "bce",
     "softmax": "softmax",
@@ -21,7 +21,7 @@ MAIN = {
 }
 TEMPERATURES = (0.5, 1, 2, 8)
 MARGINS = (1, 2, 4)
-PROBES = {"scene, L-BFGS probe": "scene", "voc2012, L-BFGS probe": "voc2012"}
+PROBES = {"scene, L-BFGS probe": "scene", "emotions, L-BFGS probe": "emotions"}
 TRANSFER = "digits, transfer"
 
 
