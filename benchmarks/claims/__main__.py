@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import signal
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -28,6 +30,8 @@ def main() -> None:
         "--page-only", action="store_true", help="write the page from what is there"
     )
     arguments = parser.parse_args()
+    # Told to stop, leave as after Ctrl-C, so that no worker is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; the same command goes on"))
     # A quick look must never mix with the runs that the page in the documentation rests on.
     quick = ROOT / "artifacts" / "claims-quick"
     book = Book(quick / "results" if arguments.quick else RESULTS)
