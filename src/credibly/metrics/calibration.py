@@ -131,7 +131,7 @@ def calibration_noise(
     values, truth = probability_pair(probabilities, targets)
     _checks.at_least("repeats", repeats, 1)
     # A stream of its own: probabilities made with the same seed must not meet their own numbers.
-    rng = np.random.default_rng((seed, len("calibration noise")))
+    rng = np.random.default_rng((seed, 17))
     errors = [
         calibration_error(values, _redrawn(values, truth, rng), kind, bins, min_count, average)
         for _ in range(int(repeats))
