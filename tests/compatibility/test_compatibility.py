@@ -143,3 +143,23 @@ def test_sets_and_reports_refuse_predictions_of_a_newer_major(tmp_path, capsys):
         assert main([command, str(newer), *rest]) == 2, command
         assert "layout version 2.0 is newer than" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["newer.parquet"]
+
+
+RUNS_0_1 = GOLDEN / "runs-0.1"
+EXPECTED_RUNS = json.loads((RUNS_0_1 / "expected.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", EXPECTED_RUNS)
+def test_every_kind_of_run_written_by_0_1_predicts_the_same(name):
+    run, expected = cr.load(RUNS_0_1 / f"run-{name}"), EXPECTED_RUNS[name]
+    found = run.predict(ROWS)
+    np.testing.assert_allclose(found.probabilities, expected["probabilities"], rtol=1e-5)
+    assert run.decision.predict(found.probabilities).tolist() == expected["sets"]
+    assert run.metrics == expected["metrics"]
+
+
+def test_a_folder_of_parts_written_by_0_1_is_read_where_one_part_has_no_truth():
+    expected = json.loads((GOLDEN / "parts-0.1" / "expected.json").read_text(encoding="utf-8"))
+    found = cr.Predictions.read(GOLDEN / "parts-0.1")
+    np.testing.assert_allclose(found.probabilities, expected["probabilities"], rtol=1e-6)
+    np.testing.assert_array_equal(found.targets, expected["targets"])
