@@ -26,7 +26,7 @@ _ROOMS = (
     "train",
 )
 _NAMES = {
-    "InputError": "credibly._checks",
+    "InputError": "credibly.checks",
     "Predictions": "credibly.predictions",
     "CredibleClassifier": "credibly.estimator",
     "load": "credibly.train",
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         retrieve,
         train,
     )
-    from credibly._checks import InputError
+    from credibly.checks import InputError
     from credibly.estimator import CredibleClassifier
     from credibly.predictions import Predictions
     from credibly.train import load

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from credibly import _checks
+from credibly import checks
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
             y = y[:, 0]
         self.multi_label_ = y.ndim == 2
         if self.multi_label_:
-            _checks.target_values(y, "y")
+            checks.target_values(y, "y")
             self.classes_, self.target_dtype_ = np.arange(y.shape[1]), y.dtype
             if y.dtype.kind == "f" and not np.isin(y, (0, 1, -1)).all():
                 self.target_dtype_ = np.dtype(int)
@@ -160,9 +160,9 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _recipe(self) -> dict[str, Any]:
-        _checks.choice("model", self.model, ("linear", "mlp"))
-        _checks.fraction("held_out", self.held_out, low_open=True, high_open=True)
-        _checks.at_least("l2", self.l2, 0)
+        checks.choice("model", self.model, ("linear", "mlp"))
+        checks.fraction("held_out", self.held_out, low_open=True, high_open=True)
+        checks.at_least("l2", self.l2, 0)
         names = ("loss", "model", "l2", "hidden", "dropout", "epochs", "learning_rate")
         names = (*names, "batch_size", "calibrate", "held_out")
         return {name: getattr(self, name) for name in names}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fault_process import SERVER
 
-from credibly._files import atomic_path, sweep
+from credibly.files import atomic_path, sweep
 
 NAME = "an [odd]* name.txt"  # means something else to patterns
 

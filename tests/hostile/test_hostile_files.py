@@ -71,7 +71,7 @@ def test_an_array_that_is_not_what_it_claims_is_refused(read, content, match, tm
 @each_reader
 def test_a_zip_bomb_is_refused_unread(read, tmp_path, monkeypatch):
     """The size it declares is compared with memory, before a byte is unpacked."""
-    monkeypatch.setattr("credibly._checks._memory", lambda: 4 * 2**20)
+    monkeypatch.setattr("credibly.checks._memory", lambda: 4 * 2**20)
     cells = np.zeros((600, 600), dtype=np.float32)
     name = "features" if read is cr.data.load else "probabilities"
     path = _npz(tmp_path / "x.npz", **{name: _npy(cells)})
@@ -146,7 +146,7 @@ def test_absurd_numbers_of_labels_are_refused_before_memory_is_taken(tmp_path):
 
 
 def test_a_label_of_its_own_in_every_row_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("credibly._checks._memory", lambda: 2**20)
+    monkeypatch.setattr("credibly.checks._memory", lambda: 2**20)
     rows = "".join(f"{row},label-{row}\n" for row in range(1000))
     (tmp_path / "x.csv").write_text("x,labels\n" + rows)
     with pytest.raises(cr.InputError, match="targets must fit into memory; 1,000 × 1,000"):
@@ -158,7 +158,7 @@ def test_arff_that_spreads_out_is_refused(tmp_path, monkeypatch):
     names = "".join(f"@attribute a{n} numeric\n" for n in range(400))
     path.write_text("@relation 'x: -C 1'\n" + names + "@data\n" + "{}\n" * 400)
     values = ",".join(f"v{n}" for n in range(400))
-    monkeypatch.setattr("credibly._checks._memory", lambda: 2**20)
+    monkeypatch.setattr("credibly.checks._memory", lambda: 2**20)
     with pytest.raises(cr.InputError, match="must fit into memory; 400 × 400"):
         cr.data.load(path)
     nominal = f"@attribute a {{0,1}}\n@attribute b {{{values}}}\n@data\n"
@@ -239,7 +239,7 @@ def test_a_parquet_file_of_countless_nulls_is_refused_unread(tmp_path, monkeypat
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"y:a": pa.nulls(10**6, pa.int8()), "x": pa.nulls(10**6)}), path)
     assert path.stat().st_size < 20_000
-    monkeypatch.setattr("credibly._checks._memory", lambda: 2**20)
+    monkeypatch.setattr("credibly.checks._memory", lambda: 2**20)
     for read in (cr.data.load, cr.Predictions.from_parquet):
         with pytest.raises(cr.InputError, match="must fit into memory; 1,000,000 × 2"):
             read(path)

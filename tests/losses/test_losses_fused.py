@@ -12,7 +12,7 @@ import pytest
 import torch
 from numba import njit
 
-from credibly import _vectormath
+from credibly import vectormath
 from credibly.losses import _fused
 from credibly.losses._binary import BinaryLoss
 from credibly.losses._fused import force_torch, fused
@@ -277,10 +277,10 @@ def test_memory_beyond_the_scores_is_one_gradient(loss):
 @pytest.mark.parametrize(
     ("function", "reference", "points"),
     [
-        (_vectormath.exp_nonpositive, np.exp, -np.geomspace(1e-9, 87, 20001)),
-        (_vectormath.log1p_unit, np.log1p, np.geomspace(1e-12, 1, 20001)),
-        (_vectormath.log_positive, np.log, np.geomspace(1e-37, 1e37, 20000)),
-        (_vectormath.log_positive, np.log, np.linspace(0.4, 2.5, 20000)),
+        (vectormath.exp_nonpositive, np.exp, -np.geomspace(1e-9, 87, 20001)),
+        (vectormath.log1p_unit, np.log1p, np.geomspace(1e-12, 1, 20001)),
+        (vectormath.log_positive, np.log, np.geomspace(1e-37, 1e37, 20000)),
+        (vectormath.log_positive, np.log, np.linspace(0.4, 2.5, 20000)),
     ],
 )
 def test_vector_functions_are_accurate_and_keep_nan(function, reference, points):
@@ -296,4 +296,4 @@ def test_vector_functions_are_accurate_and_keep_nan(function, reference, points)
         expected = reference(values[:-1].astype(np.float64))
         assert np.isnan(out[-1])
         np.testing.assert_allclose(out[:-1], expected, rtol=tolerance, atol=0)
-    assert function(np.float64(-0.0 if function is _vectormath.exp_nonpositive else 1.0)) >= 0
+    assert function(np.float64(-0.0 if function is vectormath.exp_nonpositive else 1.0)) >= 0

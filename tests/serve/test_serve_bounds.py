@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 from starlette.testclient import TestClient
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.serve import create_app
 from credibly.serve._app import WORKERS
 from credibly.serve._book import KEPT, Book

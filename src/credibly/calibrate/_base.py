@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 from credibly.calibrate._entries import PIECE, Entries
 from credibly.types import Array, ArrayLike
 
@@ -51,7 +51,7 @@ class Calibrator(ABC):
     def _load(self, values: dict[str, Any]) -> None:
         for name in self._parameters:
             if name not in values:
-                raise _checks.InputError(
+                raise checks.InputError(
                     f"the state of a {self.name!r} calibrator must hold {name!r}; got "
                     f"{sorted(values)}."
                 )
@@ -64,7 +64,7 @@ class Calibrator(ABC):
         except (TypeError, ValueError, OverflowError):
             array = np.empty((0, 0))
         if array.ndim > 1 or isinstance(value, (str, bool)) or value is None:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"the state of a {self.name!r} calibrator must hold a number or a list of numbers "
                 f"for {name!r}; got {value!r:.80}."
             )
@@ -84,7 +84,7 @@ class Calibrator(ABC):
 
     def _require_fitted(self) -> None:
         if any(not hasattr(self, name) for name in self._parameters):
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"{type(self).__name__} must be fitted first: call `.fit(log_odds, targets)` on "
                 "held-out rows."
             )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
+from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.types import Array, ArrayLike
 
 PIECE = 1 << 18
@@ -27,9 +27,9 @@ class Entries:
     @classmethod
     def check(cls, log_odds: ArrayLike, targets: ArrayLike, weights: Any = None) -> Entries:
         """The three arrays, or an error that says what is wrong with them."""
-        odds = _checks.matrix("log_odds", to_numpy(log_odds))
+        odds = checks.matrix("log_odds", to_numpy(log_odds))
         if odds.dtype.kind not in "fiu":
-            raise _checks.InputError(f"`log_odds` must be numbers; got {odds.dtype}.")
+            raise checks.InputError(f"`log_odds` must be numbers; got {odds.dtype}.")
         truth = _targets(to_numpy(targets), odds.shape)
         entries = cls(odds, truth, _weights(weights, odds.shape))
         known = 0
@@ -38,12 +38,12 @@ class Entries:
             bad = np.isnan(g) & (w > 0)
             if bad.any():
                 row, column = np.argwhere(bad)[0]
-                raise _checks.InputError(
+                raise checks.InputError(
                     "`log_odds` must not be NaN where the target is known; got NaN at "
                     f"({start + row}, {column}). Drop those rows or mark their targets −1."
                 )
         if not known:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"calibration needs known targets (0, 1 or soft); got none in {odds.shape[0]} rows "
                 f"× {odds.shape[1]} labels that are known and weigh more than 0. Pass held-out "
                 "rows with truth."
@@ -82,17 +82,17 @@ def _targets(targets: Array, shape: tuple[int, ...]) -> Array:
     if targets.ndim == 1 and targets.dtype.kind in "iu" and len(targets) == shape[0]:
         return one_hot(targets, shape[1])
     if targets.shape != shape:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`targets` must have the shape of `log_odds`, {shape}, or be class indices of shape "
             f"({shape[0]},); got {targets.shape}, {targets.dtype}."
         )
-    return _checks.target_values(targets.astype(np.int8) if targets.dtype == bool else targets)
+    return checks.target_values(targets.astype(np.int8) if targets.dtype == bool else targets)
 
 
 def one_hot(indices: Array, num_labels: int) -> Array:
     """Class indices as a 0/1 matrix; index −1 gives a row of unknowns."""
     if indices.size and (indices.min() < -1 or indices.max() >= num_labels):
-        raise _checks.InputError(
+        raise checks.InputError(
             f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); got "
             f"[{indices.min()}, {indices.max()}]. There are {num_labels} columns of log-odds."
         )
@@ -108,11 +108,11 @@ def _weights(weights: Any, shape: tuple[int, ...]) -> Array | None:
     array = to_numpy(weights)
     array = array[:, None] if array.ndim == 1 else array
     if array.shape not in (shape, (shape[0], 1)):
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`weights` must have shape ({shape[0]},), one a row, or {shape}, one an entry; got "
             f"{np.shape(weights)}."
         )
     array = array.astype(np.float64)
     if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise _checks.InputError("`weights` must be finite and at least 0; got others.")
+        raise checks.InputError("`weights` must be finite and at least 0; got others.")
     return array

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
 from credibly.calibrate._likelihood import log_loss
@@ -30,7 +30,7 @@ def cross_validate(
     entries = Entries.check(log_odds, targets, weights)
     usable = _known_rows(entries)
     if not 2 <= folds <= len(usable):
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`folds` must lie between 2 and the number of rows with a known target, "
             f"{len(usable)}; got {folds}."
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate.affine import Affine
 from credibly.calibrate.beta import Beta
@@ -29,9 +29,7 @@ def from_name(name: str) -> Calibrator:
         PerLabel()
     """
     if name not in CALIBRATORS:
-        raise _checks.InputError(
-            f"unknown calibrator {name!r}. {_checks.nearest(name, CALIBRATORS)}"
-        )
+        raise checks.InputError(f"unknown calibrator {name!r}. {checks.nearest(name, CALIBRATORS)}")
     return CALIBRATORS[name]()
 
 
@@ -45,7 +43,7 @@ def from_state(state: dict[str, Any]) -> Calibrator:
         Affine(slope=0.5, intercept=-1, floor=-16, ceiling=16)
     """
     if not isinstance(state, dict) or "calibrator" not in state:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"a calibrator's state must be a dict with the key 'calibrator'; got {state!r:.80}."
         )
     calibrator = from_name(str(state["calibrator"]))
@@ -53,7 +51,7 @@ def from_state(state: dict[str, Any]) -> Calibrator:
     try:  # one row of zeros: lists of unequal lengths, or none where one belongs, show here
         calibrator._map(np.zeros((1, np.size(getattr(calibrator, "slopes", 0)))))
     except (TypeError, ValueError) as error:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"the state of a {calibrator.name!r} calibrator must be whole; {error}."
         ) from error
     return calibrator

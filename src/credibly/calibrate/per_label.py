@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
 from credibly.calibrate._likelihood import squeeze, sums
@@ -58,7 +58,7 @@ class PerLabel(Calibrator):
 
     def _map(self, log_odds: Array) -> Array:
         if log_odds.shape[-1] != len(self.slopes):
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`log_odds` must have {len(self.slopes)} columns, the labels this calibrator was "
                 f"fitted on; got {log_odds.shape[-1]}."
             )

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 from credibly.types import Array, ArrayLike
 
 
@@ -41,12 +41,12 @@ def shift_rates(log_odds: ArrayLike, trained: ArrayLike, wanted: ArrayLike | flo
 def _logit(name: str, rates: ArrayLike | float, labels: int) -> Array:
     array = np.asarray(to_numpy(rates), dtype=np.float64)
     if array.ndim > 1 or array.size not in (1, labels):
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`{name}` must hold one rate a label ({labels}), or one for all; got shape "
             f"{array.shape}."
         )
     if not ((array > 0) & (array < 1)).all():
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`{name}` must lie between 0 and 1; got [{array.min():g}, {array.max():g}]. A label "
             "that was never seen, or always, has no log-odds to move."
         )

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None:
         parser.print_help()
         return 0
-    from credibly._checks import InputError
+    from credibly.checks import InputError
 
     try:
         result = modules[command].run(resolve(modules[command].Options, arguments)) or 0

@@ -123,7 +123,7 @@ def _kind(hint: Any) -> tuple[Any, bool]:
 
 def resolve(options: type[Any], arguments: Mapping[str, Any]) -> Any:
     """Defaults, then the TOML file, then flags; later ones win."""
-    from credibly._checks import InputError
+    from credibly.checks import InputError
 
     config = arguments.get("config")
     values = _from_toml(options, Path(config)) if config else {}
@@ -139,7 +139,7 @@ def resolve(options: type[Any], arguments: Mapping[str, Any]) -> Any:
 def _from_toml(options: type[Any], path: Path) -> dict[str, Any]:
     import tomllib
 
-    from credibly._checks import InputError, nearest
+    from credibly.checks import InputError, nearest
 
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from credibly._files import atomic_path
 from credibly.decide import AverageSize, BestF, Coverage, Decision
+from credibly.files import atomic_path
 from credibly.predictions import Predictions, Scan
 from credibly.types import Array
 

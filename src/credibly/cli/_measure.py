@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from credibly import metrics
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.predictions import Scan
 from credibly.types import Array
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly import _checks, calibrate, losses, metrics
-from credibly._checks import InputError
+from credibly import calibrate, checks, losses, metrics
+from credibly.checks import InputError
 from credibly.predictions import ForeignTable, Predictions, read_table
 from credibly.types import Array
 
@@ -126,7 +126,7 @@ def split_rows(
     if split is not None and (split == TEST).any():
         known &= split == TEST  # the model has seen the rest
     usable = np.random.default_rng(seed).permutation(np.flatnonzero(known))
-    _checks.fraction("fraction", fraction, low_open=True, high_open=True)
+    checks.fraction("fraction", fraction, low_open=True, high_open=True)
     count = round(fraction * len(usable)) if rows is None else rows
     if not 1 <= count < len(usable):
         raise InputError(

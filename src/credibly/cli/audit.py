@@ -42,7 +42,7 @@ def run(options: Options) -> int:
         from pathlib import Path
 
         from credibly import plot
-        from credibly._files import atomic_path
+        from credibly.files import atomic_path
         from credibly.plot._style import figure_of
 
         figure = figure_of(plot.link(loss))

@@ -49,7 +49,7 @@ class Options:
 def run(options: Options) -> int:
     from pathlib import Path
 
-    from credibly._checks import InputError
+    from credibly.checks import InputError
     from credibly.cli import _rescue, _tables
 
     if Path(options.out).resolve() == Path(options.scores).resolve():

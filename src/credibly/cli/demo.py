@@ -136,7 +136,7 @@ def write_images(scenes: Any, folder: Path) -> Path:
     """The test scenes as pictures named by their ids, four times their size."""
     from PIL import Image
 
-    from credibly._files import atomic_path
+    from credibly.files import atomic_path
 
     for row, name in enumerate(scenes.ids):
         target = folder / f"{name}.png"

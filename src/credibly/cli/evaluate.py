@@ -81,7 +81,7 @@ def _same_labels(results: list[Measured]) -> None:
     first = results[0]
     for other in results[1:]:
         if set(other.labels) != set(first.labels):
-            from credibly._checks import InputError
+            from credibly.checks import InputError
 
             raise InputError(label_mismatch(other.path, other.labels, first.labels))
 

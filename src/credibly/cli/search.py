@@ -75,7 +75,7 @@ def _joint(options: Options) -> Joint | None:
     import sys
     from pathlib import Path
 
-    from credibly._checks import InputError
+    from credibly.checks import InputError
     from credibly.predictions import Predictions
     from credibly.retrieve import Joint
 

@@ -31,7 +31,7 @@ class Options:
 def run(options: Options) -> int:
     import socket
 
-    from credibly._checks import InputError
+    from credibly.checks import InputError
     from credibly.serve import create_app
 
     local = ("127.0.0.1", "localhost", "::1")

@@ -60,7 +60,7 @@ class Options:
 def run(options: Options) -> int:
     from pathlib import Path
 
-    from credibly._checks import InputError
+    from credibly.checks import InputError
     from credibly.cli import _label_sets, _tables
     from credibly.predictions import Predictions
 
@@ -97,7 +97,7 @@ def run(options: Options) -> int:
 
 def _rule(options: Options) -> Decision:
     from credibly import decide
-    from credibly._checks import InputError
+    from credibly.checks import InputError
 
     given = [name for name in RULES if getattr(options, name) is not None]
     if len(given) != 1:
@@ -125,7 +125,7 @@ def _fitted(rule: Decision, scan: Scan, options: Options) -> tuple[Decision, Arr
     """The rule, and which rows of ``scan`` it has not seen."""
     import numpy as np
 
-    from credibly import _checks
+    from credibly import checks
     from credibly.cli._label_sets import fit_rule
     from credibly.predictions import Predictions, label_mismatch
 
@@ -134,18 +134,18 @@ def _fitted(rule: Decision, scan: Scan, options: Options) -> tuple[Decision, Arr
     if options.fit_on is not None:
         other = Predictions.scan(options.fit_on)
         if set(other.labels) != set(scan.labels):
-            raise _checks.InputError(label_mismatch(options.fit_on, other.labels, scan.labels))
+            raise checks.InputError(label_mismatch(options.fit_on, other.labels, scan.labels))
         seen = np.isin(scan.hashed_ids(), other.hashed_ids())
         if seen.all():
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"{scan.path} must have rows that are not in {options.fit_on}: what a rule "
                 "promises, it promises for rows it was not fitted on. Leave out --fit-on."
             )
         return fit_rule(rule, other, scan.labels, None), ~seen
-    _checks.fraction("fraction", options.fraction, low_open=True, high_open=True)
+    checks.fraction("fraction", options.fraction, low_open=True, high_open=True)
     count = round(options.fraction * scan.num_rows)
     if not 1 <= count < scan.num_rows:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"{scan.path} must have rows to fit on and others; a share of {options.fraction:g} of "
             f"{scan.num_rows} leaves {count} and {scan.num_rows - count}. Use --fit-on."
         )

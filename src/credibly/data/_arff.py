@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError, fits_memory
+from credibly.checks import InputError, fits_memory
 from credibly.data._parse import read_text, read_xml
 from credibly.data._rows import Data
 from credibly.data._split import TEST, TRAIN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.data._images import EXTENSIONS, ImageFiles
 from credibly.data._parse import field, first_folder, read_json, read_lines
 from credibly.data._rows import Data

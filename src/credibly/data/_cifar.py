@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.data._parse import read_lines
 from credibly.data._rows import Data
 from credibly.data._split import TEST, TRAIN

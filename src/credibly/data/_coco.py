@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError, fits_memory
+from credibly.checks import InputError, fits_memory
 from credibly.data._images import ImageFiles
 from credibly.data._parse import field, first_folder, read_json
 from credibly.data._rows import Data

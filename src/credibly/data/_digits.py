@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._checks import InputError
+from credibly import checks
+from credibly.checks import InputError
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN
 from credibly.types import Array
@@ -49,13 +49,13 @@ def digits(
         >>> scenes.images.shape, int((scenes.targets.sum(axis=1) == 0).sum()) > 0
         ((100, 28, 28, 1), True)
     """
-    n = int(_checks.at_least("n", n, 1))
-    size = int(_checks.at_least("size", size, 16))
+    n = int(checks.at_least("n", n, 1))
+    size = int(checks.at_least("size", size, 16))
     frequency = np.asarray(counts, dtype=float)
     if frequency.ndim != 1 or not (frequency >= 0).all() or not frequency.sum() > 0:
         raise InputError(f"`counts` must be frequencies of at least 0; got {counts!r}.")
-    _checks.at_least("clutter", clutter, 0)
-    _checks.fraction("blur", blur)
+    checks.at_least("clutter", clutter, 0)
+    checks.fraction("blur", blur)
     generator = np.random.default_rng([seed, n, size])
     split = _parts(n, test, calibration, generator)
     scans, values = _scans()
@@ -83,8 +83,8 @@ def digits(
 
 
 def _parts(n: int, test: float, calibration: float, generator: np.random.Generator) -> Array:
-    _checks.fraction("test", test, high_open=True)
-    _checks.fraction("calibration", calibration, high_open=True)
+    checks.fraction("test", test, high_open=True)
+    checks.fraction("calibration", calibration, high_open=True)
     split = np.full(n, TRAIN, dtype=np.int8)
     tests = round(n * test)
     split[:tests] = TEST

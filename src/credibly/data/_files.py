@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from credibly._checks import InputError, fits_memory
+from credibly.checks import InputError, fits_memory
 from credibly.data._rows import Data
 from credibly.data._tables import Layout, from_table
 

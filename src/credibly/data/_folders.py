@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 from credibly.data._images import EXTENSIONS, ImageFiles
 from credibly.data._parse import field, read_json, read_lines
 from credibly.data._rows import Augmentation, Data

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.data._folders import SPLIT_NAMES, published_parts
 from credibly.data._parse import field, read_json
 from credibly.data._rows import Data

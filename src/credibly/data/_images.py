@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.types import Array
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._checks import InputError, nearest
+from credibly import checks
+from credibly.checks import InputError, nearest
 from credibly.data._images import LazyImages
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
@@ -176,7 +176,7 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
 
 def _split(data: Data, seed: int, test: float | None, calibration: float) -> Data:
     """Complete what is published. A reader without a split leaves every row in training."""
-    calibration = _checks.fraction("calibration", calibration, high_open=True)
+    calibration = checks.fraction("calibration", calibration, high_open=True)
     split = data.split
     if (split == TRAIN).all():
         share = 0.2 if test is None else test

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.data._rows import Data
 from credibly.data._targets import class_targets, unknown_targets
 from credibly.predictions._npz import read_arrays

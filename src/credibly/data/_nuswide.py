@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.data._images import ImageFiles
 from credibly.data._parse import first_folder, read_lines
 from credibly.data._rows import Data

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 
 MAX_XML_BYTES = 1 << 26
 MAX_XML_DEPTH = 100

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from credibly import _checks
-from credibly._checks import InputError
+from credibly import checks
+from credibly.checks import InputError
 from credibly.data._images import LazyImages
 from credibly.data._split import PARTS
 from credibly.types import Array
@@ -104,7 +104,7 @@ class Data:
         _unique_ids(self.ids, where)
         _known_parts(self.split, where)
         try:
-            _checks.target_values(self.targets)
+            checks.target_values(self.targets)
         except InputError as error:
             raise InputError(f"{where}{error}") from None
         if self.features is not None:
@@ -116,7 +116,7 @@ class Data:
                 f"{where}`truth` must have the shape of `targets`, {self.targets.shape}; "
                 f"got {self.truth.shape}."
             )
-        _checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
+        checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
 
     @property
     def kind(self) -> Literal["features", "images"]:
@@ -147,7 +147,7 @@ class Data:
 
     def part(self, name: str) -> Data:
         """The rows of ``"train"``, ``"calibration"`` or ``"test"``; ``"all"`` is the whole."""
-        _checks.choice("part", name, [*PARTS, "all"])
+        checks.choice("part", name, [*PARTS, "all"])
         return self if name == "all" else self.take(np.flatnonzero(self.split == PARTS[name]))
 
     def take(self, rows: Array) -> Data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.types import Array
 
 TRAIN, TEST, CALIBRATION = 0, 1, 2
@@ -25,8 +25,8 @@ def split_rows(
         >>> np.bincount(split_rows(targets, test=0.2, calibration=0.25))
         array([60, 20, 20])
     """
-    test = _checks.fraction("test", test, high_open=True)
-    calibration = _checks.fraction("calibration", calibration, high_open=True)
+    test = checks.fraction("test", test, high_open=True)
+    calibration = checks.fraction("calibration", calibration, high_open=True)
     shares = np.zeros(3)
     shares[[TEST, CALIBRATION]] = test, (1 - test) * calibration
     shares[TRAIN] = 1 - shares.sum()

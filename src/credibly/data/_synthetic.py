@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from credibly import _checks
-from credibly._checks import InputError
+from credibly import checks
+from credibly.checks import InputError
 from credibly.data._rows import Data
 from credibly.data._split import split_rows
 from credibly.types import Array
@@ -52,12 +52,12 @@ def synthetic(
         True
     """
     _check(n, num_labels, num_features, imbalance, unknown)
-    _checks.fraction("rate", rate, low_open=True, high_open=True)
-    _checks.fraction("dependence", dependence, high_open=True)
+    checks.fraction("rate", rate, low_open=True, high_open=True)
+    checks.fraction("dependence", dependence, high_open=True)
     if not 0 <= noise < 0.5:
         raise InputError(f"`noise` must lie in [0, ½); got {noise!r}.")
-    _checks.finite("sharpness", sharpness)
-    _checks.finite("curvature", curvature)
+    checks.finite("sharpness", sharpness)
+    checks.finite("curvature", curvature)
     generator = np.random.default_rng(seed)
     features = generator.normal(size=(n, num_features))
     weights = _directions(num_features, num_labels, generator)
@@ -78,11 +78,11 @@ def synthetic(
 
 
 def _check(n: int, num_labels: int, num_features: int, imbalance: float, unknown: float) -> None:
-    _checks.at_least("n", n, 1)
-    _checks.at_least("num_labels", num_labels, 1)
-    _checks.at_least("num_features", num_features, 1)
-    _checks.at_least("imbalance", imbalance, 1)
-    _checks.fraction("unknown", unknown)
+    checks.at_least("n", n, 1)
+    checks.at_least("num_labels", num_labels, 1)
+    checks.at_least("num_features", num_features, 1)
+    checks.at_least("imbalance", imbalance, 1)
+    checks.fraction("unknown", unknown)
 
 
 def _directions(rows: int, columns: int, generator: np.random.Generator) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 from credibly.data._folders import SPLIT_NAMES, published_parts
 from credibly.data._images import EXTENSIONS, EncodedImages, ImageFiles
 from credibly.data._rows import Data

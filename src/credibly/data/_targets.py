@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from credibly._checks import InputError, fits_memory, nearest
+from credibly.checks import InputError, fits_memory, nearest
 from credibly.types import Array
 
 UNKNOWN = -1

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.data._images import LazyImages, to_rgb
 from credibly.types import Array
 

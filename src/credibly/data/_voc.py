@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 from credibly.data._images import ImageFiles
 from credibly.data._parse import read_lines, read_xml
 from credibly.data._rows import Data

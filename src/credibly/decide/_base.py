@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 from credibly.types import Array
 
 
@@ -56,7 +56,7 @@ class Decision(ABC):
     def _restore(cls, state: dict[str, Any]) -> Self:
         missing = [name for name in cls._settings + cls._fitted if name not in state]
         if missing:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"the state of a {cls.name!r} decision must hold {', '.join(missing)}; got "
                 f"{sorted(state)}."
             )
@@ -70,7 +70,7 @@ class Decision(ABC):
 
     def _require_fitted(self) -> None:
         if any(not hasattr(self, name) for name in self._fitted):
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"{type(self).__name__} must be fitted first: call `.fit(…)` on held-out rows."
             )
 
@@ -80,21 +80,21 @@ class Decision(ABC):
 
 
 def _matrix(probabilities: Any) -> Array:
-    array = _checks.matrix("probabilities", to_numpy(probabilities))
-    return _checks.probabilities(array)
+    array = checks.matrix("probabilities", to_numpy(probabilities))
+    return checks.probabilities(array)
 
 
 def with_truth(probabilities: Any, targets: Any, who: str) -> tuple[Array, Array]:
     """Checked probabilities and targets of one shape; both must be there."""
     array = _matrix(probabilities)
     if targets is None:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"{who} needs `targets`: it is fitted on rows whose labels are known."
         )
     truth = to_numpy(targets)
     truth = truth.astype(np.int8) if truth.dtype == bool else truth
-    _checks.same_shapes(probabilities=array, targets=truth)
-    return array, _checks.target_values(truth)
+    checks.same_shapes(probabilities=array, targets=truth)
+    return array, checks.target_values(truth)
 
 
 def _plain(value: Any) -> Any:

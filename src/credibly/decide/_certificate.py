@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numba import njit
 
-from credibly import _checks
+from credibly import checks
 from credibly.decide._chunks import Chunks
 from credibly.types import Array
 
@@ -119,10 +119,10 @@ def _add_sizes(probabilities, thresholds, tied_labels, counts):
             counts[i, sizes[i]] += 1
 
 
-def _too_few(rows: int, num_labels: int, size: float, delta: float) -> _checks.InputError:
+def _too_few(rows: int, num_labels: int, size: float, delta: float) -> checks.InputError:
     share = size / num_labels
     needed = math.ceil(math.log(1 / delta) / math.log1p(BOLDEST * share / (1 - share)))
-    return _checks.InputError(
+    return checks.InputError(
         f'`guarantee=("probability", {delta:g})` with an average size of {size:g} and {num_labels} '
         f"labels needs at least {needed} held-out rows to certify anything; got {rows}."
     )

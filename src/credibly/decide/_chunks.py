@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import is_tensor, to_numpy
+from credibly import checks
+from credibly.arrays import is_tensor, to_numpy
 from credibly.types import Array
 
 PIECE = 1 << 18
@@ -27,7 +27,7 @@ class Chunks:
         if isinstance(source, np.ndarray) or is_tensor(source):
             source = [source]
         elif not callable(source) and iter(source) is source:
-            raise _checks.InputError(
+            raise checks.InputError(
                 "`probabilities` are read more than once; got an iterator that runs out. Pass a "
                 "matrix, a list of them, or a function that returns a fresh iterator."
             )
@@ -39,7 +39,7 @@ class Chunks:
         """Contiguous (rows, L) pieces of at most ``PIECE`` entries (or one row)."""
         parts: Any = self._source() if callable(self._source) else self._source
         for index, part in enumerate(parts):
-            array = self._same_kind(_checks.matrix("probabilities", to_numpy(part)), index)
+            array = self._same_kind(checks.matrix("probabilities", to_numpy(part)), index)
             step = max(1, PIECE // max(1, self.num_labels))
             for start in range(0, array.shape[0], step):
                 yield np.ascontiguousarray(array[start : start + step], dtype=self.dtype)
@@ -60,7 +60,7 @@ class Chunks:
         if self.dtype is None:
             self.dtype, self.num_labels = dtype, array.shape[1]
         if (dtype, array.shape[1]) != (self.dtype, self.num_labels):
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"all parts of `probabilities` must have {self.num_labels} labels and become "
                 f"{np.dtype(self.dtype).name}; part {index} has {array.shape[1]} labels and is "
                 f"{array.dtype}. Convert the parts to one precision first."

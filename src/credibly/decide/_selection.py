@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from credibly import _checks
+from credibly import checks
 from credibly.decide._chunks import Chunks
 from credibly.types import Array
 
@@ -26,14 +26,14 @@ class Leading:
         for piece in chunks:
             one, minus_zero = _bits(np.array([1.0, -0.0], piece.dtype))
             if _count_leading(_bits(piece), one, counts):
-                _checks.probabilities(piece)  # raises, unless there was nothing worse than −0
+                checks.probabilities(piece)  # raises, unless there was nothing worse than −0
                 sign = int(minus_zero >> (minus_zero.itemsize * 8 - 16))
                 counts[0, 0] += counts[:, sign].sum()
                 counts[:, sign] = 0
             self.rows += piece.shape[0]
         self.counts = counts.sum(axis=0)
         if not self.rows or not chunks.num_labels:
-            raise _checks.InputError(
+            raise checks.InputError(
                 "`probabilities` must have at least one row and one label; got none."
             )
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.decide import _certificate
 from credibly.decide._base import Decision
 from credibly.decide._chunks import Chunks
@@ -62,15 +62,15 @@ class AverageSize(Decision):
     _fitted = ("threshold", "tied_labels", "fitted_size", "num_rows")
 
     def __init__(self, average_size: float, guarantee: Guarantee = None) -> None:
-        self.average_size = _checks.average_size(average_size, below_one=True)
+        self.average_size = checks.average_size(average_size, below_one=True)
         if isinstance(guarantee, (tuple, list)) and len(guarantee) == 2:
-            _checks.choice("guarantee", guarantee[0], ("probability",))
-            _checks.fraction("delta", guarantee[1], low_open=True, high_open=True)
+            checks.choice("guarantee", guarantee[0], ("probability",))
+            checks.fraction("delta", guarantee[1], low_open=True, high_open=True)
             self.guarantee: Guarantee = ("probability", float(guarantee[1]))
         elif guarantee is None or guarantee == "expected":
             self.guarantee = guarantee
         else:
-            raise _checks.InputError(
+            raise checks.InputError(
                 '`guarantee` must be None, "expected" or ("probability", delta); got '
                 f"{guarantee!r}."
             )
@@ -86,7 +86,7 @@ class AverageSize(Decision):
         """
         chunks = Chunks(probabilities)
         leading = Leading(chunks)
-        _checks.average_size(self.average_size, chunks.num_labels, below_one=True)
+        checks.average_size(self.average_size, chunks.num_labels, below_one=True)
         if isinstance(self.guarantee, tuple):
             self.threshold, self.tied_labels = _certificate.largest_sets(
                 chunks, leading.rows, self.average_size, self.guarantee[1]
@@ -127,7 +127,7 @@ class AverageSize(Decision):
         budget = math.floor(size * (rows + 1) * (1 + 1e-15) - num_labels)
         if budget < 1:
             needed = math.ceil((num_labels + 1) / size) - 1
-            raise _checks.InputError(
+            raise checks.InputError(
                 f'`guarantee="expected"` with an average size of {size:g} and {num_labels} labels '
                 f"needs at least {needed} held-out rows (about {math.ceil(20 * num_labels / size)} "
                 f"to use 95 % of the budget); got {rows}."

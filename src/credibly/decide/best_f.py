@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.decide._base import Decision, with_truth
 from credibly.types import Array
 
@@ -38,14 +38,14 @@ class BestF(Decision):
     _fitted = ("thresholds",)
 
     def __init__(self, beta: float = 1.0) -> None:
-        self.beta = _checks.positive("beta", beta)
+        self.beta = checks.positive("beta", beta)
 
     def fit(self, probabilities: Any, targets: Any = None) -> Self:
         array, truth = with_truth(probabilities, targets, "BestF")
         known = truth >= 0
         pooled = _best_threshold(array[known], truth[known], self.beta)
         if pooled is None:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"BestF needs at least one known positive; got none in {array.shape[0]} rows × "
                 f"{array.shape[1]} labels. Use `Threshold` or `AverageSize` instead."
             )
@@ -66,7 +66,7 @@ class BestF(Decision):
 
     def _sets(self, probabilities: Array) -> Array:
         if probabilities.shape[1] != len(self.thresholds):
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`probabilities` must have {len(self.thresholds)} columns, the labels the "
                 f"thresholds were fitted on; got {probabilities.shape[1]}."
             )

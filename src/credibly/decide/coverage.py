@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
+from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.decide._base import Decision, _matrix
 from credibly.types import Array
 
@@ -57,10 +57,10 @@ class Coverage(Decision):
         penalty: float = 0.01,
         free_size: int = 5,
     ) -> None:
-        self.level = _checks.fraction("level", level, low_open=True, high_open=True)
-        self.method: Method = _checks.choice("method", method, ("lac", "aps", "raps"))
-        self.penalty = _checks.at_least("penalty", penalty, 0)
-        self.free_size = int(_checks.at_least("free_size", free_size, 0))
+        self.level = checks.fraction("level", level, low_open=True, high_open=True)
+        self.method: Method = checks.choice("method", method, ("lac", "aps", "raps"))
+        self.penalty = checks.at_least("penalty", penalty, 0)
+        self.free_size = int(checks.at_least("free_size", free_size, 0))
 
     def fit(self, probabilities: Any, targets: Any = None) -> Self:
         """Fit on held-out rows.
@@ -76,7 +76,7 @@ class Coverage(Decision):
         rank = math.ceil((len(known) + 1) * self.level * (1 - 1e-15))
         if rank > len(known):
             needed = math.ceil(1 / (1 - self.level) * (1 - 1e-12)) - 1
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"a coverage of {self.level:g} needs at least {needed} held-out rows with a known "
                 f"label; got {len(known)}."
             )
@@ -117,19 +117,19 @@ class Coverage(Decision):
 def _single_labels(targets: Any, shape: tuple[int, ...]) -> Array:
     """Class indices, −1 where unknown."""
     if targets is None:
-        raise _checks.InputError(
+        raise checks.InputError(
             "Coverage needs `targets`: it is fitted on rows whose true label is known."
         )
     truth = to_numpy(targets)
     if truth.ndim == 1 and len(truth) == shape[0] and truth.dtype.kind in "iu":
         if truth.size and (truth.min() < -1 or truth.max() >= shape[1]):
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"class indices must lie in [0, {shape[1] - 1}] or be −1 (unknown); got "
                 f"[{truth.min()}, {truth.max()}]."
             )
         return truth.astype(np.int64)
     if truth.shape != shape:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`targets` must be class indices of shape ({shape[0]},) or a matrix of shape {shape}; "
             f"got {truth.shape}, {truth.dtype}."
         )
@@ -137,7 +137,7 @@ def _single_labels(targets: Any, shape: tuple[int, ...]) -> Array:
     unknown = (truth == -1).all(axis=1)
     wrong = np.flatnonzero(((count != 1) | ((truth != 1) & (truth > 0)).any(axis=1)) & ~unknown)
     if wrong.size:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"Coverage needs exactly one true label a row; row {wrong[0]} has {count[wrong[0]]} "
             f"({wrong.size} such rows). For several labels a row use `AverageSize`."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from credibly import _checks
+from credibly import checks
 from credibly.decide._base import Decision
 from credibly.decide.average_size import AverageSize
 from credibly.decide.best_f import BestF
@@ -25,17 +25,17 @@ def from_state(state: dict[str, Any]) -> Decision:
         TopK(k=3)
     """
     if not isinstance(state, dict) or "decision" not in state:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"a decision's state must be a dict with the key 'decision'; got {state!r:.80}."
         )
     name = str(state["decision"])
     if name not in DECISIONS:
-        raise _checks.InputError(f"unknown decision {name!r}. {_checks.nearest(name, DECISIONS)}")
+        raise checks.InputError(f"unknown decision {name!r}. {checks.nearest(name, DECISIONS)}")
     try:
         return DECISIONS[name]._restore(state)
     except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, _checks.InputError):
+        if isinstance(error, checks.InputError):
             raise
-        raise _checks.InputError(
+        raise checks.InputError(
             f"the state of a {name!r} decision must hold numbers: {error}."
         ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from credibly import _checks
+from credibly import checks
 from credibly.decide._base import Decision
 from credibly.types import Array
 
@@ -28,7 +28,7 @@ class Threshold(Decision):
     _settings = ("threshold",)
 
     def __init__(self, threshold: float = 0.5) -> None:
-        self.threshold = _checks.fraction("threshold", threshold)
+        self.threshold = checks.fraction("threshold", threshold)
 
     def fit(self, probabilities: Any = None, targets: Any = None) -> Self:
         return self

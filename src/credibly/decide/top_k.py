@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.decide._base import Decision
 from credibly.types import Array
 
@@ -27,7 +27,7 @@ class TopK(Decision):
 
     def __init__(self, k: int) -> None:
         if k != int(k) or k < 1:
-            raise _checks.InputError(f"`k` must be a whole number of at least 1; got {k!r}.")
+            raise checks.InputError(f"`k` must be a whole number of at least 1; got {k!r}.")
         self.k = int(k)
 
     def fit(self, probabilities: Any = None, targets: Any = None) -> Self:
@@ -41,7 +41,7 @@ class TopK(Decision):
     def _sets(self, probabilities: Array) -> Array:
         num_labels = probabilities.shape[1]
         if self.k > num_labels:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`k` must be at most the number of labels, {num_labels}; got {self.k}."
             )
         last = num_labels - self.k

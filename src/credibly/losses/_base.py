@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from credibly import _checks
+from credibly import checks
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 UNKNOWN = -1
@@ -65,7 +65,7 @@ class Loss(nn.Module, ABC):
 
     def log_odds(self, scores: Scores) -> LogOdds:
         """Logit of the probability that each label is present; stable for any score."""
-        raise _checks.InputError(
+        raise checks.InputError(
             f"{type(self).__name__} has no link: its scores only rank, so they cannot be turned "
             "into probabilities alone. Fit `cr.calibrate.Affine()` on held-out scores and use its "
             "`transform(scores)` as log-odds."
@@ -114,7 +114,7 @@ def as_matrix_targets(scores: Scores, targets: Targets) -> Targets:
         and targets.dtype != torch.bool
     ):
         targets = one_hot(targets, scores.shape[-1], scores.dtype)
-    _checks.same_shape(scores, targets)
+    checks.same_shape(scores, targets)
     return targets.to(scores.dtype)
 
 
@@ -123,7 +123,7 @@ def one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Targets:
     if indices.device.type == "cpu" and indices.numel():
         low, high = int(indices.min()), int(indices.max())
         if low < UNKNOWN or high >= num_labels:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); "
                 f"got [{low}, {high}]. The model has {num_labels} labels."
             )

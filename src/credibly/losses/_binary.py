@@ -7,7 +7,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -57,7 +57,7 @@ class BinaryLoss(Loss):
         return self.log_odds(scores)
 
     def _prepare(self, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
-        _checks.float_scores(scores)
+        checks.float_scores(scores)
         scores = working_precision(scores)
         return scores, as_matrix_targets(scores, targets)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Properness, working_precision
 from credibly.losses._binary import BinaryLoss
 from credibly.losses._fused import blend_sides, fused, run_flat
@@ -61,9 +61,9 @@ class Asymmetric(BinaryLoss):
         detach_weight: bool = False,
     ) -> None:
         super().__init__()
-        self.gamma_neg = _checks.at_least("gamma_neg", gamma_neg, 0.0)
-        self.gamma_pos = _checks.at_least("gamma_pos", gamma_pos, 0.0)
-        self.margin = _checks.fraction("margin", margin, high_open=True)
+        self.gamma_neg = checks.at_least("gamma_neg", gamma_neg, 0.0)
+        self.gamma_pos = checks.at_least("gamma_pos", gamma_pos, 0.0)
+        self.margin = checks.fraction("margin", margin, high_open=True)
         self.detach_weight = self.detached = bool(detach_weight)
 
     def positive(self, scores: Scores) -> Values:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses import _processes
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.losses.softmax import softmax_log_odds
@@ -62,9 +62,9 @@ class AverageK(Loss):
         self, average_size: float, alpha: float = 1.0, head: Literal["ml", "sccp"] = "ml"
     ) -> None:
         super().__init__()
-        self.average_size = _checks.average_size(average_size)
-        self.alpha = _checks.positive("alpha", alpha)
-        self.head = _checks.choice("head", head, ("ml", "sccp"))
+        self.average_size = checks.average_size(average_size)
+        self.alpha = checks.positive("alpha", alpha)
+        self.head = checks.choice("head", head, ("ml", "sccp"))
         self.exclusive = head == "sccp"
         self.properness = "strict" if head == "sccp" else "none"
 
@@ -83,7 +83,7 @@ class AverageK(Loss):
 
     def ranking_scores(self, scores: Scores) -> Scores:
         """The scores of the chosen head."""
-        _checks.float_scores(scores)
+        checks.float_scores(scores)
         return scores.chunk(2, -1)[self.head == "sccp"]
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
@@ -95,9 +95,9 @@ class AverageK(Loss):
         return f"average_size={self.average_size:g}, alpha={self.alpha:g}, head={self.head!r}"
 
     def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        _checks.matrix_scores(scores, self.scores_per_label)
+        checks.matrix_scores(scores, self.scores_per_label)
         ml, sccp = working_precision(scores).chunk(2, 1)
-        _checks.average_size(self.average_size, ml.shape[1])
+        checks.average_size(self.average_size, ml.shape[1])
         targets = as_matrix_targets(ml, targets)
         observed = targets > 0
         labelled = observed.any(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.types import Scores, Targets, Values
 
@@ -54,12 +54,12 @@ class BalancedTopK(Loss):
         super().__init__()
         for argument, value in (("average_size", average_size), ("num_samples", num_samples)):
             if value < 1 or value != int(value):
-                raise _checks.InputError(
+                raise checks.InputError(
                     f"`{argument}` must be a whole number of at least 1; got {value!r}."
                 )
         self.average_size, self.num_samples = int(average_size), int(num_samples)
-        self.noise = _checks.at_least("noise", noise, 0)
-        self.margin = _checks.positive("margin", margin)
+        self.noise = checks.at_least("noise", noise, 0)
+        self.margin = checks.positive("margin", margin)
         self.generator = generator
 
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
@@ -77,7 +77,7 @@ class BalancedTopK(Loss):
         )
 
     def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = as_matrix_targets(scores, targets)
         known = targets >= 0

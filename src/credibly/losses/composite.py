@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.losses._binary import BinaryLoss
 from credibly.types import Scores, Values
 

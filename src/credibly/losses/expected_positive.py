@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses import _processes
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.types import LogOdds, Scores, Targets, Values
@@ -41,8 +41,8 @@ class ExpectedPositive(Loss):
 
     def __init__(self, average_size: float, weight: float | None = None) -> None:
         super().__init__()
-        self.average_size = _checks.average_size(average_size)
-        self.weight = None if weight is None else _checks.positive("weight", weight)
+        self.average_size = checks.average_size(average_size)
+        self.weight = None if weight is None else checks.positive("weight", weight)
 
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
         values, rows = self._rows(scores, targets)
@@ -60,10 +60,10 @@ class ExpectedPositive(Loss):
         return f"average_size={self.average_size:g}, weight={self.weight}"
 
     def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = as_matrix_targets(scores, targets)
-        _checks.average_size(self.average_size, scores.shape[1])
+        checks.average_size(self.average_size, scores.shape[1])
         known = targets >= 0
         taking_part = known.any(1)
         rows = _processes.summed(taking_part.sum(), self.training)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.losses._fused import EXACT_FROM, IN_CACHE, fused, run_rows
 from credibly.losses._kernels.chebyshev import tables
@@ -61,12 +61,12 @@ class LabelPairs(Loss):
     def __init__(self, loss: Loss, weight: float = 1.0) -> None:
         super().__init__()
         if not loss.has_link:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`loss` must have a link, since pairs are compared on log-odds; {loss} has none. "
                 "Wrap one with a link, such as `SPA()` or `BCE()`."
             )
         self.loss = loss
-        self.weight = _checks.at_least("weight", weight, 0.0)
+        self.weight = checks.at_least("weight", weight, 0.0)
         facts = {fact: getattr(loss, fact) for fact in _FACTS}
         for fact, value in {**facts, "name": f"{loss.name}+lpr"}.items():
             setattr(self, fact, value)
@@ -76,7 +76,7 @@ class LabelPairs(Loss):
         self._even_score = float(loss.initial_scores(torch.tensor(0.5))) if even else 0.0
 
     def forward(self, scores: Scores, targets: Targets, **arguments: Any) -> Tensor:
-        _checks.float_scores(scores)
+        checks.float_scores(scores)
         together = getattr(self.loss, "with_label_pairs", None)
         if together is not None:
             scores = working_precision(scores)
@@ -137,7 +137,7 @@ def _reaches_every_probability(loss: Loss) -> bool:
     ends = torch.tensor([[-1e4], [1e4]], dtype=torch.float64).repeat(1, 2 * loss.scores_per_label)
     try:
         return bool(torch.isfinite(loss.log_odds(ends)).all())
-    except _checks.InputError:  # a link that needs a batch first
+    except checks.InputError:  # a link that needs a batch first
         return False
 
 

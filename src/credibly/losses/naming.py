@@ -6,7 +6,7 @@ import inspect
 import re
 from typing import Any
 
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 from credibly.losses._base import Loss
 
 _LONGEST = 1000

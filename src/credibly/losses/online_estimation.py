@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -65,11 +65,11 @@ class OnlineEstimation(Loss):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.num_rows = int(_checks.at_least("num_rows", num_rows, 1))
-        self.num_labels = int(_checks.at_least("num_labels", num_labels, 1))
-        self.average_size = _checks.average_size(average_size, self.num_labels)
-        self.spread, self.seed = _checks.fraction("spread", 2 * spread, high_open=True) / 2, seed
-        _checks.fits_memory("the estimates of `role`", self.num_rows, self.num_labels)
+        self.num_rows = int(checks.at_least("num_rows", num_rows, 1))
+        self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
+        self.average_size = checks.average_size(average_size, self.num_labels)
+        self.spread, self.seed = checks.fraction("spread", 2 * spread, high_open=True) / 2, seed
+        checks.fits_memory("the estimates of `role`", self.num_rows, self.num_labels)
         generator = torch.Generator().manual_seed(seed)
         start = 2 * torch.rand(self.num_rows, self.num_labels, generator=generator) - 1
         self.estimate_log_odds = nn.Parameter(start * _logit(0.5 + self.spread))
@@ -100,11 +100,11 @@ class OnlineEstimation(Loss):
     def _rows(
         self, scores: Scores, targets: Targets, indices: Tensor | None
     ) -> tuple[Values, Tensor]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = as_matrix_targets(scores, targets)
         if scores.shape[1] != self.num_labels:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`scores` must have {self.num_labels} columns, as `num_labels` says; "
                 f"got {scores.shape[1]}. Build the loss with the number of labels of the model."
             )
@@ -140,7 +140,7 @@ class OnlineEstimation(Loss):
             return torch.arange(rows, device=device)
         if indices is None or indices.shape != (rows,):
             came = "none" if indices is None else f"shape {tuple(indices.shape)}"
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`indices` must say which of the {self.num_rows} training rows each of these "
                 f"{rows} rows is; got {came}. Call `loss(scores, targets, indices=…)`, or "
                 "`loss.eval()` for rows that are not training rows."
@@ -150,7 +150,7 @@ class OnlineEstimation(Loss):
             and rows
             and not 0 <= int(indices.min()) <= int(indices.max()) < self.num_rows
         ):
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`indices` must lie in [0, {self.num_rows - 1}]; "
                 f"got [{int(indices.min())}, {int(indices.max())}]."
             )

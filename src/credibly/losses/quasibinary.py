@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses import _processes
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.types import LogOdds, Scores, Targets, Values
@@ -64,7 +64,7 @@ class Quasibinary(Loss):
 
     def __init__(self, momentum: float = 0.9) -> None:
         super().__init__()
-        self.momentum = _checks.fraction("momentum", momentum, high_open=True)
+        self.momentum = checks.fraction("momentum", momentum, high_open=True)
         self.register_buffer("log_sum", torch.tensor(-torch.inf, dtype=torch.float64))
         self.register_buffer("count", torch.tensor(0.0, dtype=torch.float64))
 
@@ -134,7 +134,7 @@ class Quasibinary(Loss):
         return f"momentum={self.momentum:g}"
 
     def _prepare(self, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         return scores, as_matrix_targets(scores, targets)
 

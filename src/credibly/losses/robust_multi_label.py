@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.losses.warp import hinge_sums, rank_weights
 from credibly.types import Scores, Targets, Values
@@ -44,13 +44,13 @@ class RobustMultiLabel(Loss):
 
     def __init__(self, ramp: float = -0.8, label_weight: float = 5.0, leak: float = 0.0) -> None:
         super().__init__()
-        self.ramp = _checks.finite("ramp", ramp)
+        self.ramp = checks.finite("ramp", ramp)
         if ramp >= 1:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`ramp` must lie below 1, where the hinge begins; got {ramp!r}."
             )
-        self.label_weight = _checks.at_least("label_weight", label_weight, 0)
-        self.leak = _checks.fraction("leak", leak)
+        self.label_weight = checks.at_least("label_weight", label_weight, 0)
+        self.leak = checks.fraction("leak", leak)
 
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
         values, taking_part = self._rows(scores, targets)
@@ -64,7 +64,7 @@ class RobustMultiLabel(Loss):
         return f"ramp={self.ramp:g}, label_weight={self.label_weight:g}, leak={self.leak:g}"
 
     def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = as_matrix_targets(scores, targets)
         positive, negative = targets > 0.5, (targets >= 0) & (targets <= 0.5)

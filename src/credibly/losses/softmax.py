@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -54,7 +54,7 @@ class Softmax(Loss):
     def __init__(self, zero_label: ZeroLabel | None = None) -> None:
         super().__init__()
         choices = (None, "uniform", "max_confidence", "none_class")
-        self.zero_label = _checks.choice("zero_label", zero_label, choices)
+        self.zero_label = checks.choice("zero_label", zero_label, choices)
 
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
         values, taking_part = self._rows(scores, targets)
@@ -89,7 +89,7 @@ class Softmax(Loss):
         return f"zero_label={self.zero_label!r}" if self.zero_label else ""
 
     def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = as_matrix_targets(scores, targets)
         known = targets >= 0

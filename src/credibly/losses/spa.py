@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import working_precision
 from credibly.losses._binary import BinaryLoss
 from credibly.losses._fused import (
@@ -75,12 +75,12 @@ class SPA(BinaryLoss):
         shift_neg: float = 1.0,
     ) -> None:
         super().__init__()
-        self.scale_pos = _checks.positive("scale_pos", scale_pos)
-        self.slope_pos = _checks.positive("slope_pos", slope_pos)
-        self.shift_pos = _checks.finite("shift_pos", shift_pos)
-        self.scale_neg = _checks.positive("scale_neg", scale_neg)
-        self.slope_neg = _checks.positive("slope_neg", slope_neg)
-        self.shift_neg = _checks.finite("shift_neg", shift_neg)
+        self.scale_pos = checks.positive("scale_pos", scale_pos)
+        self.slope_pos = checks.positive("slope_pos", slope_pos)
+        self.shift_pos = checks.finite("shift_pos", shift_pos)
+        self.scale_neg = checks.positive("scale_neg", scale_neg)
+        self.slope_neg = checks.positive("slope_neg", slope_neg)
+        self.shift_neg = checks.finite("shift_neg", shift_neg)
         self.log_ratio = math.log(slope_neg / scale_neg) - math.log(slope_pos / scale_pos)
 
     def positive(self, scores: Scores) -> Values:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses import _processes
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.losses._fused import fused
@@ -70,10 +70,10 @@ class TwoWay(Loss):
         ways: Literal["both", "samples", "labels"] = "both",
     ) -> None:
         super().__init__()
-        self.temperature_pos = _checks.positive("temperature_pos", temperature_pos)
-        self.temperature_neg = _checks.positive("temperature_neg", temperature_neg)
-        self.margin = _checks.finite("margin", margin)
-        self.ways = _checks.choice("ways", ways, ("both", "samples", "labels"))
+        self.temperature_pos = checks.positive("temperature_pos", temperature_pos)
+        self.temperature_neg = checks.positive("temperature_neg", temperature_neg)
+        self.margin = checks.finite("margin", margin)
+        self.ways = checks.choice("ways", ways, ("both", "samples", "labels"))
 
     def forward(self, scores: Scores, targets: Targets) -> Tensor:
         scores, targets = self._prepare(scores, targets)
@@ -113,7 +113,7 @@ class TwoWay(Loss):
         )
 
     def _prepare(self, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         return scores, as_matrix_targets(scores, targets)
 

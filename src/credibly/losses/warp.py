@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from credibly import _checks
+from credibly import checks
 from credibly.losses._base import Loss, as_matrix_targets, working_precision
 from credibly.types import Scores, Targets, Values
 
@@ -47,7 +47,7 @@ class Warp(Loss):
         return self._rows(scores, targets)[0]
 
     def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        _checks.matrix_scores(scores)
+        checks.matrix_scores(scores)
         scores = working_precision(scores)
         targets = as_matrix_targets(scores, targets)
         positive, negative = targets > 0.5, (targets >= 0) & (targets <= 0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.metrics import _kernels
 from credibly.types import Array
 
@@ -18,8 +18,8 @@ def edges(bins: int, dtype: type | np.dtype = np.float64) -> Array:
 
 def number_of_bins(bins: int) -> int:
     """``bins`` must be a whole number of at least 1."""
-    if int(_checks.at_least("bins", bins, 1)) != bins:
-        raise _checks.InputError(f"`bins` must be a whole number; got {bins!r}.")
+    if int(checks.at_least("bins", bins, 1)) != bins:
+        raise checks.InputError(f"`bins` must be a whole number; got {bins!r}.")
     return int(bins)
 
 

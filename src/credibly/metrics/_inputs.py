@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
+from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.types import Array, ArrayLike
 
 
@@ -20,12 +20,12 @@ def pair(values: ArrayLike, targets: ArrayLike, name: str, *, soft: bool) -> tup
     """
     values, targets = floating(to_numpy(values)), to_numpy(targets)
     if values.ndim == 1 and targets.ndim == 1:
-        _checks.same_shapes(**{name: values, "targets": targets})
+        checks.same_shapes(**{name: values, "targets": targets})
         values, targets = values[:, None], targets[:, None]
-    _checks.matrix(name, values)
+    checks.matrix(name, values)
     if targets.ndim == 1 and targets.dtype.kind in "iu":
         targets = _one_hot(targets, values.shape)
-    _checks.same_shapes(**{name: values, "targets": targets})
+    checks.same_shapes(**{name: values, "targets": targets})
     return values, soft_targets(targets) if soft else hard_targets(targets)
 
 
@@ -41,7 +41,7 @@ def score_pair(scores: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
     """As ``pair``, for ranking: any scores but NaN, hard targets."""
     values, targets = pair(scores, targets, "scores", soft=False)
     if values.size and np.isnan(values.min()):
-        _checks.no_nan("scores", values)
+        checks.no_nan("scores", values)
     return values, targets
 
 
@@ -51,16 +51,16 @@ def set_pair(sets: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
     targets = to_numpy(targets)
     if targets.ndim == 1 and targets.dtype.kind in "iu":
         targets = _one_hot(targets, sets.shape)
-    _checks.same_shapes(sets=sets, targets=targets)
+    checks.same_shapes(sets=sets, targets=targets)
     return sets, hard_targets(targets)
 
 
 def label_sets(sets: ArrayLike) -> Array:
     """A bool matrix: which labels are returned for which row."""
-    array = _checks.matrix("sets", to_numpy(sets))
+    array = checks.matrix("sets", to_numpy(sets))
     if array.dtype != bool:
         if not ((array == 0) | (array == 1)).all():
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`sets` must be a bool matrix (or 0 and 1); got {array.dtype} in "
                 f"[{array.min():.6g}, {array.max():.6g}]. Threshold probabilities first, for "
                 "example with `cr.decide.Threshold(0.5)`."
@@ -80,7 +80,7 @@ def in_unit_interval(array: Array, name: str = "probabilities") -> Array:
     """``array`` must lie in [0, 1]; two fast passes, the slow check only to word the error."""
     # min and max are NaN when any entry is, so the comparison below fails on NaN too.
     if array.size and not (array.min() >= 0 and array.max() <= 1):
-        _checks.probabilities(array, name)
+        checks.probabilities(array, name)
     return array
 
 
@@ -90,7 +90,7 @@ def hard_targets(targets: Array) -> Array:
         return targets.view(np.int8)
     whole = targets if targets.dtype == np.int8 else _as_int8(targets)
     if whole is None or (whole.size and (whole.min() < -1 or whole.max() > 1)):
-        _checks.target_values(targets, soft=False)
+        checks.target_values(targets, soft=False)
     assert whole is not None
     return whole
 
@@ -99,7 +99,7 @@ def soft_targets(targets: Array) -> Array:
     """Targets in [0, 1] or −1: int8 if all are whole, else float64."""
     if targets.dtype == bool or targets.dtype == np.int8 or _as_int8(targets) is not None:
         return hard_targets(targets)
-    return _checks.target_values(targets).astype(np.float64)
+    return checks.target_values(targets).astype(np.float64)
 
 
 def _as_int8(targets: Array) -> Array | None:
@@ -112,11 +112,11 @@ def _as_int8(targets: Array) -> Array | None:
 def _one_hot(indices: Array, shape: tuple[int, ...]) -> Array:
     rows, num_labels = shape
     if len(indices) != rows:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"class indices must be one a row, {rows}; got {len(indices)} of them."
         )
     if indices.size and not (indices.min() >= -1 and indices.max() < num_labels):
-        raise _checks.InputError(
+        raise checks.InputError(
             f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); "
             f"got [{indices.min()}, {indices.max()}]."
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.metrics import label_sets, ranking, scoring
 from credibly.metrics._inputs import label_sets as as_sets
 from credibly.metrics._inputs import probability_pair, set_pair
@@ -22,11 +22,11 @@ def row_terms(metric: Callable[..., Any], columns: list[Array], options: dict[st
     if terms is None:
         known = ", ".join(sorted(each.__name__ for each in _TERMS))
         name = getattr(metric, "__name__", metric)
-        raise _checks.InputError(
+        raise checks.InputError(
             f"an analytic interval exists for {known}; got {name}. Use method='bootstrap'."
         )
     if options.get("average", "pooled") != "pooled":
-        raise _checks.InputError(
+        raise checks.InputError(
             f"an analytic interval needs average='pooled'; got {options['average']!r}. "
             "Use method='bootstrap'."
         )
@@ -57,7 +57,7 @@ def _expected_size(probabilities: Array) -> Terms:
 
 def _mean_average_precision(scores: Array, targets: Array, over: str = "labels") -> Terms:
     if over != "samples":
-        raise _checks.InputError(
+        raise checks.InputError(
             "mAP over labels is no mean over rows; use method='bootstrap', or over='samples'."
         )
     each = ranking.sample_average_precision(scores, targets)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from credibly import _checks
+from credibly import checks
 from credibly.types import Array
 
 
 def top_k_sets(values: Array, truth: Array, k: int) -> Array:
     """Each row's ``k`` highest known labels as a bool matrix; ties go to the first label."""
-    if int(_checks.at_least("k", k, 1)) != k or k > values.shape[1]:
-        raise _checks.InputError(
+    if int(checks.at_least("k", k, 1)) != k or k > values.shape[1]:
+        raise checks.InputError(
             f"`k` must be a whole number between 1 and the number of labels, {values.shape[1]}; "
             f"got {k!r}."
         )

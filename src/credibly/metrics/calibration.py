@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like
+from credibly import checks
+from credibly.arrays import like
 from credibly.metrics import _bins
 from credibly.metrics._inputs import mean_known, probability_pair
 from credibly.metrics._top import unknown_below_top
@@ -64,9 +64,9 @@ def calibration_error(
         >>> round(float(calibration_error(probabilities, targets, "ece", bins=5)), 4)
         0.15
     """
-    _checks.choice("kind", kind, KINDS)
-    _checks.choice("average", average, ("pooled", "macro", None))
-    _checks.at_least("min_count", min_count, 0)
+    checks.choice("kind", kind, KINDS)
+    checks.choice("average", average, ("pooled", "macro", None))
+    checks.at_least("min_count", min_count, 0)
     values, truth = probability_pair(probabilities, targets)
     total = _bins.sums(values, truth, _bins.number_of_bins(bins))
     return like(averaged_error(total, kind, min_count, average), probabilities, targets)
@@ -129,7 +129,7 @@ def calibration_noise(
         0.127
     """
     values, truth = probability_pair(probabilities, targets)
-    _checks.at_least("repeats", repeats, 1)
+    checks.at_least("repeats", repeats, 1)
     # A stream of its own: probabilities made with the same seed must not meet their own numbers.
     rng = np.random.default_rng((seed, 17))
     errors = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly._arrays import to_numpy
+from credibly.arrays import to_numpy
 from credibly.metrics import label_sets, zero_labels
 from credibly.metrics._inputs import probability_pair
 from credibly.metrics.intervals import Interval, bootstrap_rows, quantiles

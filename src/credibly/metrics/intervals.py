@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
+from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.metrics._row_terms import row_terms
 from credibly.metrics.proportions import proportion_interval
 from credibly.types import Array, ArrayLike
@@ -164,18 +164,18 @@ def _around(estimate: float, influence: Array, level: float) -> Interval:
 
 
 def _check_options(level: float, method: str, resamples: int) -> None:
-    _checks.choice("method", method, ("bootstrap", "basic", "analytic"))
-    _checks.fraction("level", level, low_open=True, high_open=True)
-    _checks.at_least("resamples", resamples, 1)
+    checks.choice("method", method, ("bootstrap", "basic", "analytic"))
+    checks.fraction("level", level, low_open=True, high_open=True)
+    checks.at_least("resamples", resamples, 1)
 
 
 def _same_rows(arrays: tuple[ArrayLike, ...]) -> list[Array]:
     columns = [to_numpy(array) for array in arrays]
     if not columns or any(column.ndim == 0 for column in columns):
-        raise _checks.InputError("an interval needs arrays with one entry a row; got none.")
+        raise checks.InputError("an interval needs arrays with one entry a row; got none.")
     if len({len(column) for column in columns}) > 1 or not len(columns[0]):
         listed = ", ".join(str(len(column)) for column in columns)
-        raise _checks.InputError(
+        raise checks.InputError(
             f"arrays must have the same number of rows, at least one; got {listed}."
         )
     return columns
@@ -183,7 +183,7 @@ def _same_rows(arrays: tuple[ArrayLike, ...]) -> list[Array]:
 
 def _number(value: Any) -> float:
     if np.ndim(value):
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`metric` must return one number; got shape {np.shape(value)}. "
             "Pass an average, for example `average='macro'`."
         )

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 from credibly.metrics._inputs import label_sets, mean_known, score_pair, set_pair
 from credibly.metrics._top import top_k_sets
 from credibly.types import Array, ArrayLike
@@ -30,7 +30,7 @@ def precision(
         >>> float(precision(sets, np.array([[1, 0], [0, 1]])))
         0.6666666666666666
     """
-    _checks.choice("average", average, ("micro", "macro", "samples", None))
+    checks.choice("average", average, ("micro", "macro", "samples", None))
     hits, returned, _ = _counts(sets, targets, average)
     return like(_mean(_ratio(hits, returned, undefined), average), sets, targets)
 
@@ -45,7 +45,7 @@ def recall(
         >>> float(recall(sets, np.array([[1, 0], [0, 1]])))
         0.5
     """
-    _checks.choice("average", average, ("micro", "macro", "samples", None))
+    checks.choice("average", average, ("micro", "macro", "samples", None))
     hits, _, present = _counts(sets, targets, average)
     return like(_mean(_ratio(hits, present, undefined), average), sets, targets)
 
@@ -68,12 +68,12 @@ def f1(
         0.6
     """
     if average == "macro":
-        raise _checks.InputError(
+        raise checks.InputError(
             "`average='macro'` has two meanings for F1; pass 'mean_of_f1s' (scikit-learn's) or "
             "'f1_of_means' (F1 of mean precision and mean recall)."
         )
     known = ("micro", "mean_of_f1s", "f1_of_means", "samples", None)
-    _checks.choice("average", average, known)
+    checks.choice("average", average, known)
     hits, returned, present = _counts(sets, targets, average)
     if average == "f1_of_means":
         p = mean_known(_ratio(hits, returned, undefined))
@@ -140,7 +140,7 @@ def set_coverage(
         >>> float(set_coverage(sets, np.array([0, 2])))
         0.5
     """
-    _checks.choice("average", average, ("pooled", "macro", None))
+    checks.choice("average", average, ("pooled", "macro", None))
     hits, _, present = _counts(sets, targets, "micro" if average == "pooled" else None)
     each = _ratio(hits, present, np.nan)
     return like(mean_known(each) if average == "macro" else each[()], sets, targets)
@@ -163,7 +163,7 @@ def coverage_by_frequency(
     counts = to_numpy(train_counts)
     each = to_numpy(set_coverage(sets, targets, average=None))
     if counts.shape != each.shape:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`train_counts` must have one count a label, {each.shape}; got {counts.shape}."
         )
     groups = {"few": counts < few, "medium": (counts >= few) & (counts <= many)}

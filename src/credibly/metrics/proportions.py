@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 
 Band = Literal["wilson", "clopper-pearson"]
 
@@ -28,11 +28,11 @@ def proportion_interval(
         >>> round(float(low), 4), round(float(high), 4)
         (0.4439, 0.9748)
     """
-    _checks.choice("method", method, ("wilson", "clopper-pearson"))
-    _checks.fraction("level", level, low_open=True, high_open=True)
+    checks.choice("method", method, ("wilson", "clopper-pearson"))
+    checks.fraction("level", level, low_open=True, high_open=True)
     k, n = to_numpy(successes).astype(np.float64), to_numpy(trials).astype(np.float64)
     if not ((k >= 0) & (k <= n)).all():
-        raise _checks.InputError(
+        raise checks.InputError(
             "`successes` must lie between 0 and `trials`; "
             f"got {k.min():g} to {k.max():g} of {n.min():g} to {n.max():g}."
         )

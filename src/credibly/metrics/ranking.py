@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 from credibly.metrics import _kernels
 from credibly.metrics._inputs import mean_known, score_pair
 from credibly.types import Array, ArrayLike
@@ -63,7 +63,7 @@ def mean_average_precision(
         >>> float(mean_average_precision(scores, targets, over="samples"))
         0.8333333333333334
     """
-    _checks.choice("over", over, ("labels", "samples"))
+    checks.choice("over", over, ("labels", "samples"))
     each = average_precision if over == "labels" else sample_average_precision
     values, truth = score_pair(scores, targets)
     return like(mean_known(each(values, truth)), scores, targets)

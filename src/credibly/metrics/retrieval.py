@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
+from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.types import Array, ArrayLike
 
 # What one query costs, measured on one core: a start, and so much a row. Fixed numbers, so that
@@ -88,11 +88,11 @@ def retrieval_map(
     chances, truth = _inputs(probabilities, targets)
     num_labels = chances.shape[1]
     if isinstance(max_conditions, bool) or not 1 <= max_conditions <= 10:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`max_conditions` must lie between 1 and 10; got {max_conditions!r}."
         )
     deepest = min(int(max_conditions), num_labels)
-    _checks.positive("budget_seconds", budget_seconds)
+    checks.positive("budget_seconds", budget_seconds)
     known = truth >= 0
     present = np.where(known, chances, np.nan).T.copy()
     tables = present, 1.0 - present, truth.T.copy()
@@ -148,13 +148,13 @@ class _Plan:
 
 
 def _inputs(probabilities: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
-    chances = _checks.matrix("probabilities", np.asarray(to_numpy(probabilities), np.float64))
+    chances = checks.matrix("probabilities", np.asarray(to_numpy(probabilities), np.float64))
     truth = np.asarray(to_numpy(targets))
-    _checks.same_shapes(probabilities=chances, targets=truth)
+    checks.same_shapes(probabilities=chances, targets=truth)
     if not chances.size:
-        raise _checks.InputError(f"there must be rows and labels; got shape {chances.shape}.")
-    _checks.probabilities(chances)
-    return chances, _checks.target_values(truth, soft=False).astype(np.int8)
+        raise checks.InputError(f"there must be rows and labels; got shape {chances.shape}.")
+    checks.probabilities(chances)
+    return chances, checks.target_values(truth, soft=False).astype(np.int8)
 
 
 def _draw(num_labels: int, size: int, number: int, generator: np.random.Generator):

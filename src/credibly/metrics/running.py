@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
+from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.metrics import _bins, calibration, ranking, scoring
 from credibly.metrics._inputs import mean_known, probability_pair
 from credibly.metrics.calibration import Average, Kind, Reliability
@@ -33,7 +33,7 @@ class Running:
     """
 
     def __init__(self, num_labels: int, bins: int = 15, floor: float | None = None) -> None:
-        self.num_labels = int(_checks.at_least("num_labels", num_labels, 1))
+        self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         self.floor = floor
         self.rows = 0
         self._bins: Array = np.zeros((self.num_labels, _bins.number_of_bins(bins), 3))
@@ -52,7 +52,7 @@ class Running:
         """Add a chunk of rows; ``scores`` rank the labels of a row if given."""
         values, truth = probability_pair(probabilities, targets)
         if values.shape[1] != self.num_labels:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`probabilities` must have {self.num_labels} labels as in the constructor; "
                 f"got {values.shape[1]}."
             )
@@ -69,7 +69,7 @@ class Running:
     def merge(self, other: Running) -> None:
         """Add what another one has seen, for chunks read by several workers."""
         if self._bins.shape != other._bins.shape:
-            raise _checks.InputError(
+            raise checks.InputError(
                 "only the same labels and bins can be merged; got "
                 f"{self._bins.shape[:2]} and {other._bins.shape[:2]} (labels, bins)."
             )
@@ -82,8 +82,8 @@ class Running:
         self, kind: Kind = "ace", min_count: int = 0, average: Average = "pooled"
     ) -> Any:
         """As ``metrics.calibration_error`` on all rows."""
-        _checks.choice("kind", kind, calibration.KINDS)
-        _checks.choice("average", average, ("pooled", "macro", None))
+        checks.choice("kind", kind, calibration.KINDS)
+        checks.choice("average", average, ("pooled", "macro", None))
         return calibration.averaged_error(self._bins, kind, min_count, average)
 
     def reliability(

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 from credibly.metrics import _kernels
 from credibly.metrics._inputs import floating, in_unit_interval, mean_known, probability_pair
 from credibly.types import Array, ArrayLike
@@ -72,7 +72,7 @@ def kl_to_truth(
         0.346574
     """
     values, rates = probability_pair(probabilities, truth)
-    _checks.choice("average", average, ("pooled", "macro", None))
+    checks.choice("average", average, ("pooled", "macro", None))
     lowest = smallest(values.dtype, floor)
     p, rates = values.astype(np.float64), rates.astype(np.float64)
     known = rates >= 0
@@ -95,7 +95,7 @@ def expected_size(probabilities: ArrayLike) -> Any:
         >>> float(expected_size(np.array([[0.5, 0.25], [1.0, 0.75]])))
         1.25
     """
-    values = in_unit_interval(_checks.matrix("probabilities", floating(to_numpy(probabilities))))
+    values = in_unit_interval(checks.matrix("probabilities", floating(to_numpy(probabilities))))
     return like(values.sum(1, dtype=np.float64).mean(), probabilities)
 
 
@@ -103,7 +103,7 @@ def smallest(dtype: np.dtype, floor: float | None) -> float:
     """The probability that stands in for anything smaller."""
     if floor is None:
         return float(np.finfo(dtype).eps)
-    return _checks.fraction("floor", floor, high_open=True)
+    return checks.fraction("floor", floor, high_open=True)
 
 
 def sums(probabilities: Array, targets: Array, floor: float) -> Array:
@@ -122,7 +122,7 @@ def add(total: Array, probabilities: Array, targets: Array, floor: float) -> Non
 
 def averaged(total: Array, which: int, average: Average) -> Any:
     """Mean score ``which`` from the sums of ``add``."""
-    _checks.choice("average", average, ("pooled", "macro", None))
+    checks.choice("average", average, ("pooled", "macro", None))
     if average == "pooled":
         total = total.sum(0)
     with np.errstate(invalid="ignore"):

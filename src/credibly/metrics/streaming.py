@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly import _checks
-from credibly._arrays import to_numpy
+from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.metrics import _bins, calibration, scoring
 from credibly.metrics._inputs import mean_known, probability_pair
 from credibly.metrics.calibration import Average, Kind
@@ -43,7 +43,7 @@ class _Summed(Metric):
 
     def __init__(self, num_labels: int, *shape: int, **settings: Any) -> None:
         super().__init__(**settings)
-        self.num_labels = int(_checks.at_least("num_labels", num_labels, 1))
+        self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         zeros = torch.zeros(self.num_labels, *shape, dtype=torch.float64)
         self.add_state("sums", zeros, dist_reduce_fx="sum")
 
@@ -51,7 +51,7 @@ class _Summed(Metric):
         """Add a batch of (rows, labels)."""
         values, truth = probability_pair(probabilities, targets)
         if values.shape[1] != self.num_labels:
-            raise _checks.InputError(
+            raise checks.InputError(
                 f"`probabilities` must have {self.num_labels} labels as in the constructor; "
                 f"got {values.shape[1]}."
             )
@@ -88,8 +88,8 @@ class CalibrationError(_Summed):
         **settings: Any,
     ) -> None:
         super().__init__(num_labels, _bins.number_of_bins(bins), 3, **settings)
-        self.kind = _checks.choice("kind", kind, calibration.KINDS)
-        self.average = _checks.choice("average", average, ("pooled", "macro", None))
+        self.kind = checks.choice("kind", kind, calibration.KINDS)
+        self.average = checks.choice("average", average, ("pooled", "macro", None))
         self.bins, self.min_count = bins, min_count
 
     def _count(self, probabilities: Array, targets: Array) -> Array:
@@ -159,7 +159,7 @@ class LogLoss(_Summed):
         **settings: Any,
     ) -> None:
         super().__init__(num_labels, 3, **settings)
-        self.average = _checks.choice("average", average, ("pooled", "macro", None))
+        self.average = checks.choice("average", average, ("pooled", "macro", None))
         self.floor = floor
 
     def _count(self, probabilities: Array, targets: Array) -> Array:
@@ -213,12 +213,12 @@ class AveragePrecision(_Summed):
         **settings: Any,
     ) -> None:
         super().__init__(num_labels, _bins.number_of_bins(bins), 2, **settings)
-        self.average = _checks.choice("average", average, ("macro", None))
-        self.bins, self.limit = bins, _checks.positive("limit", limit)
+        self.average = checks.choice("average", average, ("macro", None))
+        self.bins, self.limit = bins, checks.positive("limit", limit)
 
     def _count(self, probabilities: Array, targets: Array) -> Array:
         if targets.dtype != np.int8:
-            _checks.target_values(targets, soft=False)
+            checks.target_values(targets, soft=False)
         p = probabilities.astype(np.float64)
         with np.errstate(divide="ignore"):
             log_odds = np.clip(np.log(p) - np.log1p(-p), -self.limit, self.limit)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly._arrays import like
+from credibly.arrays import like
 from credibly.metrics._inputs import probability_pair
 from credibly.types import Array, ArrayLike
 

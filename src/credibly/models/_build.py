@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
-from credibly import _checks
-from credibly._checks import InputError, nearest
+from credibly import checks
+from credibly.checks import InputError, nearest
 from credibly.data import Data
 from credibly.data._torch import DEFAULT_SIZE
 from credibly.models import _densenet, _outside, _small
@@ -61,9 +61,9 @@ def build(
         if not isinstance(inputs, Data):
             raise InputError("`num_labels` must be given when the model is built by input shape.")
         num_labels = inputs.num_labels
-    num_scores = int(_checks.at_least("num_labels", num_labels, 1)) * scores_per_label
+    num_scores = int(checks.at_least("num_labels", num_labels, 1)) * scores_per_label
     dropout = DROPOUT.get(name, 0.0) if dropout is None else dropout
-    _checks.fraction("dropout", dropout, high_open=True)
+    checks.fraction("dropout", dropout, high_open=True)
     standardize = Standardize(shape[0])
     if isinstance(inputs, Data):
         _fit(standardize, inputs)
@@ -128,14 +128,14 @@ def _flat(
     size = int(np.prod(shape))
     if name == "linear":
         return nn.Flatten(), size
-    width = HIDDEN["mlp"] if hidden is None else int(_checks.at_least("hidden", hidden, 1))
+    width = HIDDEN["mlp"] if hidden is None else int(checks.at_least("hidden", hidden, 1))
     return nn.Sequential(nn.Flatten(), _small.hidden_layer(size, width, dropout)), width
 
 
 def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tuple[nn.Module, int]:
     _images_only(name, shape)
     if name == "cnn":
-        width = HIDDEN["cnn"] if hidden is None else int(_checks.at_least("hidden", hidden, 1))
+        width = HIDDEN["cnn"] if hidden is None else int(checks.at_least("hidden", hidden, 1))
         backbone = _small.Convolutions(shape[0], width)
     else:
         backbone = _densenet.DenseNet(shape[0])

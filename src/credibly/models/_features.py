@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly.checks import InputError
 from credibly.data import Data
+from credibly.files import atomic_path
 from credibly.models._network import Network
 
 CHUNK = 4096

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.types import Array
 
 

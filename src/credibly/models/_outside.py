@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 from credibly.data._parse import read_json
 from credibly.models._network import Standardize
 

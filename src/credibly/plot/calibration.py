@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import metrics
-from credibly._arrays import to_numpy
+from credibly.arrays import to_numpy
 from credibly.plot import _style
 from credibly.types import Array, ArrayLike
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.plot import _style
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from credibly._arrays import to_numpy
-from credibly._checks import InputError, fits_memory, nearest
+from credibly.arrays import to_numpy
+from credibly.checks import InputError, fits_memory, nearest
 from credibly.predictions import _layout, _values
 from credibly.predictions._cells import id_cells, number_cells
 from credibly.predictions._npz import read_arrays

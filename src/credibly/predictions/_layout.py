@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.predictions._values import UNKNOWN
 from credibly.types import Array
 

@@ -14,7 +14,7 @@ from typing import IO
 
 import numpy as np
 
-from credibly._checks import InputError, fits_memory, nearest
+from credibly.checks import InputError, fits_memory, nearest
 from credibly.types import Array
 
 PLAIN = "buifUS"

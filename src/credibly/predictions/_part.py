@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.predictions import _layout, _values
 from credibly.predictions._cells import id_cells, number_cells
 from credibly.types import Array

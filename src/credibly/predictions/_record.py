@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import __version__
-from credibly._arrays import to_numpy
-from credibly._checks import InputError, nearest
+from credibly.arrays import to_numpy
+from credibly.checks import InputError, nearest
 from credibly.predictions import _values
 from credibly.types import Array, ArrayLike
 

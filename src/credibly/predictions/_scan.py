@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from credibly._checks import InputError, fits_memory, nearest
+from credibly.checks import InputError, fits_memory, nearest
 from credibly.predictions import _layout, _values
 from credibly.predictions._part import Part, Piece
 from credibly.predictions._record import Predictions, Rows, label_mismatch, row_index

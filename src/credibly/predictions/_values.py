@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly._arrays import to_numpy
-from credibly._checks import InputError
+from credibly.arrays import to_numpy
+from credibly.checks import InputError
 from credibly.types import Array, ArrayLike
 
 UNKNOWN = -1

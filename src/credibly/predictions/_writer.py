@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import __version__
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly.checks import InputError
+from credibly.files import atomic_path
 from credibly.predictions import _layout, _values
 from credibly.predictions._record import Predictions, label_mismatch
 from credibly.predictions._scan import Scan

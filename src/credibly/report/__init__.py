@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly.checks import InputError
+from credibly.files import atomic_path
 from credibly.predictions import Predictions
 
 __all__ = ["render", "write"]

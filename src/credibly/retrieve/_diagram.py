@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.retrieve._formula import And, Formula, Label, Not, Query
 
 Keep: TypeAlias = Callable[[Any], Any]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from credibly._checks import InputError, choice
+from credibly.checks import InputError, choice
 from credibly.retrieve import _sql
 from credibly.retrieve._answer import Answer, Hit, conditions
 from credibly.retrieve._diagram import Diagram, diagram

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 
 # A name that needs no quotes: no blanks, quotes or operators, and no sign in front.
 BARE_NAME = re.compile(r'[^\s"()|&!+\-][^\s"()|&!]*')

@@ -23,10 +23,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly import checks
+from credibly.arrays import to_numpy
+from credibly.checks import InputError
+from credibly.files import atomic_path
 from credibly.retrieve._diagram import ALWAYS, NEVER, Diagram, Keep
 from credibly.types import Array, ArrayLike
 
@@ -57,7 +57,7 @@ class Joint:
         if largest < 1:
             raise InputError(f"`largest` must be at least 1; got {largest!r}.")
         self.largest = int(largest)
-        self.ridge = _checks.positive("ridge", ridge)
+        self.ridge = checks.positive("ridge", ridge)
         self.labels: tuple[str, ...] = ()
         self.odds: Array = np.ones(0)
         self.size_factors: Array = np.ones(self.largest + 1)
@@ -68,10 +68,10 @@ class Joint:
 
         chances = np.asarray(to_numpy(probabilities), np.float64)
         truth = np.asarray(to_numpy(targets))
-        _checks.matrix("probabilities", chances)
-        _checks.same_shapes(probabilities=chances, targets=truth)
-        _checks.probabilities(chances)
-        _checks.target_values(truth, soft=False)
+        checks.matrix("probabilities", chances)
+        checks.same_shapes(probabilities=chances, targets=truth)
+        checks.probabilities(chances)
+        checks.target_values(truth, soft=False)
         names = [str(name) for name in labels]
         if len(names) != chances.shape[1] or len(set(names)) != len(names):
             raise InputError(

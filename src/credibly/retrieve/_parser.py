@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 from credibly.retrieve._formula import BARE_NAME, And, Formula, Label, Not, Or, Query, query_of
 
 _DEEPEST = 100
@@ -32,7 +32,7 @@ def parse(text: str, labels: Sequence[str] | None = None) -> Query:
         >>> parse("+dgo -beach", labels=["dog", "beach"])
         Traceback (most recent call last):
         ...
-        credibly._checks.InputError: query: unknown label 'dgo'. Did you mean 'dog'?
+        credibly.checks.InputError: query: unknown label 'dgo'. Did you mean 'dog'?
             +dgo -beach
              ^
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 
 ID, PROBABILITY, TRUTH, PATH = "id", "p:", "y:", "path"
 MAJOR = 1  # version of the layout of predictions files

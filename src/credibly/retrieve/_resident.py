@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import to_numpy
-from credibly._checks import InputError
+from credibly import checks
+from credibly.arrays import to_numpy
+from credibly.checks import InputError
 from credibly.retrieve._answer import Answer, Hit, conditions, holds
 from credibly.retrieve._diagram import ALWAYS, Diagram, diagram
 from credibly.retrieve._engines import checked_top
@@ -46,10 +46,10 @@ class Index:
         ids: Sequence[Any] | Array | None = None,
         targets: ArrayLike | None = None,
     ) -> None:
-        chances = _checks.matrix("probabilities", np.asarray(to_numpy(probabilities)))
+        chances = checks.matrix("probabilities", np.asarray(to_numpy(probabilities)))
         truth = None if targets is None else np.asarray(to_numpy(targets))
         if truth is not None:
-            _checks.same_shapes(probabilities=chances, targets=truth)
+            checks.same_shapes(probabilities=chances, targets=truth)
         self.labels = tuple(str(name) for name in labels)
         if len(self.labels) != chances.shape[1] or len(set(self.labels)) != len(self.labels):
             raise InputError(
@@ -73,7 +73,7 @@ class Index:
         for name in chosen:
             if name not in parts.labels:
                 raise InputError(
-                    f"{path}: unknown label {name!r}. {_checks.nearest(name, parts.labels)}"
+                    f"{path}: unknown label {name!r}. {checks.nearest(name, parts.labels)}"
                 )
         dataset = arrow_dataset.dataset(list(parts.files), format="parquet")
         rows = dataset.count_rows()
@@ -94,11 +94,11 @@ class Index:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        _checks.probabilities(columns.T)
+        checks.probabilities(columns.T)
         if not columns.size:
             raise InputError(f"predictions must have rows and labels; got {columns.T.shape}.")
         if targets is not None:
-            _checks.target_values(targets.T)
+            checks.target_values(targets.T)
         self._ids: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
         order = pc.call_function("array_sort_indices", [self._ids]).to_numpy()
         if (np.diff(order.astype(np.int64)) != 1).any():

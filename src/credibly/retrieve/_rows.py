@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly import _checks
-from credibly._arrays import like, to_numpy
+from credibly import checks
+from credibly.arrays import like, to_numpy
 from credibly.retrieve._diagram import Diagram, diagram, evaluate
 from credibly.retrieve._formula import Query
 from credibly.retrieve._parser import parse
@@ -34,11 +34,11 @@ def probability(
         array([0.5])
     """
     chances = np.asarray(to_numpy(probabilities), np.float32)
-    _checks.matrix("probabilities", chances)
-    _checks.probabilities(chances)
+    checks.matrix("probabilities", chances)
+    checks.probabilities(chances)
     names = {name: place for place, name in enumerate(labels)}
     if len(names) != chances.shape[1]:
-        raise _checks.InputError(
+        raise checks.InputError(
             f"`labels` must name each of the {chances.shape[1]} columns once; got {len(names)}."
         )
     asked = as_query(query, list(names))

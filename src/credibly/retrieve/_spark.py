@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.retrieve._parts import Parts, is_remote, open_parts, parts_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ def __getattr__(name: str):
     try:
         import fastapi  # noqa: F401
     except ImportError as error:
-        from credibly._checks import InputError
+        from credibly.checks import InputError
 
         raise InputError(
             "the web app needs fastapi and uvicorn. Install with `pip install 'credibly[serve]'`."

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Query, Request
 from pydantic import BaseModel, Field
 
 from credibly import __version__
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.serve._book import Book
 
 router = APIRouter(prefix="/api", tags=["api"])

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from credibly import __version__
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.serve import _api, _pages
 from credibly.serve._book import Book
 from credibly.serve._compared import Compared, compare

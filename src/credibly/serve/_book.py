@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from credibly import metrics
-from credibly._checks import InputError, nearest
+from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize
 from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index

@@ -21,7 +21,7 @@ class Images:
     """A folder of images whose names are row ids, with or without their ending."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        from credibly._checks import InputError
+        from credibly.checks import InputError
 
         self.folder = Path(folder).resolve()
         if not self.folder.is_dir():

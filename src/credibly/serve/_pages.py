@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from credibly import __version__
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.report._numbers import HEADLINES
 from credibly.serve._api import Name, Number, Raw, Size
 from credibly.serve._images import TYPES

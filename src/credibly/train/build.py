@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.data import TRAIN
 from credibly.train.batches import mixed, rows_a_step
 from credibly.train.settings import Settings

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from credibly import __version__
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly.checks import InputError
+from credibly.files import atomic_path
 
 KEPT = 2
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly._checks import InputError, at_least
+from credibly.checks import InputError, at_least
 from credibly.train.settings import Settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor, nn
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.train.batches import epoch_batches, mixed, number_of_batches, rows_a_step
 from credibly.train.build import set_prior_bias
 from credibly.train.judge import Judge, log_odds, probabilities

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from credibly import __version__
-from credibly._checks import InputError
-from credibly._files import sweep
+from credibly.checks import InputError
+from credibly.files import sweep
 from credibly.train import build
 from credibly.train.judge import Judge, log_odds, probabilities
 from credibly.train.log import Log

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 
 LAYOUT = "1.0"
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly.checks import InputError
+from credibly.files import atomic_path
 
 
 class Log:

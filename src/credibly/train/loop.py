@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from credibly._checks import InputError
+from credibly.checks import InputError
 from credibly.train import checkpoint as checkpoints
 from credibly.train.batches import (
     epoch_batches,

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from credibly import __version__
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly.checks import InputError
+from credibly.files import atomic_path
 from credibly.train.batches import mixed
 from credibly.train.run import Run
 

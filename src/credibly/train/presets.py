@@ -96,9 +96,9 @@ def preset(name: str) -> dict[str, Any]:
         >>> preset("spa-voc")
         Traceback (most recent call last):
         ...
-        credibly._checks.InputError: unknown preset 'spa-voc'. Did you mean 'spa-coco'?
+        credibly.checks.InputError: unknown preset 'spa-voc'. Did you mean 'spa-coco'?
     """
-    from credibly._checks import InputError, nearest
+    from credibly.checks import InputError, nearest
 
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}. {nearest(name, PRESETS)}")

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from credibly import __version__
-from credibly._arrays import to_numpy
-from credibly._checks import InputError
-from credibly._files import atomic_path
+from credibly.arrays import to_numpy
+from credibly.checks import InputError
+from credibly.files import atomic_path
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.judge import log_odds, probabilities
 from credibly.train.layout import LAYOUT, check_layout

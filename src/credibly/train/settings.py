@@ -39,7 +39,7 @@ class Settings:
         >>> Settings(epochs=0)
         Traceback (most recent call last):
         ...
-        credibly._checks.InputError: `epochs` must be a finite number of at least 1; got 0.
+        credibly.checks.InputError: `epochs` must be a finite number of at least 1; got 0.
     """
 
     loss: str = setting("auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label")
@@ -78,32 +78,32 @@ class Settings:
     tensorboard: bool = setting(False, "also write TensorBoard events (needs tensorboard)")
 
     def __post_init__(self) -> None:
-        from credibly import _checks
+        from credibly import checks
 
         for name in ("epochs", "accumulate"):
-            _checks.at_least(name, getattr(self, name), 1)
+            checks.at_least(name, getattr(self, name), 1)
         if self.batch_size is not None:
-            _checks.at_least("batch_size", self.batch_size, 1)
-        _checks.positive("learning_rate", self.learning_rate)
+            checks.at_least("batch_size", self.batch_size, 1)
+        checks.positive("learning_rate", self.learning_rate)
         for name in ("weight_decay", "clip", "patience", "workers", "checkpoint_seconds"):
-            _checks.at_least(name, getattr(self, name), 0)
+            checks.at_least(name, getattr(self, name), 0)
         for name in ("seed", "split_seed"):
-            _checks.at_least(name, getattr(self, name), 0)
+            checks.at_least(name, getattr(self, name), 0)
         for name in ("momentum", "ema"):
-            _checks.fraction(name, getattr(self, name), high_open=True)
-        _checks.fraction("warmup", self.warmup, high_open=True)
+            checks.fraction(name, getattr(self, name), high_open=True)
+        checks.fraction("warmup", self.warmup, high_open=True)
         for share in self.milestones:
-            _checks.fraction("milestones", share, low_open=True, high_open=True)
+            checks.fraction("milestones", share, low_open=True, high_open=True)
         if self.average_size is not None:
-            _checks.average_size(self.average_size)
+            checks.average_size(self.average_size)
         for field in dataclasses.fields(self):
             choices, value = field.metadata.get("choices"), getattr(self, field.name)
             if choices and value is not None:
-                _checks.choice(field.name, value, choices)
+                checks.choice(field.name, value, choices)
         self._check_combinations()
 
     def _check_combinations(self) -> None:
-        from credibly._checks import InputError
+        from credibly.checks import InputError
 
         if self.schedule == "step" and not self.milestones:
             raise InputError("`schedule` step needs `milestones`, e.g. 0.5,0.75; got none.")
@@ -124,9 +124,9 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
         >>> from_mapping({"epoch": 3}, "run.toml")
         Traceback (most recent call last):
         ...
-        credibly._checks.InputError: run.toml: unknown setting 'epoch'. Did you mean 'epochs'?
+        credibly.checks.InputError: run.toml: unknown setting 'epoch'. Did you mean 'epochs'?
     """
-    from credibly._checks import InputError, nearest
+    from credibly.checks import InputError, nearest
 
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in values:
@@ -156,7 +156,7 @@ def _fits(hint: Any, value: Any) -> bool:
 
 def write_toml(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
     """Write ``tables`` of plain values as TOML, atomically; ``None`` is left out."""
-    from credibly._files import atomic_path
+    from credibly.files import atomic_path
 
     lines: list[str] = []
     for title, table in tables.items():
@@ -169,7 +169,7 @@ def write_toml(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a run's ``config.toml``."""
-    from credibly._checks import InputError
+    from credibly.checks import InputError
 
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

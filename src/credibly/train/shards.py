@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly._checks import InputError, at_least
+from credibly.checks import InputError, at_least
 from credibly.train.run import CALIBRATION, MODEL, Run
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly._vectormath import EXACT, JIT, exp_nonpositive, log_positive
 from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
+from credibly.vectormath import EXACT, JIT, exp_nonpositive, log_positive
 
 HIGHEST_WHOLE = 4
 """Whole exponents up to this are taken as a polynomial with one coefficient 1."""

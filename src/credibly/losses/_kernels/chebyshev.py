@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly._vectormath import JIT
+from credibly.vectormath import JIT
 
 INTERVALS = 64
 """Rows whose log-odds spread over more intervals take the direct form."""

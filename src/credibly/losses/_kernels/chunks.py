@@ -14,7 +14,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from credibly._vectormath import EXACT, JIT
+from credibly.vectormath import EXACT, JIT
 
 CHUNK = 512
 

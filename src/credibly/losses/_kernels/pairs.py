@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly._vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
 from credibly.losses._kernels.chebyshev import INTERVALS, moments_row
 from credibly.losses._kernels.chunks import CHUNK, all_hard, tensors_at
 from credibly.losses._kernels.spa import softplus_and_sigmoid
+from credibly.vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
 
 
 @njit(**JIT)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly._vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
+from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 
 @njit(**EXACT)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly._vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 from credibly.losses._kernels.chebyshev import INTERVALS
 from credibly.losses._kernels.chunks import CHUNK, known_weights, tensors_at
 from credibly.losses._kernels.pairs import (
@@ -20,6 +19,7 @@ from credibly.losses._kernels.pairs import (
 )
 from credibly.losses._kernels.spa import sides
 from credibly.losses._kernels.spa_pairs_hard import hard_room, hard_rows
+from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 
 @njit(**EXACT)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly._vectormath import EXACT, JIT, exp_nonpositive, float_bits, log1p_unit
 from credibly.losses._kernels.chunks import CHUNK, all_hard, lent
 from credibly.losses._kernels.pairs import positives
+from credibly.vectormath import EXACT, JIT, exp_nonpositive, float_bits, log1p_unit
 
 # Tables stand one behind the other in one array: told apart as arrays of their own, the loops
 # would have to prove at run time that none overlap, and would not become vector instructions.

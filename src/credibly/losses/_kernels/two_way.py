@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly._vectormath import JIT, exp_nonpositive
+from credibly.vectormath import JIT, exp_nonpositive
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NO_SIGN = np.int32(0x7FFFFFFF)

@@ -1,0 +1,250 @@
+"""How targets are coded: the one place that says what a value of a target means.
+
+=====================  =======================================================================
+value                  meaning
+=====================  =======================================================================
+1                      the label is present
+0                      the label is absent
+between 0 and 1        soft: the probability that the label is present
+−1, −100 or NaN        unknown (−100 is torch's ``ignore_index``, NaN a missing value of a table)
+class index            shape (rows,): this label is present, all others absent; −1 or −100: unknown
+=====================  =======================================================================
+
+A matrix of only −1 and +1 can be read two ways, so it is never read without being told:
+``coding="signed"`` (−1 absent, 0 unknown) or ``coding="unknown"`` (−1 unknown: positives only).
+
+Losses do not look at values, because that would stall a GPU; there every negative number and NaN is
+unknown. Everything else reads targets through ``decode``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from credibly import checks
+from credibly.arrays import to_numpy
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+UNKNOWN = -1
+"""The value that stands for an unknown label once targets are decoded."""
+
+IGNORED = (-1, -100)
+"""Whole numbers that mean unknown in what users pass."""
+
+CODINGS = ("signed", "unknown")
+Coding: TypeAlias = Literal["signed", "unknown"]
+
+
+def decode(
+    targets: ArrayLike,
+    *,
+    coding: Coding | None = None,
+    num_labels: int | None = None,
+    soft: bool = True,
+    name: str = "targets",
+) -> Array:
+    """Return targets as a (rows, labels) matrix of 1, 0, soft values and −1 for unknown.
+
+    Args:
+        targets: a matrix coded as the table of this module says, or integer class indices of shape
+            (rows,) where ``num_labels`` is given.
+        coding: how to read −1 where a matrix holds only −1 and +1: ``"signed"`` (−1 is absent and
+            0 unknown) or ``"unknown"``. Needed in that case only.
+        num_labels: number of labels; the matrix must have as many columns.
+        soft: whether values between 0 and 1 are allowed.
+        name: what errors call the argument.
+
+    Returns:
+        int8 where all values are whole, otherwise the float dtype that came.
+
+    Raises:
+        InputError: if a value has no meaning, if the matrix can be read two ways and ``coding`` is
+            not given, or if ``coding`` contradicts the values.
+
+    Example:
+        >>> decode(np.array([[1.0, np.nan, 0.0]]))
+        array([[ 1, -1,  0]], dtype=int8)
+        >>> decode(np.array([[1, -1], [-1, 1]]), coding="signed")
+        array([[1, 0],
+               [0, 1]], dtype=int8)
+        >>> decode(np.array([2, -1]), num_labels=3)
+        array([[ 0,  0,  1],
+               [-1, -1, -1]], dtype=int8)
+    """
+    array = to_numpy(targets)
+    if coding is not None:
+        checks.choice("coding", coding, CODINGS)
+    if array.dtype.kind not in "buif":
+        raise checks.InputError(
+            f"`{name}` must be numbers or booleans; got dtype {array.dtype}. "
+            "Turn label names into a 0/1 matrix first."
+        )
+    if array.ndim == 1 and array.dtype.kind in "iu" and num_labels is not None:
+        return one_hot(array, num_labels, name=name)
+    checks.matrix(name, array)
+    if num_labels is not None and array.shape[1] != num_labels:
+        raise checks.InputError(
+            f"`{name}` must have {num_labels} columns, one per label; got {array.shape[1]}."
+        )
+    if coding == "signed":
+        return _from_signed(array, name)
+    decoded = _decode(array, soft, name)
+    if coding is None and is_ambiguous(decoded):
+        refuse_ambiguous(name)
+    return decoded
+
+
+def is_ambiguous(targets: Array) -> bool:
+    """Return whether decoded targets hold −1 and +1 and nothing else.
+
+    Example:
+        >>> is_ambiguous(np.array([[1, -1]])), is_ambiguous(np.array([[1, -1, 0]]))
+        (True, False)
+    """
+    if not targets.size or targets.min() >= 0 or targets.max() != 1:
+        return False
+    # Most matrices hold a 0 early: look at blocks, and stop at the first one.
+    flat = targets.reshape(-1)
+    step = 1 << 20
+    return all(
+        bool((np.abs(flat[start : start + step]) == 1).all()) for start in range(0, flat.size, step)
+    )
+
+
+def refuse_ambiguous(name: str = "targets") -> None:
+    """Raise the error that offers both readings of −1 and +1."""
+    raise checks.InputError(
+        f"`{name}` must say what −1 means; got only −1 and +1, which can be read two ways. "
+        'Pass `coding="signed"` if −1 means absent, or `coding="unknown"` if −1 means unknown.'
+    )
+
+
+def one_hot(indices: ArrayLike, num_labels: int, *, name: str = "targets") -> Array:
+    """Return class indices as an int8 matrix; −1 and −100 give a row of unknowns.
+
+    Example:
+        >>> one_hot(np.array([1, -100]), 2)
+        array([[ 0,  1],
+               [-1, -1]], dtype=int8)
+    """
+    array = to_numpy(indices)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise checks.InputError(
+            f"`{name}` of shape (rows,) must be integer class indices; got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    unknown = np.isin(array, IGNORED)
+    bad = ~unknown & ((array < 0) | (array >= num_labels))
+    if bad.any():
+        row = int(bad.argmax())
+        raise checks.InputError(
+            f"class indices in `{name}` must lie in [0, {num_labels - 1}] or be −1 (unknown); got "
+            f"{array[row]} in row {row}. There are {num_labels} labels."
+        )
+    checks.fits_memory(f"`{name}`", len(array), num_labels, itemsize=1)
+    matrix = np.zeros((len(array), num_labels), dtype=np.int8)
+    known = np.flatnonzero(~unknown)
+    matrix[known, array[known]] = 1
+    matrix[unknown] = UNKNOWN
+    return matrix
+
+
+def tensor_matrix(scores: Tensor, targets: Tensor) -> Tensor:
+    """Return targets in the dtype and shape of ``scores``, without waiting for the device.
+
+    Class indices become one row each; an index below 0 gives a row of unknowns.
+    """
+    if targets.dtype == scores.dtype and targets.shape == scores.shape:
+        return targets
+    integer = not targets.is_floating_point() and str(targets.dtype) != "torch.bool"
+    if integer and targets.ndim == scores.ndim - 1:
+        targets = tensor_one_hot(targets, scores.shape[-1], scores.dtype)
+    checks.same_shape(scores, targets)
+    return targets.to(scores.dtype)
+
+
+def tensor_one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Tensor:
+    """Return class indices as a 0/1 matrix; an index below 0 gives a row of unknowns.
+
+    Values are checked on the CPU only: elsewhere the check would wait for the device.
+    """
+    if indices.device.type == "cpu" and indices.numel():
+        low, high = int(indices.min()), int(indices.max())
+        if high >= num_labels or (low < UNKNOWN and low not in IGNORED):
+            raise checks.InputError(
+                f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); "
+                f"got [{low}, {high}]. The model has {num_labels} labels."
+            )
+    matrix = indices.new_zeros(*indices.shape, num_labels, dtype=dtype)
+    matrix.scatter_(-1, indices.clamp(min=0)[..., None].long(), 1.0)
+    return matrix.masked_fill((indices < 0)[..., None], UNKNOWN)
+
+
+def _from_signed(array: Array, name: str) -> Array:
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), array.dtype.type(0), array)  # missing is unknown
+    whole = _whole(array)
+    if whole is None or not np.isin(whole, (-1, 0, 1, -100)).all():
+        raise checks.InputError(
+            f'`{name}` with `coding="signed"` must be 1 (present), −1 (absent) or 0 (unknown); got '
+            f"{_first_other(array, (-1, 0, 1, -100))}."
+        )
+    if array.size and not (whole == -1).any() and (whole == 0).any():
+        raise checks.InputError(
+            f'`{name}` with `coding="signed"` must hold −1 for absent labels; got none, and 0 '
+            "would mean unknown. Leave `coding` out if 0 means absent."
+        )
+    decoded = np.where(whole == -1, 0, whole)
+    return np.where((whole == 0) | (whole == -100), UNKNOWN, decoded).astype(np.int8)
+
+
+def _decode(array: Array, soft: bool, name: str) -> Array:
+    if array.dtype == bool:
+        return array.view(np.int8)
+    whole = _whole(array)
+    if whole is not None:
+        if whole.size and whole.min() < UNKNOWN:
+            whole = np.where(whole == -100, np.int8(UNKNOWN), whole)
+        if not whole.size or (whole.min() >= UNKNOWN and whole.max() <= 1):
+            return whole
+    elif soft:
+        unknown = np.isnan(array) | (array == -1) | (array == -100)
+        if (unknown | ((array >= 0) & (array <= 1))).all():
+            return np.where(unknown, array.dtype.type(UNKNOWN), array)
+    return _refuse(array, soft, name)
+
+
+def _whole(array: Array) -> Array | None:
+    """``array`` as int8 where it holds only small whole numbers and NaN; NaN becomes −1."""
+    if array.dtype == np.int8:
+        return array
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+        if missing.any():
+            array = np.where(missing, array.dtype.type(UNKNOWN), array)
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = array.astype(np.int8)
+    return whole if np.array_equal(whole, array) else None
+
+
+def _refuse(array: Array, soft: bool, name: str) -> Any:
+    good = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
+    good |= np.isin(array, IGNORED)
+    good |= (array >= 0) & (array <= 1) if soft else (array == 0) | (array == 1)
+    first = tuple(int(place) for place in np.argwhere(~good)[0])
+    allowed = "0, 1, −1 (unknown) or soft in [0, 1]" if soft else "0, 1 or −1 (unknown)"
+    raise checks.InputError(f"`{name}` must be {allowed}; got {array[first].item()!r} at {first}.")
+
+
+def _first_other(array: Array, allowed: tuple[int, ...]) -> str:
+    good = np.isin(array, allowed)
+    if array.dtype.kind == "f":
+        good |= np.isnan(array)
+    first = tuple(int(place) for place in np.argwhere(~good)[0])
+    return f"{array[first].item()!r} at {first}"
