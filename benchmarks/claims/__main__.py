@@ -16,6 +16,7 @@ from benchmarks.claims.plan import Method, carry_out
 from benchmarks.claims.runner import RESULTS, Book
 
 STUDIES = ("calibrated", "average_k", "quasibinary", "two_way", "defaults")
+NETWORKS = ("networks",)
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("scene", "emotions", "tinyimagenet:10", "tinyimagenet:tail", "emotions@search")
 

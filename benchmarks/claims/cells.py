@@ -28,14 +28,17 @@ class Cell:
     @property
     def command(self) -> str:
         """What a person would type to have this run."""
-        made = f"python -m benchmarks.claims.sets '{self.data}' --seed {self.seed} --out rows.npz"
+        file = "rows.parquet" if "-images" in self.data else "rows.npz"
+        made = f"python -m benchmarks.claims.sets '{self.data}' --seed {self.seed} --out {file}"
         given = [pair for pair in self.settings if pair[1] is not None]
         flags = " ".join(_flag(name, value) for name, value in given)
-        return f"{made} && credibly train rows.npz {flags} --seed {self.seed} --out run"
+        return f"{made} && credibly train {file} {flags} --seed {self.seed} --out run"
 
 
 def _flag(name: str, value: Any) -> str:
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{flag}" if value else f"--no-{flag}"
-    return f"--{flag} '{value}'" if isinstance(value, str) else f"--{flag} {value}"
+    if isinstance(value, str):
+        return f'--{flag} "{value}"' if "$" in value else f"--{flag} '{value}'"
+    return f"--{flag} {value}"

@@ -16,7 +16,7 @@ from credibly.train import Run
 from credibly.types import Array
 
 Figures = dict[str, Any]
-RETRIEVAL = ("voc2012", "scene", "yeast", "emotions", "digits")
+RETRIEVAL = ("voc2012", "scene", "yeast", "emotions", "digits", "coco80", "ucmerced")
 SIZES = (2, 3, 5, 10)
 CALIBRATORS = ("temperature", "affine", "beta", "per-label")
 MANY_LABELS = 100
@@ -146,7 +146,8 @@ def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
         figures["MMC"], figures["MMC, IN"] = found.mean_confidence_out, found.mean_confidence_in
     if test.truth is not None and not np.isnan(test.truth).any():
         figures["KL"] = metrics.kl_to_truth(estimates, test.truth, floor=1e-7)
-    if several and test.source in RETRIEVAL and reading.endswith(("link", "sigmoid", "affine")):
+    searched = _file(test.source) in RETRIEVAL
+    if several and searched and reading.endswith(("link", "sigmoid", "affine")):
         most = min(5, test.num_labels)
         found = metrics.retrieval_map(
             estimates, truth, max_conditions=most, budget_seconds=MOST_RETRIEVAL_SECONDS
@@ -154,6 +155,11 @@ def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
         figures["retrieval"] = [float(found.by_conditions[k]) for k in range(1, most + 1)]
         figures["mass"] = found.mass_ratio(2, 2)
     return figures
+
+
+def _file(source: str) -> str:
+    """``coco80`` of ``coco80-images:3000`` or ``coco80-features``."""
+    return source.partition(":")[0].partition("-")[0]
 
 
 # One label a row -----------------------------------------------------------------------------

@@ -90,7 +90,11 @@ def perform(cell: Cell) -> Record:
     torch.set_num_threads(1)
     start = time.process_time()
     data = sets.rows(cell.data, cell.seed)
-    settings = Settings(**dict(cell.settings), seed=cell.seed, split_seed=cell.seed)
+    given: dict[str, Any] = {
+        name: os.path.expandvars(value) if isinstance(value, str) else value
+        for name, value in cell.settings
+    }
+    settings = Settings(**given, seed=cell.seed, split_seed=cell.seed)
     record: Record = {
         "data": cell.data,
         "settings": dict(cell.settings),

@@ -6,7 +6,12 @@ go on: ``tinyimagenet:50`` has 50 of its classes, ``tinyimagenet:tail`` is thinn
 has features of a network trained on other digits (``transfer``). ``NAME@search`` has no test rows
 of NAME: a quarter of its training rows stands in for them.
 
-``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` writes one as a file.
+``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:3000`` is
+a draw of 3000 training rows, a third as many held-out rows, and 2000 test rows, the same for every
+seed.
+
+``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` (for images ``rows.parquet``)
+writes one as a file.
 """
 
 from __future__ import annotations
@@ -20,10 +25,16 @@ import numpy as np
 
 from benchmarks.studies.training import data_file
 from credibly import data
-from credibly.data import TEST, TRAIN, Data
+from credibly.data import CALIBRATION, TEST, TRAIN, Data
 from credibly.data._split import hold_out, split_rows
 
 MULTI_LABEL = ("voc2012", "scene", "yeast", "emotions", "bibtex", "medical", "digits", "synthetic")
+IMAGES = {
+    "coco80-images": "coco80.parquet",
+    "voc2012-images": "voc2012-images.parquet",
+    "ucmerced-images": "ucmerced.parquet",
+}
+TEST_IMAGES = 2000
 TAIL = (100, 4)
 """Training rows of the most and the least frequent class of ``tinyimagenet:tail``."""
 
@@ -50,6 +61,12 @@ def _rows(name: str, seed: int) -> Data:
     if name in EMBEDDED:
         return EMBEDDED[name](seed)
     file, _, form = name.partition(":")
+    if file in IMAGES:
+        read = data.load(data_file(IMAGES[file]), seed=seed)
+        if not form:
+            return read
+        chosen, split = _drawn(read, int(form), seed)
+        return dataclasses.replace(read.take(chosen), split=split, _hash=[])
     if form.startswith("through-"):
         from benchmarks.claims.transfer import features
 
@@ -62,6 +79,16 @@ def _rows(name: str, seed: int) -> Data:
     if "+" in form:
         return with_labels(read, _kept_classes(read))
     return _some_classes(read, int(form))
+
+
+def _drawn(read: Data, number: int, seed: int) -> tuple[Any, Any]:
+    """Row numbers of a draw and their parts; ``number`` training rows."""
+    rest = np.random.default_rng(seed).permutation(np.flatnonzero(read.split != TEST))
+    test = np.random.default_rng(0).permutation(np.flatnonzero(read.split == TEST))[:TEST_IMAGES]
+    held_out = rest[number : number + number // 3]
+    chosen = np.concatenate([rest[:number], held_out, test])
+    sizes = (min(number, len(rest)), len(held_out), len(test))
+    return chosen, np.repeat(np.array([TRAIN, CALIBRATION, TEST], np.int8), sizes)
 
 
 def _without_test(read: Data, seed: int) -> Data:
@@ -130,12 +157,27 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     found = rows(arguments.name, arguments.seed)
+    if arguments.name.partition(":")[0] in IMAGES:
+        _write_images(arguments.name, found, arguments.out)
+        return
     arrays: dict[str, Any] = {
         name: getattr(found, name)
         for name in ("features", "images", "targets", "ids", "split", "truth")
         if getattr(found, name) is not None
     }
     np.savez_compressed(arguments.out, labels=np.array(found.labels), **arrays)
+
+
+def _write_images(name: str, found: Data, out: str) -> None:
+    """The rows of ``found`` of the file they come from, with the parts they have here."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(data_file(IMAGES[name.partition(":")[0]]))
+    place = {str(row): number for number, row in enumerate(table["id"].to_pylist())}
+    table = table.take([place[row] for row in found.ids.tolist()])
+    parts = pa.array([("train", "test", "calibration")[part] for part in found.split])
+    pq.write_table(table.set_column(table.column_names.index("split"), "split", parts), out)
 
 
 if __name__ == "__main__":

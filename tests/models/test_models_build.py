@@ -1,4 +1,4 @@
-"""Laws of every model, of its first layer, and of cached features."""
+"""Properties of every model, of its first layer, and of cached features."""
 
 import sys
 
@@ -19,6 +19,12 @@ MODELS = {
     "cnn": ("cnn", (1, 12, 12), {"hidden": 8}),
     "cnn in colour": ("cnn", (3, 9, 13), {"hidden": 4}),
     "densenet": ("densenet40-40", (3, 8, 8), {}),
+    "densenet, growth 12": ("densenet40-12", (1, 8, 8), {}),
+    "densenet with bottlenecks": ("densenet-bc40-40", (3, 9, 8), {}),
+    "resnet20": ("resnet20-32", (3, 9, 12), {}),
+    "resnet18": ("resnet18-32", (3, 9, 8), {}),
+    "vgg16": ("vgg16", (3, 32, 33), {}),
+    "efficientnet": ("efficientnet-lite0", (3, 64, 65), {}),
 }
 each_model = pytest.mark.parametrize(("name", "shape", "options"), MODELS.values(), ids=MODELS)
 
@@ -90,12 +96,82 @@ def test_every_parameter_learns_unless_frozen(name, shape, options):
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
 
-def test_densenet_has_the_published_size():
+PUBLISHED = {
+    # Weights with a head for so many classes, in millions, as the papers print them.
+    "resnet20-32": (10, 0.27),  # He et al. (2016), table 6
+    "densenet40-12": (10, 1.0),  # Huang et al. (2017), table 2
+    "densenet40-40": (100, 10.7),  # Garcin et al., which calls it DenseNet 40-40
+    "efficientnet-lite0": (1000, 4.7),  # the published table of the Lite networks
+    "resnet18-32": (1000, 11.7),  # He et al.: 11.7 million with the 7×7 stem
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_networks_have_the_published_number_of_weights(name):
+    classes, millions = PUBLISHED[name]
+    model = build(name, (3, 32, 32), classes)
+    size = sum(p.numel() for p in model.parameters()) / 1e6
+    assert round(size, 2 if millions < 1 else 1) == pytest.approx(millions, abs=1e-9)
+
+
+def test_vgg16_has_the_published_convolutions():
+    weights = [p for p in build("vgg16", (3, 32, 32), 10).backbone.parameters() if p.ndim == 4]
+    assert len(weights) == 13
+    # Configuration D has 138.36 million weights; its three last layers have 123.64 million.
+    size = sum(p.numel() for p in weights) + sum(p.shape[0] for p in weights)
+    assert size == 138_357_544 - (25088 * 4096 + 4096) - (4096 * 4096 + 4096) - (4096 * 1000 + 1000)
+
+
+def test_densenet_with_bottlenecks_has_the_published_number_of_weights():
     from credibly.models._densenet import DenseNet
 
-    small = DenseNet(3, depth=40, growth=12)
-    size = sum(p.numel() for p in small.parameters()) + (small.num_features + 1) * 10
-    assert size == pytest.approx(1.0e6, rel=0.05)  # Huang et al. (2017), table 2: 1.0 M
+    network = DenseNet(3, depth=100, growth=12, bottleneck=True)
+    size = sum(p.numel() for p in network.parameters()) + (network.num_features + 1) * 10
+    assert round(size / 1e6, 1) == 0.8  # Huang et al. (2017), table 2
+
+
+@pytest.mark.parametrize("name", ["resnet20-32", "resnet18-32", "vgg16", "efficientnet-lite0"])
+def test_convolutions_run_with_channels_last_and_give_the_same(name):
+    model = build(name, (3, 32, 32), 4).eval()
+    batch = inputs((3, 32, 32))
+    assert all(
+        p.is_contiguous(memory_format=torch.channels_last)
+        for p in model.backbone.parameters()
+        if p.ndim == 4
+    )
+    expected = model(batch)
+    model.to(memory_format=torch.contiguous_format)
+    torch.testing.assert_close(model(batch), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_lite0_gives_the_features_of_the_published_weights():
+    pytest.importorskip("efficientnet_lite_pytorch", reason="weights: benchmarks/lite0_weights.py")
+    from benchmarks.lite0_weights import converted, reference
+
+    published = reference()
+    model = build("efficientnet-lite0", (3, 96, 96), 4).eval()
+    model.backbone.load_state_dict(converted(published.state_dict()))
+    pixels = torch.randint(0, 256, (4, 3, 96, 96)).float()
+    with torch.no_grad():
+        expected = published.extract_features((pixels - 127) / 128).mean(dim=(2, 3))
+        torch.testing.assert_close(model.features(pixels / 255), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("side", "stride", "kernel"), [(7, 2, 5), (8, 2, 3), (9, 2, 3), (5, 1, 5)])
+def test_same_padding_centres_the_kernel_as_tensorflow_does(side, stride, kernel):
+    from credibly.models._efficientnet import SameConv2d
+
+    layer = SameConv2d(1, 1, kernel, stride)
+    images = inputs((1, side, side))
+    produced = layer(images)
+    # TensorFlow's rule: ⌈side/stride⌉ outputs; an odd pixel of padding goes to the far end.
+    count = -(-side // stride)
+    total = max((count - 1) * stride + kernel - side, 0)
+    padded = torch.zeros(3, 1, side + total, side + total)
+    padded[:, :, total // 2 : total // 2 + side, total // 2 : total // 2 + side] = images
+    expected = torch.nn.functional.conv2d(padded, layer.weight, stride=stride)
+    torch.testing.assert_close(produced, expected)
+    assert produced.shape[2:] == (count, count)
 
 
 # Standardisation --------------------------------------------------------------------------------
@@ -224,6 +300,7 @@ BAD = {
     "shape": (("mlp", (3, 4), 2), {}, r"\(features,\) or \(channels, height, width\)"),
     "cnn on features": (("cnn", (3,), 2), {}, "cnn takes images; the data hold 3 features"),
     "tiny images": (("cnn", (1, 2, 2), 2), {}, "at least 4 × 4"),
+    "small for vgg16": (("vgg16", (3, 16, 40), 2), {}, "at least 32 × 32 pixels; got \\(16, 40\\)"),
     "labels": (("mlp", (3,)), {}, "`num_labels` must be given"),
     "no labels": (("mlp", (3,), 0), {}, "`num_labels` must be"),
     "dropout": (("mlp", (3,), 2), {"dropout": 1.0}, "`dropout` must lie in"),

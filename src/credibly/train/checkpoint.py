@@ -48,8 +48,12 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str,
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    # A copy each: safetensors refuses tensors that share memory, as tied weights do.
-    plain = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+    # A copy each: safetensors refuses tensors that share memory, as tied weights do, and those
+    # whose values do not lie in order, as those of channels_last networks do not.
+    plain = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
     header = {"credibly": json.dumps({"version": __version__, **values}, sort_keys=True)}
     try:
         with atomic_path(path) as beside:
