@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,23 @@ if TYPE_CHECKING:
 
 class InputError(ValueError):
     """An input that cannot be used as it is; the message says what to do about it."""
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put ``where`` (a file, a row) in front of the errors raised inside the block.
+
+    Example:
+        >>> with located("rows.csv"):
+        ...     positive("width", -1)
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: rows.csv: `width` must be a finite number above 0; got -1.
+    """
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

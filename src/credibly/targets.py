@@ -19,7 +19,7 @@ unknown. Everything else reads targets through ``decode``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -86,6 +86,11 @@ def decode(
             "Turn label names into a 0/1 matrix first."
         )
     if array.ndim == 1 and array.dtype.kind in "iu" and num_labels is not None:
+        if coding == "signed":
+            raise checks.InputError(
+                f'`coding="signed"` needs a matrix of −1 and +1; `{name}` holds class indices of '
+                f"shape {array.shape}. Leave `coding` out."
+            )
         return one_hot(array, num_labels, name=name)
     checks.matrix(name, array)
     if num_labels is not None and array.shape[1] != num_labels:
@@ -93,9 +98,11 @@ def decode(
             f"`{name}` must have {num_labels} columns, one per label; got {array.shape[1]}."
         )
     if coding == "signed":
-        return _from_signed(array, name)
+        _refuse_unsigned(array, name)
+        return from_signed(array, name=name)
     decoded = _decode(array, soft, name)
-    if coding is None and is_ambiguous(decoded):
+    # −100 and NaN mean unknown in either coding: only a −1 makes a matrix ambiguous.
+    if coding is None and is_ambiguous(decoded) and bool((array == UNKNOWN).any()):
         refuse_ambiguous(name)
     return decoded
 
@@ -117,8 +124,8 @@ def is_ambiguous(targets: Array) -> bool:
     )
 
 
-def refuse_ambiguous(name: str = "targets") -> None:
-    """Raise the error that offers both readings of −1 and +1."""
+def refuse_ambiguous(name: str = "targets") -> NoReturn:
+    """Raise the error that offers both meanings of −1."""
     raise checks.InputError(
         f"`{name}` must say what −1 means; got only −1 and +1, which can be read two ways. "
         'Pass `coding="signed"` if −1 means absent, or `coding="unknown"` if −1 means unknown.'
@@ -155,6 +162,56 @@ def one_hot(indices: ArrayLike, num_labels: int, *, name: str = "targets") -> Ar
     return matrix
 
 
+def from_signed(targets: ArrayLike, *, name: str = "targets") -> Array:
+    """Return a matrix coded 1 (present), −1 (absent), 0, −100 or NaN (unknown) as decoded targets.
+
+    Unlike ``decode``, it does not ask whether the coding fits: for formats whose coding is certain.
+
+    Example:
+        >>> from_signed(np.array([[1, -1, 0]]))
+        array([[ 1,  0, -1]], dtype=int8)
+    """
+    array = to_numpy(targets)
+    place = first_invalid(array, coding="signed")
+    if place is not None:
+        raise checks.InputError(
+            f'`{name}` with `coding="signed"` must be {allowed("signed")}; got '
+            f"{array[place].item()!r} at {place}."
+        )
+    decoded = np.full(array.shape, UNKNOWN, dtype=np.int8)
+    decoded[array == 1] = 1
+    decoded[array == -1] = 0
+    return decoded
+
+
+def allowed(coding: Coding | None = None, *, soft: bool = True) -> str:
+    """Return the values that ``coding`` gives a meaning, as errors list them."""
+    if coding == "signed":
+        return "1 (present), −1 (absent) or 0 (unknown)"
+    return "0, 1, −1 (unknown) or soft in [0, 1]" if soft else "0, 1 or −1 (unknown)"
+
+
+def first_invalid(
+    targets: Array, *, coding: Coding | None = None, soft: bool = True
+) -> tuple[int, ...] | None:
+    """Return the index of the first value that ``coding`` gives no meaning, or None.
+
+    Example:
+        >>> first_invalid(np.array([[0, 1], [7, -1]]))
+        (1, 0)
+    """
+    valid = np.isin(targets, IGNORED)
+    if targets.dtype.kind == "f":
+        valid |= np.isnan(targets)
+    if soft and coding != "signed":
+        valid |= (targets >= 0) & (targets <= 1)
+    else:
+        valid |= (targets == 0) | (targets == 1)
+    if valid.all():
+        return None
+    return tuple(int(place) for place in np.argwhere(~valid)[0])
+
+
 def tensor_matrix(scores: Tensor, targets: Tensor) -> Tensor:
     """Return targets in the dtype and shape of ``scores``, without waiting for the device.
 
@@ -186,22 +243,12 @@ def tensor_one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Tens
     return matrix.masked_fill((indices < 0)[..., None], UNKNOWN)
 
 
-def _from_signed(array: Array, name: str) -> Array:
-    if array.dtype.kind == "f":
-        array = np.where(np.isnan(array), array.dtype.type(0), array)  # missing is unknown
-    whole = _whole(array)
-    if whole is None or not np.isin(whole, (-1, 0, 1, -100)).all():
-        raise checks.InputError(
-            f'`{name}` with `coding="signed"` must be 1 (present), −1 (absent) or 0 (unknown); got '
-            f"{_first_other(array, (-1, 0, 1, -100))}."
-        )
-    if array.size and not (whole == -1).any() and (whole == 0).any():
+def _refuse_unsigned(array: Array, name: str) -> None:
+    if (array == 0).any() and not (array == -1).any():
         raise checks.InputError(
             f'`{name}` with `coding="signed"` must hold −1 for absent labels; got none, and 0 '
             "would mean unknown. Leave `coding` out if 0 means absent."
         )
-    decoded = np.where(whole == -1, 0, whole)
-    return np.where((whole == 0) | (whole == -100), UNKNOWN, decoded).astype(np.int8)
 
 
 def _decode(array: Array, soft: bool, name: str) -> Array:
@@ -217,7 +264,7 @@ def _decode(array: Array, soft: bool, name: str) -> Array:
         unknown = np.isnan(array) | (array == -1) | (array == -100)
         if (unknown | ((array >= 0) & (array <= 1))).all():
             return np.where(unknown, array.dtype.type(UNKNOWN), array)
-    return _refuse(array, soft, name)
+    _refuse(array, soft, name)
 
 
 def _whole(array: Array) -> Array | None:
@@ -233,18 +280,9 @@ def _whole(array: Array) -> Array | None:
     return whole if np.array_equal(whole, array) else None
 
 
-def _refuse(array: Array, soft: bool, name: str) -> Any:
-    good = np.isnan(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
-    good |= np.isin(array, IGNORED)
-    good |= (array >= 0) & (array <= 1) if soft else (array == 0) | (array == 1)
-    first = tuple(int(place) for place in np.argwhere(~good)[0])
-    allowed = "0, 1, −1 (unknown) or soft in [0, 1]" if soft else "0, 1 or −1 (unknown)"
-    raise checks.InputError(f"`{name}` must be {allowed}; got {array[first].item()!r} at {first}.")
-
-
-def _first_other(array: Array, allowed: tuple[int, ...]) -> str:
-    good = np.isin(array, allowed)
-    if array.dtype.kind == "f":
-        good |= np.isnan(array)
-    first = tuple(int(place) for place in np.argwhere(~good)[0])
-    return f"{array[first].item()!r} at {first}"
+def _refuse(array: Array, soft: bool, name: str) -> NoReturn:
+    place = first_invalid(array, soft=soft)
+    assert place is not None
+    raise checks.InputError(
+        f"`{name}` must be {allowed(soft=soft)}; got {array[place].item()!r} at {place}."
+    )

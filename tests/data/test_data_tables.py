@@ -173,7 +173,7 @@ BAD_NPZ = {
     "no inputs": ({"targets": np.ones((2, 1))}, "must hold `features` or `images`"),
     "no targets": ({"features": np.ones((2, 1))}, "must hold `targets`"),
     "key": ({"feature": np.ones((2, 1))}, "unknown array 'feature'. Did you mean 'features'"),
-    "class": ({"features": np.ones((2, 1)), "targets": [0, 5], "labels": ["a"]}, "row 1 has 5"),
+    "class": ({"features": np.ones((2, 1)), "targets": [0, 5], "labels": ["a"]}, "got 5 in row 1"),
     "pickle": ({"features": np.array([[None]], dtype=object)}, "plain arrays"),
 }
 

@@ -13,7 +13,7 @@ from credibly.checks import InputError, fits_memory
 from credibly.data._parse import read_text, read_xml
 from credibly.data._rows import Data
 from credibly.data._split import TEST, TRAIN
-from credibly.data._targets import UNKNOWN
+from credibly.targets import Coding
 from credibly.types import Array
 
 _ATTRIBUTE = re.compile(
@@ -42,8 +42,14 @@ class Attribute:
         raise InputError(f"{where}: {self.name} must be {expected}; got {text!r}.")
 
 
-def read_arff(path: Path, *, labels: Sequence[str] | None = None, xml: str | None = None) -> Data:
-    """One file, or ``NAME-train.arff`` together with the ``NAME-test.arff`` beside it.
+def read_arff(
+    path: Path,
+    *,
+    labels: Sequence[str] | None = None,
+    xml: str | None = None,
+    coding: Coding | None = None,
+) -> Data:
+    """Read one file, or ``NAME-train.arff`` together with the ``NAME-test.arff`` beside it.
 
     The labels are those of ``xml`` (default: the ``.xml`` of the same name), of ``labels``, or of
     MEKA's ``-C`` in the relation's name. Attributes with more than two values become one feature
@@ -66,10 +72,11 @@ def read_arff(path: Path, *, labels: Sequence[str] | None = None, xml: str | Non
     columns = [names.index(label) for label in chosen]
     return Data(
         labels=chosen,
-        targets=np.nan_to_num(table[:, columns], nan=UNKNOWN),
+        targets=table[:, columns],
         split=split,
         features=_features(table, attributes, set(columns)),
         source=path.name,
+        coding=coding,
     )
 
 

@@ -12,10 +12,8 @@ from credibly.data._images import EXTENSIONS, ImageFiles
 from credibly.data._parse import field, first_folder, read_json, read_lines
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN
-from credibly.data._targets import UNKNOWN, listed_targets
-
-WIDER_VALUES = {1: 1.0, -1: 0.0, 0: float(UNKNOWN)}
-"""In the files 1 is present, −1 absent and 0 unspecified."""
+from credibly.data._targets import listed_targets
+from credibly.targets import from_signed
 
 
 def read_wider(path: Path) -> Data:
@@ -43,12 +41,14 @@ def read_wider(path: Path) -> Data:
                 split.append(code)
     return Data(
         labels=labels,
-        targets=np.array(targets, dtype=np.float32).reshape(-1, len(labels)),
+        # In the files 1 is present, −1 absent and 0 unspecified.
+        targets=from_signed(np.array(targets, dtype=np.int8).reshape(-1, len(labels))),
         ids=np.array(ids, dtype=str),
         split=np.array(split),
         images=ImageFiles(folder, names, source=str(folder), boxes=np.array(boxes)),
         source="wider",
         augmentation="crop+flip",
+        coding="unknown",
     )
 
 
@@ -66,13 +66,13 @@ def _box(box: object, where: str) -> list[float]:
     return [float(side) for side in box]
 
 
-def _wider_targets(person: object, num_labels: int, where: str) -> list[float]:
+def _wider_targets(person: object, num_labels: int, where: str) -> list[int]:
     values = field(person, "attribute", where)
-    if len(values) != num_labels or not all(value in WIDER_VALUES for value in values):
+    if len(values) != num_labels or not all(value in (1, -1, 0) for value in values):
         raise InputError(
             f"{where}: attribute must hold {num_labels} of 1, -1 and 0; got {values!r}."
         )
-    return [WIDER_VALUES[value] for value in values]
+    return [int(value) for value in values]
 
 
 VISPR_PARTS = {"train2017": TRAIN, "val2017": CALIBRATION, "test2017": TEST}

@@ -109,4 +109,5 @@ def _data(source: str, labels: list[str], train: Array, test: Array, *, column: 
         images=np.ascontiguousarray(planes.transpose(0, 2, 3, 1)),
         source=source,
         augmentation="shift+flip",
+        coding="unknown",
     )

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from credibly.checks import InputError, fits_memory
 from credibly.data._rows import Data
 from credibly.data._tables import Layout, from_table
+from credibly.targets import Coding
 
 DELIMITERS = (",", "\t", ";", "|")
 
@@ -26,6 +27,7 @@ def read_csv(
     images: str | None = None,
     ignore: Sequence[str] = (),
     delimiter: str | None = None,
+    coding: Coding | None = None,
 ) -> Data:
     """A CSV file with a header: image paths or features, and labels in one of three ways.
 
@@ -44,7 +46,9 @@ def read_csv(
         table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
     except pa.ArrowException as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
-    layout = Layout(labels, label_column, separator, image_column, images, ignore, first_row=2)
+    layout = Layout(
+        labels, label_column, separator, image_column, images, ignore, coding, first_row=2
+    )
     return from_table(table, path, layout)
 
 
@@ -57,6 +61,7 @@ def read_parquet(
     image_column: str | None = None,
     images: str | None = None,
     ignore: Sequence[str] = (),
+    coding: Coding | None = None,
 ) -> Data:
     """A Parquet file (or folder of parts), with the columns of ``read_csv``.
 
@@ -72,7 +77,7 @@ def read_parquet(
         _ = table.column_names  # decoded here: names may be no text at all
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be Parquet; {error}.") from None
-    layout = Layout(labels, label_column, separator, image_column, images, ignore)
+    layout = Layout(labels, label_column, separator, image_column, images, ignore, coding)
     return from_table(table, path, layout)
 
 

@@ -168,6 +168,7 @@ def _data(
         images=files,
         source=source,
         augmentation=augmentation,
+        coding="unknown",
     )
 
 

@@ -16,6 +16,7 @@ from credibly.data._parse import field, read_json
 from credibly.data._rows import Data
 from credibly.data._split import TRAIN
 from credibly.data._tables import LIST_NAMES, Layout, from_table
+from credibly.targets import Coding
 
 
 def read_huggingface(
@@ -24,8 +25,9 @@ def read_huggingface(
     labels: list[str] | None = None,
     label_column: str | None = None,
     image_column: str | None = None,
+    coding: Coding | None = None,
 ) -> Data:
-    """The splits of a dataset as one; ``ClassLabel`` columns give the label names.
+    """Read the splits of a dataset as one; ``ClassLabel`` columns give the label names.
 
     The arrow files are read directly: the ``datasets`` package is not needed, and no loading
     script is run.
@@ -50,7 +52,7 @@ def read_huggingface(
                 table.column_names.index(column), column, _named(table.column(column), names, path)
             )
             labels = names if labels is None else labels
-    layout = Layout(labels, column, image_column=image_column, images=str(path))
+    layout = Layout(labels, column, image_column=image_column, images=str(path), coding=coding)
     codes = pa.array(np.array(split, dtype=np.int8))
     table = table.append_column("split", codes) if "split" not in table.column_names else table
     return from_table(table, path, layout).named(f"hf:{path.name}")

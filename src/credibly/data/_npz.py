@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from credibly.checks import InputError
+from credibly.checks import InputError, located
 from credibly.data._rows import Data
-from credibly.data._targets import class_targets, unknown_targets
+from credibly.data._targets import unknown_targets
 from credibly.predictions._npz import read_arrays
+from credibly.targets import Coding, decode
 from credibly.types import Array
 
 KEYS = ("features", "images", "targets", "labels", "ids", "split", "truth", "human_probabilities")
@@ -17,8 +18,10 @@ UNNAMED = 1_000_000
 """A class index alone makes so many labels at most: names for more take longer than to ask."""
 
 
-def read_npz(path: Path, *, labels: Sequence[str] | None = None) -> Data:
-    """The layout of docs/data.md; nothing in the file is executed (no pickled objects)."""
+def read_npz(
+    path: Path, *, labels: Sequence[str] | None = None, coding: Coding | None = None
+) -> Data:
+    """Read the layout of docs/data.md; nothing in the file is executed (no pickled objects)."""
     arrays = read_arrays(path, KEYS, only=True)
     names = arrays.get("labels", labels)
     inputs = arrays.get("features", arrays.get("images"))
@@ -37,19 +40,22 @@ def read_npz(path: Path, *, labels: Sequence[str] | None = None) -> Data:
                 f"got {highest:,}. Give `labels`, or check the file."
             )
         count = highest + 1 if names is None else len(names)
-        targets = class_targets(targets, count, str(path))
+        with located(str(path)):
+            targets, coding = decode(targets, coding=coding, num_labels=count), "unknown"
     if names is None:
         width = len(str(targets.shape[1] - 1))
         names = [f"label-{label:0{width}d}" for label in range(targets.shape[1])]
     try:
-        return _data(path, list(names), targets, arrays)
+        return _data(path, list(names), targets, coding, arrays)
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:  # text where numbers belong
         raise InputError(f"{path} must hold numbers where they belong; {error}.") from error
 
 
-def _data(path: Path, names: list[str], targets: Array, arrays: dict[str, Array]) -> Data:
+def _data(
+    path: Path, names: list[str], targets: Array, coding: Coding | None, arrays: dict[str, Array]
+) -> Data:
     images = arrays.get("images")
     return Data(
         labels=names,
@@ -62,4 +68,5 @@ def _data(path: Path, names: list[str], targets: Array, arrays: dict[str, Array]
         source=path.name,
         # Flips are left out: nothing says that a mirrored image keeps its labels.
         augmentation="none" if images is None else "shift",
+        coding=coding,
     )

@@ -14,6 +14,7 @@ from credibly import checks
 from credibly.checks import InputError
 from credibly.data._images import LazyImages
 from credibly.data._split import PARTS
+from credibly.targets import Coding, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class Data:
 
     Attributes:
         labels: names of the labels.
-        targets: (n, L) float32; 1 present, 0 absent, in between soft, −1 unknown.
+        targets: (n, L) float32; 1 present, 0 absent, in between soft, −1 unknown. Class indices
+            of shape (n,) and NaN are taken too, see ``credibly.targets``.
         ids: (n,) unique strings; the row numbers if not given.
         split: (n,) int8; 0 train, 1 test, 2 calibration; all train if not given.
         features: (n, d) float32, or None for images.
@@ -38,6 +40,8 @@ class Data:
         source: where the rows come from, without the folder, so that data may move.
         augmentation: what training may do to an image without changing its labels.
         skipped: ids of images that did not decode and were left out on request.
+        coding: what −1 means where ``targets`` holds only −1 and +1: ``"signed"`` (absent) or
+            ``"unknown"``. Decoded targets are always of the second kind.
 
     Example:
         >>> rows = Data(["cat"], np.array([[1.0], [0.0], [-1.0]]), features=np.eye(3))
@@ -57,18 +61,15 @@ class Data:
     source: str = "arrays"
     augmentation: Augmentation = "none"
     skipped: tuple[str, ...] = ()
+    coding: Coding | None = None
     _hash: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
         put("labels", _labels(self.labels, self.source))
-        targets = np.asarray(self.targets, dtype=np.float32)
-        if targets.ndim != 2:
-            raise InputError(
-                f"{self.source}: `targets` must have shape (rows, labels); got {targets.shape}."
-            )
-        rows = len(targets)
-        put("targets", targets)
+        put("targets", _targets(self.targets, self.labels, self.coding, self.source))
+        put("coding", "unknown")
+        rows = len(self.targets)
         put("ids", np.arange(rows).astype(str) if self.ids is None else np.asarray(self.ids))
         split = np.zeros(rows) if self.split is None else np.asarray(self.split)
         put("split", split.astype(np.int8))
@@ -85,11 +86,6 @@ class Data:
     def _check(self) -> None:
         rows = len(self.targets)
         where = f"{self.source}: "
-        if self.targets.shape != (rows, len(self.labels)):
-            raise InputError(
-                f"{where}`targets` must have one column for each of the {len(self.labels)} labels; "
-                f"got shape {self.targets.shape}."
-            )
         if (self.features is None) == (self.images is None):
             raise InputError(f"{where}give either `features` or `images`, not both nor neither.")
         inputs = self.features if self.images is None else self.images
@@ -103,10 +99,6 @@ class Data:
                 )
         _unique_ids(self.ids, where)
         _known_parts(self.split, where)
-        try:
-            checks.target_values(self.targets)
-        except InputError as error:
-            raise InputError(f"{where}{error}") from None
         if self.features is not None:
             _finite_features(self.features, self.ids, where)
         if isinstance(self.images, np.ndarray):
@@ -229,6 +221,17 @@ def _labels(labels: Any, source: str) -> list[str]:
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{source}: labels must be different names; {twice!r} appears twice.")
     return names
+
+
+def _targets(targets: Any, labels: list[str], coding: Coding | None, source: str) -> Array:
+    array = np.asarray(targets)
+    if array.dtype.kind == "f":  # what averaging left a rounding error above 1 is 1
+        array = array.astype(np.float32, copy=False)
+    with checks.located(source):
+        decoded = decode(array, coding=coding, num_labels=len(labels))
+    if array.dtype == np.float32 and np.array_equal(decoded, array):
+        return array  # no copy: parts of large data stay views
+    return decoded.astype(np.float32, copy=False)
 
 
 def _unique_ids(ids: Array, where: str) -> None:

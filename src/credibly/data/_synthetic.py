@@ -74,6 +74,7 @@ def synthetic(
         features=features,
         truth=truth,
         source="synthetic",
+        coding="unknown",
     )
 
 

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from credibly.checks import InputError, nearest
+from credibly.checks import InputError, located, nearest
 from credibly.data._folders import SPLIT_NAMES, published_parts
 from credibly.data._images import EXTENSIONS, EncodedImages, ImageFiles
 from credibly.data._rows import Data
 from credibly.data._split import TRAIN
-from credibly.data._targets import UNKNOWN, listed_targets, unknown_targets
+from credibly.data._targets import listed_targets, unknown_targets
+from credibly.targets import UNKNOWN, Coding, allowed, decode, first_invalid
 from credibly.types import Array
 
 pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
@@ -43,6 +44,7 @@ class Layout:
     image_column: str | None = None
     images: str | None = None
     ignore: Sequence[str] = ()
+    coding: Coding | None = None
     first_row: int = 0
     """What errors call the first row: 2 for a CSV file, whose first line is the header."""
 
@@ -67,6 +69,7 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
         images=images,
         source=path.name,
         augmentation="none" if images is None else "crop+flip",
+        coding="unknown",  # decoded here, where row and column have names
     )
 
 
@@ -171,18 +174,25 @@ class _Reader:
         return names, self._matrix(names)
 
     def _matrix(self, names: list[str]) -> Array:
-        columns = [self._numbers(name, empty=float(UNKNOWN)) for name in names]
+        columns = [self._numbers(name, empty=float("nan")) for name in names]
         targets = np.stack(columns, axis=1) if columns else np.zeros((self.rows, 0))
-        strange = ~((targets == UNKNOWN) | ((targets >= 0) & (targets <= 1)))
-        if strange.any():
-            row, column = (int(i) for i in np.argwhere(strange)[0])
+        coding = self.layout.coding
+        place = first_invalid(targets, coding=coding)
+        if place is not None:
+            row, column = place
             raise InputError(
-                f"{self._at(row)}, column {names[column]!r} must be 0, 1, −1 (unknown) or soft in "
-                f"[0, 1]; got {targets[row, column]:g}."
+                f"{self._at(row)}, column {names[column]!r} must be {allowed(coding)}; got "
+                f"{targets[place]:g}."
             )
-        return targets
+        with located(str(self.path)):
+            return decode(targets, coding=coding)
 
     def _lists(self, name: str, split: Array) -> tuple[list[str], Array]:
+        if self.layout.coding is not None:
+            raise InputError(
+                f"{self.path}: `coding` is for columns of numbers; column {name!r} holds label "
+                "names. Leave `coding` out."
+            )
         cells = self.columns.pop(name).to_pylist()
         separator = self.layout.separator
         if separator is None:

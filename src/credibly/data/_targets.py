@@ -1,4 +1,4 @@
-"""From what files say of labels to the matrix of targets."""
+"""Targets from class indices and from lists of label names, with the file in every error."""
 
 from __future__ import annotations
 
@@ -6,34 +6,19 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from credibly.checks import InputError, fits_memory, nearest
+from credibly.checks import InputError, fits_memory, located, nearest
+from credibly.targets import UNKNOWN, one_hot
 from credibly.types import Array
-
-UNKNOWN = -1
 
 
 def class_targets(classes: Array, num_labels: int, where: str) -> Array:
-    """One row a class index; −1 gives a row of unknowns."""
-    classes = np.asarray(classes)
-    if classes.dtype.kind not in "iu":
-        raise InputError(f"{where}: class indices must be integers; got {classes.dtype}.")
-    strange = (classes < UNKNOWN) | (classes >= num_labels)
-    if strange.any():
-        row = int(strange.argmax())
-        raise InputError(
-            f"{where}: class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); "
-            f"row {row} has {classes[row]}."
-        )
-    fits_memory(f"{where}: targets", len(classes), num_labels)
-    targets = np.zeros((len(classes), num_labels), dtype=np.float32)
-    known = np.flatnonzero(classes >= 0)
-    targets[known, classes[known]] = 1
-    targets[classes < 0] = UNKNOWN
-    return targets
+    """Return one row per class index; −1 gives a row of unknowns."""
+    with located(where):
+        return one_hot(classes, num_labels)
 
 
 def unknown_targets(rows: int, num_labels: int) -> Array:
-    """For rows that are only to be predicted."""
+    """Return targets for rows that are only to be predicted."""
     fits_memory("targets", rows, num_labels)
     return np.full((rows, num_labels), UNKNOWN, dtype=np.float32)
 
@@ -41,7 +26,7 @@ def unknown_targets(rows: int, num_labels: int) -> Array:
 def listed_targets(
     rows: Sequence[Iterable[str]], labels: Sequence[str], where: str, *, first_row: int = 0
 ) -> Array:
-    """One row a list of label names; a name that is not in ``labels`` is an error with its row."""
+    """Return one row per list of label names; other names than ``labels`` are an error."""
     column = {label: index for index, label in enumerate(labels)}
     fits_memory(f"{where}: targets", len(rows), len(labels))
     targets = np.zeros((len(rows), len(labels)), dtype=np.float32)

@@ -11,7 +11,7 @@ from credibly.data._images import ImageFiles
 from credibly.data._parse import read_lines, read_xml
 from credibly.data._rows import Data
 from credibly.data._split import TEST, TRAIN
-from credibly.data._targets import UNKNOWN
+from credibly.targets import UNKNOWN, from_signed
 from credibly.types import Array
 
 LABELS = (
@@ -19,9 +19,6 @@ LABELS = (
     *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa"),
     *("train", "tvmonitor"),
 )
-
-LISTED = {1: 1.0, -1: 0.0, 0: float(UNKNOWN)}
-"""In the lists 1 is present, −1 absent, and 0 that only difficult objects are."""
 
 
 def read_voc(path: Path) -> Data:
@@ -58,6 +55,7 @@ def read_voc(path: Path) -> Data:
         images=ImageFiles(root, files, source=str(root)),
         source=root.name.lower(),
         augmentation="crop+flip",
+        coding="unknown",
     )
 
 
@@ -74,7 +72,8 @@ def _root(path: Path) -> Path:
 
 
 def _from_lists(sets: Path, name: str, members: list[str]) -> Array:
-    targets = np.zeros((len(members), len(LABELS)), dtype=np.float32)
+    """Return the targets of one list per label: 1 present, −1 absent, 0 only difficult objects."""
+    targets = np.zeros((len(members), len(LABELS)), dtype=np.int8)
     for column, label in enumerate(LABELS):
         file = sets / f"{label}_{name}.txt"
         lines = [line.split() for line in read_lines(file)]
@@ -83,12 +82,12 @@ def _from_lists(sets: Path, name: str, members: list[str]) -> Array:
         for row, line in enumerate(lines):
             if len(line) != 2 or line[1] not in ("1", "0", "-1"):
                 raise InputError(f"{file}, row {row + 1} must be `image 1|0|-1`; got {line}.")
-            targets[row, column] = LISTED[int(line[1])]
-    return targets
+            targets[row, column] = int(line[1])
+    return from_signed(targets)
 
 
 def _from_annotation(file: Path) -> Array:
-    targets = np.zeros(len(LABELS), dtype=np.float32)
+    targets = np.zeros(len(LABELS), dtype=np.int8)
     for thing in read_xml(file).iter("object"):
         label = (thing.findtext("name") or "").strip()
         if label not in LABELS:
