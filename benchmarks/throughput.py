@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 import credibly as cr
+from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve_settings
 from credibly.train.batches import epoch_batches
-from credibly.train.build import build_accelerator, build_loss, build_model, resolved
-from credibly.train.judge import Judge
-from credibly.train.loop import Loop, Watcher
-from credibly.train.optim import build_optimizer
-from credibly.train.settings import Settings
+from credibly.train.configuration import Settings
+from credibly.train.evaluation import EpochEvaluator
+from credibly.train.optimizer import build_optimizer
+from credibly.train.trainer import Trainer
 
 REPEATS = 15
 # Rows, features, labels, model, batch: about VOC 2012 on a frozen backbone, and a small table.
@@ -60,7 +60,9 @@ def measure(rows: int, features: int, labels: int, model: str, batch: int) -> tu
     inputs = torch.randn(rows, features, generator=generator).numpy()
     targets = (torch.rand(rows, labels, generator=generator) < 0.1).float().numpy()
     data = cr.data.Data([f"label {i}" for i in range(labels)], targets, features=inputs)
-    settings = resolved(Settings(model=model, batch_size=batch, checkpoint_seconds=1e9), data)
+    settings = resolve_settings(
+        Settings(model=model, batch_size=batch, checkpoint_seconds=1e9), data
+    )
     with tempfile.TemporaryDirectory() as folder:
         loops = {"bare": _bare(data, settings), "loop": _loop(data, settings, Path(folder))}
         taken: dict[str, list[float]] = {name: [] for name in loops}
@@ -97,13 +99,15 @@ def _bare(data: Any, settings: Settings) -> Callable[[], None]:
 def _loop(data: Any, settings: Settings, folder: Path) -> Callable[[], None]:
     model, criterion = _parts(data, settings)
     dataset = data.torch_dataset(train=True)
-    judge = Judge(settings, dataset, data.targets)
+    evaluator = EpochEvaluator(settings, dataset, data.targets)
     accelerator = build_accelerator(settings)
-    loop = Loop(settings, model, criterion, dataset, judge, accelerator, folder, Watcher())
+    trainer = Trainer(
+        settings, model, criterion, dataset, evaluator, accelerator=accelerator, folder=folder
+    )
 
     def epoch() -> None:
-        loop._epoch()
-        loop.at.batch, loop.at.loss_sum = 0, 0.0
+        trainer._train_epoch()
+        trainer.progress.batch, trainer.progress.loss_sum = 0, 0.0
 
     return epoch
 

@@ -18,17 +18,17 @@ from benchmarks.studies.load import resident, slope
 BATCH = 32
 
 
-class Watch(cr.train.Watcher):
+class Watch(cr.train.Callback):
     """Memory of this process after every epoch."""
 
     def __init__(self) -> None:
         self.start, self.memory = time.monotonic(), []
         self.steps = self.epochs = 0
 
-    def update(self, done: int, total: int) -> None:
+    def on_update(self, done: int, total: int) -> None:
         self.steps = max(self.steps, done)
 
-    def epoch(self, figures: dict[str, Any]) -> None:
+    def on_epoch(self, figures: dict[str, Any]) -> None:
         self.epochs += 1
         minutes = (time.monotonic() - self.start) / 60
         self.memory.append((minutes, resident(os.getpid())))
@@ -42,7 +42,7 @@ def main(steps: int) -> None:
     )
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder:
-        cr.train.fit(rows, folder, settings, watcher=watch)
+        cr.train.fit(rows, folder, settings, callback=watch)
     after = watch.memory[len(watch.memory) // 10 :]
     first, last = after[0], after[-1]
     figures = {

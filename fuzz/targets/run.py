@@ -11,7 +11,7 @@ import numpy as np
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.train.run", "credibly.train.checkpoint", "credibly.train.settings"),
+    *("credibly.train.run", "credibly.train.checkpoint", "credibly.train.configuration"),
     *("credibly.calibrate.naming", "credibly.calibrate._base"),
     *("credibly.decide.naming", "credibly.decide._base"),
 )
@@ -56,8 +56,9 @@ class Target(FolderAttack):
 def _write_run(folder) -> None:
     from credibly.calibrate import Affine
     from credibly.decide import Threshold
-    from credibly.train.run import empty_run, write_config, write_run
-    from credibly.train.settings import Settings
+    from credibly.train.configuration import Settings
+    from credibly.train.run import empty_run, write_run
+    from credibly.train.run_folder import write_config
 
     about = {"source": "x", "fingerprint": "0", "labels": ["a", "b"], "shape": [2]}
     about |= {"train_rows": 4, "kind": "features"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.cli._command", "credibly.train.settings")
+MODULES = ("credibly.cli._command", "credibly.train.configuration")
 
 
 class Target(FolderAttack):
@@ -21,11 +21,11 @@ class Target(FolderAttack):
     def read(self, data: bytes) -> None:
         from credibly.cli import sets, train
         from credibly.cli._command import resolve
-        from credibly.train.settings import from_mapping, read_toml
+        from credibly.train.configuration import Settings, read_toml
 
         path = self.put("config.toml", data[1:])
         if data[:1] == b"2":
-            from_mapping(read_toml(path), str(path))
+            Settings.from_mapping(read_toml(path), str(path))
         else:
             options = sets.Options if data[:1] == b"1" else train.Options
             resolve(options, {"config": str(path)})

@@ -19,7 +19,7 @@ from credibly.types import Array
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-    from credibly.train.features import Fitted
+    from credibly.train import FittedModel
 
 
 class CredibleClassifier(ClassifierMixin, BaseEstimator):
@@ -88,13 +88,13 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> CredibleClassifier:
         """Train and calibrate. ``X`` is (n, features): array, data frame or sparse matrix."""
-        from credibly.train.features import fit_features
+        from credibly.train import fit_matrix
 
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True
         )
         targets = self._targets(y)
-        self.fitted_: Fitted = fit_features(X, targets, self._seed(), **self._recipe())
+        self.fitted_: FittedModel = fit_matrix(X, targets, self._seed(), **self._recipe())
         self.held_out_probabilities_ = self._normalised(self.fitted_.held_out)
         return self
 

@@ -17,7 +17,7 @@ import pytest
 import credibly as cr
 from credibly import InputError
 from credibly.cli import main
-from credibly.train import checkpoint, fitting, layout
+from credibly.train import checkpoint, run_folder
 
 GOLDEN = Path(__file__).parent / "golden"
 PREDICTIONS, RUN, SETS = (
@@ -94,7 +94,7 @@ def copied(folder: Path, **changes: str) -> Path:
 def test_a_new_run_carries_its_layout(tmp_path):
     data = cr.data.synthetic(60, num_features=3, num_labels=4)
     cr.train.fit(data, tmp_path / "run", cr.train.Settings(model="linear", epochs=1))
-    assert f'layout = "{layout.LAYOUT}"' in (tmp_path / "run" / "config.toml").read_text()
+    assert f'layout = "{run_folder.LAYOUT}"' in (tmp_path / "run" / "config.toml").read_text()
 
 
 @pytest.mark.parametrize("line", ["", 'layout = "1.7"\n', 'layout = "0.9"\n'])
@@ -120,7 +120,7 @@ def test_a_layout_that_is_no_version_is_explained(tmp_path, value):
 
 def test_a_finished_run_is_read_by_later_releases(monkeypatch):
     monkeypatch.setattr(checkpoint, "__version__", "3.4.5")
-    monkeypatch.setattr(fitting, "__version__", "3.4.5")
+    monkeypatch.setattr(run_folder, "__version__", "3.4.5")
     found = cr.load(RUN).predict(ROWS).probabilities
     np.testing.assert_allclose(found, EXPECTED["run"]["probabilities"], rtol=1e-5)
 

@@ -12,8 +12,9 @@ import credibly as cr
 from credibly import calibrate, decide, losses
 from credibly.cli import train as command
 from credibly.cli._command import resolve
-from credibly.train.run import empty_run, write_config, write_run
-from credibly.train.settings import Settings, from_mapping, read_toml
+from credibly.train.configuration import Settings, read_toml
+from credibly.train.run import empty_run, write_run
+from credibly.train.run_folder import write_config
 
 SOURCE = Path(cr.__file__).parent
 
@@ -125,7 +126,7 @@ def test_a_strange_configuration_is_refused(text, tmp_path):
     with pytest.raises(cr.InputError, match=r"run\.toml"):
         resolve(command.Options, {"config": str(path)})
     with pytest.raises(cr.InputError, match=r"run\.toml"):
-        from_mapping(read_toml(path), str(path))
+        Settings.from_mapping(read_toml(path), str(path))
 
 
 def test_numbers_that_no_machine_holds_are_refused(tmp_path):
@@ -134,7 +135,7 @@ def test_numbers_that_no_machine_holds_are_refused(tmp_path):
     with pytest.raises(cr.InputError, match="'learning_rate' must be float"):
         resolve(command.Options, {"config": str(path)})
     with pytest.raises(cr.InputError, match="'learning_rate' must be float"):
-        from_mapping(read_toml(path), str(path))
+        Settings.from_mapping(read_toml(path), str(path))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_early_stopping_stops_early(tmp_path):
 
 
 def test_prior_bias_starts_at_the_label_rates():
-    from credibly.train.build import build_loss, build_model
+    from credibly.train.assembly import build_loss, build_model
 
     rows = awkward()
     for loss in ("bce", "spa", "asl"):

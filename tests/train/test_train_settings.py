@@ -14,15 +14,15 @@ from torch import nn
 from credibly import InputError
 from credibly.data import Data
 from credibly.train import PRESETS, Settings, preset
+from credibly.train.assembly import resolve_settings
 from credibly.train.batches import epoch_batches, share
-from credibly.train.build import resolved
-from credibly.train.optim import Average, learning_rate
-from credibly.train.settings import from_mapping, read_toml, write_toml
+from credibly.train.configuration import read_toml, write_toml
+from credibly.train.optimizer import Average, learning_rate
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_makes_settings(name):
-    settings = from_mapping(preset(name), name)
+    settings = Settings.from_mapping(preset(name), name)
     assert settings.loss == PRESETS[name]["loss"]
 
 
@@ -31,7 +31,7 @@ def test_settings_survive_a_file(tmp_path):
         loss='asl(gamma_neg=4)+"quoted"\\', milestones=(0.5, 0.75), ema=1e-9, average_size=None
     )
     write_toml(tmp_path / "c.toml", {"settings": dataclasses.asdict(settings)})
-    assert from_mapping(read_toml(tmp_path / "c.toml")["settings"], "c.toml") == settings
+    assert Settings.from_mapping(read_toml(tmp_path / "c.toml")["settings"], "c.toml") == settings
 
 
 BAD = {
@@ -56,7 +56,7 @@ def test_settings_that_cannot_be_are_refused(message):
 
 def test_a_misspelt_key_names_the_nearest():
     with pytest.raises(InputError, match="Did you mean 'learning_rate'"):
-        from_mapping({"learningrate": 1.0}, "run.toml")
+        Settings.from_mapping({"learningrate": 1.0}, "run.toml")
 
 
 def test_flags_win_over_file_over_preset(tmp_path):
@@ -150,5 +150,5 @@ def test_auto_takes_softmax_only_where_every_row_has_one_known_label(
     targets: list[list[float]], loss: str
 ) -> None:
     rows = Data([str(k) for k in range(len(targets[0]))], np.array(targets), features=np.eye(3))
-    assert resolved(Settings(), rows).loss == loss
-    assert resolved(Settings(loss="spa"), rows).loss == "spa"
+    assert resolve_settings(Settings(), rows).loss == loss
+    assert resolve_settings(Settings(loss="spa"), rows).loss == "spa"

@@ -74,7 +74,7 @@ def train_and_die(kind: str, folder: str, settings: dict[str, Any], how: str, in
     """Go on with a run and die by SIGKILL at the ``instant``-th update, flush or rename."""
     import torch
 
-    from credibly.train import Settings, Watcher, fit
+    from credibly.train import Callback, Settings, fit
 
     torch.set_num_threads(1)
     seen = 0
@@ -85,8 +85,8 @@ def train_and_die(kind: str, folder: str, settings: dict[str, Any], how: str, in
         if seen == instant:
             die()
 
-    class Deadly(Watcher):
-        def update(self, done: int, total: int) -> None:
+    class Deadly(Callback):
+        def on_update(self, done: int, total: int) -> None:
             if how == "update":
                 count()
 
@@ -98,7 +98,7 @@ def train_and_die(kind: str, folder: str, settings: dict[str, Any], how: str, in
             return real(*arguments)
 
         setattr(os, how, deadly)
-    fit(DATA[kind](), folder, Settings(**settings), resume=True, watcher=Deadly())
+    fit(DATA[kind](), folder, Settings(**settings), resume=True, callback=Deadly())
 
 
 def train_as_one_of_two(

@@ -42,12 +42,11 @@ Options: Any = with_settings(Own, leave_out=("loss", "seed", "tensorboard"))
 
 def run(options: Any) -> int:
     from credibly.cli._tables import print_json, print_text, progress
-    from credibly.train import compare, preset
-    from credibly.train.settings import from_mapping
+    from credibly.train import Settings, compare, preset
 
     base = preset(options.preset) if options.preset else {}
     base.pop("loss", None)
-    settings = from_mapping({**base, **given(options)}, "settings")
+    settings = Settings.from_mapping({**base, **given(options)}, "settings")
     count = len(set(options.losses)) * options.seeds
     with progress("training", total=count, quiet=options.quiet) as advance:
         results = compare(

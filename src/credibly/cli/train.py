@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from credibly.cli._command import option
-from credibly.train.settings import Settings
+from credibly.train import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,30 +76,28 @@ def given(options: Any) -> dict[str, Any]:
 
 def settings_of(options: Any) -> Settings:
     """Defaults, then the preset or the run to resume, then what was given."""
-    from credibly.train.presets import preset
-    from credibly.train.settings import from_mapping
+    from credibly.train import preset
 
     base = preset(options.preset) if options.preset else {}
     config = Path(options.out) / "config.toml"
     if options.resume and config.exists():
-        from credibly.train.fitting import read_config
+        from credibly.train import read_config
 
         base = {**read_config(config.parent)["settings"], **base}
-    return from_mapping({**base, **given(options)}, "settings")
+    return Settings.from_mapping({**base, **given(options)}, "settings")
 
 
 def run(options: Any) -> int:
     from credibly import data, train
     from credibly.cli._tables import print_json, print_table, print_text
-    from credibly.train.build import resolved
 
     settings = settings_of(options)
     rows = data.load(
         options.data, seed=settings.split_seed, skip_bad_images=options.skip_bad_images
     )
-    settings = resolved(settings, rows)
-    with watching(settings.loss, settings.epochs, options.quiet or not is_main()) as watcher:
-        done = train.fit(rows, options.out, settings, resume=options.resume, watcher=watcher)
+    settings = train.resolve_settings(settings, rows)
+    with watching(settings.loss, settings.epochs, options.quiet or not is_main()) as callback:
+        done = train.fit(rows, options.out, settings, resume=options.resume, callback=callback)
     if not is_main():
         return 0
     if options.json:
@@ -125,19 +123,19 @@ def is_main() -> bool:
 @contextmanager
 def watching(name: str, epochs: int, quiet: bool) -> Iterator[Any]:
     """A progress bar with the last epoch's figures; silent where no person looks."""
-    from credibly.train import Watcher
+    from credibly.train import Callback
 
     if quiet or not sys.stderr.isatty():
-        yield Watcher()
+        yield Callback()
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    class Bar(Watcher):
-        def update(self, done: int, total: int) -> None:
+    class Bar(Callback):
+        def on_update(self, done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
 
-        def epoch(self, figures: dict[str, Any]) -> None:
+        def on_epoch(self, figures: dict[str, Any]) -> None:
             shown = ", ".join(f"{k} {figures[k]:.3f}" for k in ("loss", "nll", "map", "ace"))
             bar.update(task, description=f"{name}: epoch {figures['epoch']}/{epochs} · {shown}")
 

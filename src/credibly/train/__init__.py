@@ -3,49 +3,79 @@
     run = cr.train.fit(cr.data.load("digits"), "runs/x", cr.train.Settings(loss="spa+lpr"))
     run.predict(images).probabilities
 
-A run is a folder that ``load`` opens again. Importing this room does not import torch.
+A run is a folder that ``load`` opens again. Importing this package does not import torch.
+
+==================  ==========================================================================
+module              what it holds
+==================  ==========================================================================
+configuration       ``Settings``; presets: the papers' recipes
+assembly            from data and settings to model, loss and accelerator
+trainer             the one training loop; batches, optimizer, callbacks, log
+lbfgs               the solver for linear models
+checkpoint          everything that resuming needs, in one file
+distributed         one loss over all processes; scoring rows on all of them
+evaluation          metrics of held-out rows after each epoch
+run_folder, run     the folder of a run; a trained run, ready to predict
+fitting             ``fit``: from data to a finished run folder
+in_memory           ``fit_matrix``: from a feature matrix to a model, without a folder
+prediction, onnx    predictions of many rows in parts; export
+comparison          several losses on the same rows
+==================  ==========================================================================
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from credibly.train.configuration import Settings
 from credibly.train.presets import PRESETS, preset
-from credibly.train.settings import Settings
 
 if TYPE_CHECKING:
+    from credibly.train.assembly import resolve_settings
+    from credibly.train.callbacks import Callback, Watcher
     from credibly.train.comparison import compare
     from credibly.train.fitting import fit
-    from credibly.train.loop import Watcher
+    from credibly.train.in_memory import FittedModel, fit_matrix
     from credibly.train.onnx import export
+    from credibly.train.prediction import predict_to
     from credibly.train.run import Run, load
-    from credibly.train.shards import predict_to
+    from credibly.train.run_folder import read_config
 
 __all__ = [
     "PRESETS",
+    "Callback",
+    "FittedModel",
     "Run",
     "Settings",
     "Watcher",
     "compare",
     "export",
     "fit",
+    "fit_matrix",
     "load",
     "predict_to",
     "preset",
+    "read_config",
+    "resolve_settings",
 ]
 
-# No module is called like a function: importing it would put the module in the function's place.
-_WHERE = {
+# No module has the name of a function: importing it would put the module in the function's place.
+_MODULES = {
+    "Callback": "callbacks",
+    "FittedModel": "in_memory",
     "Run": "run",
+    "Watcher": "callbacks",
     "compare": "comparison",
     "export": "onnx",
     "fit": "fitting",
-    "Watcher": "loop",
+    "fit_matrix": "in_memory",
     "load": "run",
-    "predict_to": "shards",
+    "predict_to": "prediction",
+    "read_config": "run_folder",
+    "resolve_settings": "assembly",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'credibly.train' has no attribute {name!r}")
-    return getattr(import_module(f"credibly.train.{_WHERE[name]}"), name)
+    return getattr(import_module(f"credibly.train.{_MODULES[name]}"), name)

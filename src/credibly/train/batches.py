@@ -37,14 +37,14 @@ def epoch_batches(num_rows: int, batch_size: int, seed: int, epoch: int) -> list
     return list(order.tensor_split(number_of_batches(num_rows, batch_size)))
 
 
-def rows_a_step(wanted: int | None, num_rows: int) -> int:
+def rows_per_step(wanted: int | None, num_rows: int) -> int:
     """``wanted``, or a power of two from 32 to 128: about 25 steps an epoch, where rows are few.
 
     On a few hundred rows 128 leave too few steps to learn in; on thousands 32 are no better, and
     slower (docs/results.md).
 
     Example:
-        >>> [rows_a_step(None, rows) for rows in (200, 1600, 5000)], rows_a_step(7, 5000)
+        >>> [rows_per_step(None, rows) for rows in (200, 1600, 5000)], rows_per_step(7, 5000)
         ([32, 64, 128], 7)
     """
     if wanted is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.checks import InputError, at_least
-from credibly.train.settings import Settings
+from credibly.train.configuration import Settings
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -139,10 +139,10 @@ def _with_budget(settings: Settings, rows: Data) -> Settings:
 
 def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
     """A misspelt loss is found before hours are spent on the others."""
-    from credibly.train.build import build_loss, resolved
+    from credibly.train.assembly import build_loss, resolve_settings
 
     for name in names:
-        one = resolved(dataclasses.replace(settings, loss=name), rows)
+        one = resolve_settings(dataclasses.replace(settings, loss=name), rows)
         build_loss(one, rows, len(rows.part("train")))
     if len({folder_name(name) for name in names}) < len(names):
         raise InputError(f"two of the losses {', '.join(names)} would share one folder.")
@@ -228,7 +228,7 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
 
     from credibly import metrics
     from credibly.predictions import Predictions
-    from credibly.train.judge import log_odds, probabilities
+    from credibly.train.evaluation import log_odds, probabilities
 
     predictions = Predictions.read(run.folder / "predictions.parquet")
     scores, targets = predictions.scores, predictions.targets

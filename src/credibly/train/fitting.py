@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from credibly import __version__
 from credibly.checks import InputError
-from credibly.files import sweep
-from credibly.train import build
-from credibly.train.judge import Judge, log_odds, probabilities
+from credibly.train import assembly
+from credibly.train.callbacks import Callback, LoggingCallback
+from credibly.train.configuration import Settings
+from credibly.train.distributed import score
+from credibly.train.evaluation import EpochEvaluator, log_odds, probabilities
 from credibly.train.log import Log
-from credibly.train.loop import Loop, Watcher
-from credibly.train.processes import score
-from credibly.train.run import CONFIG, METRICS, Run, load, write_config, write_json, write_run
-from credibly.train.settings import INCIDENTAL, Settings, from_mapping, read_toml
+from credibly.train.run import Run, load, write_run
+from credibly.train.run_folder import METRICS, claim, description, write_json
+from credibly.train.trainer import Trainer
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def fit(
     settings: Settings | None = None,
     *,
     resume: bool = False,
-    watcher: Watcher | None = None,
+    callback: Callback | None = None,
+    watcher: Callback | None = None,
 ) -> Run:
     """Train on the training rows of ``data``; calibrate on its held-out rows; judge on its test.
 
@@ -46,7 +47,8 @@ def fit(
             ``calibration.json``, ``predictions.parquet`` (test rows), ``metrics.json``.
         settings: how; the defaults otherwise.
         resume: go on with what ``folder`` holds. Where it holds nothing, start.
-        watcher: told of progress.
+        callback: called after each update and each epoch.
+        watcher: deprecated name of ``callback``.
 
     Example:
         >>> import tempfile, credibly as cr
@@ -55,9 +57,12 @@ def fit(
         >>> run.predict(cr.data.synthetic(5).features).probabilities.shape
         (5, 20)
     """
+    if watcher is not None:
+        warnings.warn("`watcher` is now `callback`.", DeprecationWarning, stacklevel=2)
+        callback = watcher
     folder = Path(folder)
-    settings = build.resolved(settings or Settings(), data)
-    accelerator = build.build_accelerator(settings)
+    settings = assembly.resolve_settings(settings or Settings(), data)
+    accelerator = assembly.build_accelerator(settings)
     run = _assemble(data, folder, settings, accelerator.num_processes)
     if accelerator.is_main_process:
         claim(folder, settings, data, resume)
@@ -65,88 +70,10 @@ def fit(
     if resume and (folder / METRICS).exists():
         return load(folder)
     rows, network = _inputs(run, data, accelerator)
-    _train(run, rows, network, accelerator, watcher or Watcher())
+    _train(run, rows, network, accelerator, callback or Callback())
     _finish(run, rows, network, accelerator)
     accelerator.wait_for_everyone()
     return run
-
-
-# The folder ----------------------------------------------------------------------------------
-
-
-def claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
-    """Make ``folder`` this run's, or check that it already is."""
-    config = folder / CONFIG
-    if config.exists():
-        if not resume:
-            raise InputError(
-                f"{folder} already holds a run. Go on with it by --resume, or choose another --out."
-            )
-        _same_run(folder, settings, data)
-        for place in (folder, folder / "state"):
-            sweep(place)
-            for leftover in place.glob(".tmp*"):  # what safetensors writes beside
-                leftover.unlink(missing_ok=True)
-        return
-    if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise InputError(f"{folder} must be empty or a run folder; it holds other files.")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_config(folder, settings, description(data, settings))
-
-
-def description(data: Data, settings: Settings) -> dict[str, Any]:
-    """What a run remembers of its data."""
-    shape = data.input_shape
-    if shape is None or (len(shape) == 3 and settings.image_size is not None):
-        side = settings.image_size or 224
-        shape = (shape[0] if shape else 3, side, side)
-    return {
-        "source": data.source,
-        "fingerprint": data.fingerprint(),
-        "kind": data.kind,
-        "shape": [int(side) for side in shape],
-        "train_rows": len(data.part("train")),
-        "labels": list(data.labels),
-    }
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a run that was begun: its tables, all there."""
-    config = read_toml(folder / CONFIG)
-    needed = {"credibly": ["version"], "settings": [], "data": ["source", "fingerprint", "labels"]}
-    for table, keys in needed.items():
-        found = config.get(table)
-        lacking = [key for key in keys if key not in found] if isinstance(found, dict) else [table]
-        if lacking:
-            raise InputError(
-                f"{folder / CONFIG} must be the whole configuration of a run; it lacks "
-                f"{lacking[0]!r}. Put the file back as it was, or choose another --out."
-            )
-    return config
-
-
-def _same_run(folder: Path, settings: Settings, data: Data) -> None:
-    config = read_config(folder)
-    version = str(config["credibly"]["version"])
-    if version.split(".")[:2] != __version__.split(".")[:2]:
-        raise InputError(
-            f"{folder} was begun with credibly {version}; this is {__version__}. Install "
-            f"`credibly=={version}` to go on with it, or choose another --out."
-        )
-    before = from_mapping(config["settings"], str(folder / CONFIG))
-    for field in dataclasses.fields(Settings):
-        old, new = getattr(before, field.name), getattr(settings, field.name)
-        if field.name not in INCIDENTAL and old != new:
-            raise InputError(
-                f"{folder} was begun with {field.name} = {old!r}; got {new!r}. Resume with the "
-                "same settings, or choose another --out."
-            )
-    if config["data"]["fingerprint"] != data.fingerprint():
-        raise InputError(
-            f"{folder} was begun on other data ({config['data']['source']}, "
-            f"{config['data'].get('train_rows')} training rows); got {data.source} with "
-            f"{len(data.part('train'))}. Resume with the same data, or choose another --out."
-        )
 
 
 # Training ------------------------------------------------------------------------------------
@@ -155,9 +82,9 @@ def _same_run(folder: Path, settings: Settings, data: Data) -> None:
 def _assemble(data: Data, folder: Path, settings: Settings, processes: int) -> Run:
     """A run with fresh weights, its loss and its rows checked against each other."""
     train, held_out = data.part("train"), data.part("calibration")
-    criterion = build.build_loss(settings, data, len(train))
+    criterion = assembly.build_loss(settings, data, len(train))
     _check_rows(train, held_out, settings, criterion, processes)
-    model = build.build_model(settings, data, criterion, train.targets)
+    model = assembly.build_model(settings, data, criterion, train.targets)
     return Run(folder, settings, description(data, settings), model, criterion)
 
 
@@ -213,40 +140,39 @@ class Head(nn.Module):
 
 
 def _train(
-    run: Run, rows: Data, network: nn.Module, accelerator: Accelerator, watcher: Watcher
+    run: Run, rows: Data, network: nn.Module, accelerator: Accelerator, callback: Callback
 ) -> None:
     settings, state = run.settings, run.folder / "state"
-    told = _Told(run, watcher) if accelerator.is_main_process else Watcher()
+    if accelerator.is_main_process:
+        callback = LoggingCallback(Log(run.folder, settings.tensorboard), callback)
+    else:
+        callback = Callback()
     held_out = rows.part("calibration")
-    judge = Judge(settings, _dataset(held_out, settings, train=False), held_out.targets)
+    held_out_rows = _dataset(held_out, settings, train=False)
+    evaluator = EpochEvaluator(settings, held_out_rows, held_out.targets)
     if settings.solver == "lbfgs":
-        from credibly.train.probe import solve
+        from credibly.train.lbfgs import solve
 
-        solve(settings, network, run.criterion, rows.part("train"), judge, state, told)
+        solve(settings, network, run.criterion, rows.part("train"), evaluator, state, callback)
         return
     dataset = _dataset(rows.part("train"), settings, train=True)
-    loop = Loop(settings, network, run.criterion, dataset, judge, accelerator, state, told)
-    loop.run()
-    loop.finished()
+    trainer = Trainer(
+        settings,
+        network,
+        run.criterion,
+        dataset,
+        evaluator,
+        accelerator=accelerator,
+        folder=state,
+        callback=callback,
+    )
+    trainer.run()
+    trainer.finish()
 
 
 def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
     size = settings.image_size if rows.kind == "images" else None
     return rows.torch_dataset(train=train, image_size=size, seed=settings.seed)
-
-
-class _Told(Watcher):
-    """Keeps the log and passes everything on."""
-
-    def __init__(self, run: Run, watcher: Watcher) -> None:
-        self.log, self.watcher = Log(run.folder, run.settings.tensorboard), watcher
-
-    def update(self, done: int, total: int) -> None:
-        self.watcher.update(done, total)
-
-    def epoch(self, figures: dict[str, Any]) -> None:
-        self.log.add(figures)
-        self.watcher.epoch(figures)
 
 
 # After training ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly import __version__
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.files import atomic_path
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
-from credibly.train.judge import log_odds, probabilities
-from credibly.train.layout import LAYOUT, check_layout
-from credibly.train.processes import score
-from credibly.train.settings import Settings, from_mapping, read_toml, write_toml
+from credibly.train.configuration import Settings, read_toml
+from credibly.train.distributed import SingleProcess, score
+from credibly.train.evaluation import log_odds, probabilities
+from credibly.train.run_folder import (
+    CALIBRATION,
+    CONFIG,
+    METRICS,
+    MODEL,
+    check_config,
+    check_layout,
+    read_json,
+    write_json,
+)
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -27,13 +33,6 @@ if TYPE_CHECKING:
     from credibly.losses import Loss
     from credibly.models import Network
     from credibly.predictions import Predictions
-
-CONFIG, MODEL, CALIBRATION, METRICS = (
-    "config.toml",
-    "model.safetensors",
-    "calibration.json",
-    "metrics.json",
-)
 
 
 @dataclasses.dataclass
@@ -64,10 +63,11 @@ class Run:
     def labels(self) -> list[str]:
         return list(self.data["labels"])
 
-    def scores(self, rows: Data, accelerator: Any = None) -> Tensor:
-        """What the model puts out for each row."""
+    def scores(self, rows: Data) -> Tensor:
+        """Return what the model puts out for each row."""
         dataset = rows.torch_dataset(train=False, image_size=self.settings.image_size)
-        return score(self.model, dataset, accelerator, self.settings.workers)
+        device = next(self.model.parameters()).device
+        return score(self.model, dataset, SingleProcess(device), self.settings.workers)
 
     def log_odds(self, scores: Tensor) -> Array:
         """Calibrated log-odds of ``scores``."""
@@ -149,13 +149,13 @@ def load(folder: str | Path) -> Run:
         raise InputError(f"{folder} must be a run folder; it does not exist.")
     config = read_toml(folder / CONFIG)
     check_layout(config, folder / CONFIG)
-    config = _checked(config, folder / CONFIG)
+    config = check_config(config, folder / CONFIG)
     if not (folder / CALIBRATION).exists() or not (folder / MODEL).exists():
         raise InputError(
             f"{folder} holds a run that has not finished. "
             f"Go on with `credibly train {config['data']['source']} --out {folder} --resume`."
         )
-    settings = from_mapping(config["settings"], str(folder / CONFIG))
+    settings = Settings.from_mapping(config["settings"], str(folder / CONFIG))
     saved = read_tensors(folder / MODEL)
     _same_shapes(folder, settings, config["data"], saved.group("model"))
     run = empty_run(folder, settings, config["data"])
@@ -168,27 +168,8 @@ def load(folder: str | Path) -> Run:
     run.criterion.eval()
     _read_calibration(run)
     if (folder / METRICS).exists():
-        run.metrics = _read_json(folder / METRICS)
+        run.metrics = read_json(folder / METRICS)
     return run
-
-
-ABOUT = {"source": str, "labels": list, "shape": list, "train_rows": int, "kind": str}
-
-
-def _checked(config: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A run's configuration, whose tables hold what ``write_config`` put there."""
-    about, settings = config.get("data"), config.get("settings")
-    if not isinstance(about, dict) or not isinstance(settings, dict):
-        raise InputError(f"{path} must have the tables [settings] and [data] of a run.")
-    for key, kind in ABOUT.items():
-        if not isinstance(about.get(key), kind):
-            raise InputError(f"{path}: [data] must hold `{key}`; got {about.get(key)!r:.80}.")
-    numbers = [about["train_rows"], *about["shape"]]
-    if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
-        raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
-    if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
-        raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
-    return config
 
 
 def _same_shapes(
@@ -207,16 +188,6 @@ def _same_shapes(
                 f"{folder / MODEL} must fit {folder / CONFIG}: {name!r} has shape "
                 f"{tuple(tensor.shape)} there; got {found}."
             )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} must be JSON; {error}.") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{path} must be a JSON object; got {str(document)[:80]}.")
-    return document
 
 
 def empty_run(folder: Path, settings: Settings, data: dict[str, Any]) -> Run:
@@ -256,18 +227,11 @@ def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> N
 def _read_calibration(run: Run) -> None:
     from credibly import calibrate, decide
 
-    state = _read_json(run.folder / CALIBRATION)
+    state = read_json(run.folder / CALIBRATION)
     if state.get("calibrator") is not None:
         run.calibrator = calibrate.from_state(state["calibrator"])
     if state.get("decision") is not None:
         run.decision = decide.from_state(state["decision"])
-
-
-def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None:
-    """The resolved settings and what they were applied to."""
-    values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
-    program = {"version": __version__, "layout": LAYOUT}
-    write_toml(folder / CONFIG, {"credibly": program, "settings": values, "data": data})
 
 
 def write_run(run: Run) -> None:
@@ -280,9 +244,3 @@ def write_run(run: Run) -> None:
     calibrator = None if run.calibrator is None else run.calibrator.state()
     decision = None if run.decision is None else run.decision.state()
     write_json(run.folder / CALIBRATION, {"calibrator": calibrator, "decision": decision})
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Plain values, atomically."""
-    with atomic_path(path) as beside:
-        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from credibly.train.settings import Settings
+from credibly.train.configuration import Settings
 
 
 def build_optimizer(

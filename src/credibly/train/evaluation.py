@@ -1,4 +1,4 @@
-"""Which epoch was best: figures of held-out rows, as the finished run would have them."""
+"""Which epoch was best: metrics of held-out rows, as the finished run would have them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.train.settings import Settings
+from credibly.train.configuration import Settings
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 ENTRIES_TO_FIT = 100_000
-"""About so many entries of held-out rows, evenly chosen, settle the judge's affine map."""
+"""Number of held-out entries, evenly chosen, that the evaluator's affine map is fitted on."""
 
 
 @torch.no_grad()
@@ -34,7 +34,7 @@ def probabilities(odds: Array) -> Array:
     return expit(odds)
 
 
-class Judge:
+class EpochEvaluator:
     """Turns held-out scores into figures and one number to select by; lower is better.
 
     The number is the log loss after an affine calibration of those same rows: a proper score, and

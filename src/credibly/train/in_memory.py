@@ -1,9 +1,8 @@
-"""Models on a feature matrix, without a run folder: what the scikit-learn estimator stands on."""
+"""Train a model on a feature matrix in memory, without a run folder; the estimator uses this."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +11,12 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.train.batches import epoch_batches, mixed, number_of_batches, rows_a_step
-from credibly.train.build import set_prior_bias
-from credibly.train.judge import Judge, log_odds, probabilities
-from credibly.train.optim import build_optimizer, learning_rate
-from credibly.train.probe import minimise
-from credibly.train.settings import Settings
+from credibly.train.assembly import set_prior_bias
+from credibly.train.batches import mixed
+from credibly.train.configuration import Settings
+from credibly.train.evaluation import EpochEvaluator, log_odds, probabilities
+from credibly.train.lbfgs import minimise
+from credibly.train.trainer import Trainer
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ FEW_ROWS = 20
 
 
 @dataclasses.dataclass
-class Fitted:
+class FittedModel:
     """A trained model with its loss and calibrator."""
 
     model: nn.Module
@@ -105,7 +104,7 @@ def scores(model: nn.Module, rows: Any) -> Tensor:
     return torch.cat([model(as_inputs(piece)) for piece in pieces])
 
 
-def fit_features(
+def fit_matrix(
     rows: Any,
     targets: Array,
     seed: int,
@@ -116,7 +115,7 @@ def fit_features(
     calibrate: str,
     held_out: float,
     **steps: Any,
-) -> Fitted:
+) -> FittedModel:
     """Train on ``rows`` (n, features), dense or CSR; calibrate on rows not trained on.
 
     The caller's random numbers go on as if nothing had been drawn here.
@@ -156,9 +155,9 @@ def _calibrated(calibrate: str, criterion: Loss, odds: Array, targets: Array) ->
     return maps.from_name(calibrate).fit(odds, targets)
 
 
-def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -> Fitted:
+def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -> FittedModel:
     mapped = odds if calibrator is None else calibrator.transform(odds)
-    return Fitted(model.eval(), criterion.eval(), calibrator, probabilities(mapped))
+    return FittedModel(model.eval(), criterion.eval(), calibrator, probabilities(mapped))
 
 
 # Linear: to the optimum, cross-fitted ---------------------------------------------------------
@@ -166,7 +165,7 @@ def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -
 
 def _cross_fitted(
     rows: Any, targets: Array, seed: int, loss: str, l2: float, calibrate: str, folds: int
-) -> Fitted:
+) -> FittedModel:
     model, criterion = _linear(rows, targets, loss, l2)
     if calibrate == "none" or len(targets) < FEW_ROWS:
         odds = log_odds(criterion, scores(model, rows))
@@ -185,7 +184,7 @@ def _cross_fitted(
 def _linear(rows: Any, targets: Array, loss: str, l2: float) -> tuple[nn.Module, Loss]:
     criterion = _criterion(loss, targets)
     model = Columns(rows, targets.shape[1] * criterion.scores_per_label).double()
-    set_prior_bias(model, criterion, targets)
+    set_prior_bias(model.head, criterion, targets)
     inputs, wanted = as_inputs(rows), torch.from_numpy(targets)
     known = max(int((targets >= 0).sum()), 1)
     minimise(model, criterion.train(), inputs, wanted, l2 / known)
@@ -211,26 +210,45 @@ def fold_numbers(targets: Array, folds: int, seed: int) -> Array:
 # MLP: steps, the best epoch on held-out rows --------------------------------------------------
 
 
-def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> Fitted:
+def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> FittedModel:
     from credibly.data import split_rows
 
     part = split_rows(targets, test=0.0, calibration=share, seed=settings.seed)
     enough = len(targets) >= 2 * FEW_ROWS and (part == 2).any()
     train = np.flatnonzero(part != 2) if enough else np.arange(len(targets))
-    judged = np.flatnonzero(part == 2) if enough else train
+    held_out = np.flatnonzero(part == 2) if enough else train
     criterion = _criterion(settings.loss, targets)
     model = _mlp(rows[train], targets[train], criterion, settings)
-    judge = Judge(settings, None, targets[judged])
-    best, kept = np.inf, _state(model, criterion)
-    for _ in _epochs(model, criterion, rows[train], targets[train], settings):
-        cost = judge(criterion.eval(), scores(model, rows[judged]))["selection"]
-        if cost < best:
-            best, kept = cost, _state(model, criterion)
-    model.load_state_dict(kept[0])
-    criterion.load_state_dict(kept[1])
-    odds = log_odds(criterion.eval(), scores(model, rows[judged]))
-    calibrator = _calibrated(settings.calibrate, criterion, odds, targets[judged])
+    evaluator = EpochEvaluator(
+        settings, MatrixRows(rows[held_out], targets[held_out]), targets[held_out]
+    )
+    trainer = Trainer(
+        settings, model, criterion, MatrixRows(rows[train], targets[train]), evaluator
+    )
+    trainer.run()
+    trainer.finish()
+    odds = log_odds(criterion.eval(), scores(model, rows[held_out]))
+    calibrator = _calibrated(settings.calibrate, criterion, odds, targets[held_out])
     return _finished(model, criterion, calibrator, odds)
+
+
+class MatrixRows:
+    """Rows of a matrix, dense or CSR, as the trainer reads them: float64."""
+
+    def __init__(self, rows: Any, targets: Array) -> None:
+        self.rows, self.targets = rows, torch.from_numpy(targets)
+
+    def __len__(self) -> int:
+        return self.rows.shape[0]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Do nothing: features are not augmented."""
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return inputs, targets and row numbers."""
+        chosen = self.rows[index.numpy()]
+        inputs = as_inputs(chosen.toarray() if sparse.issparse(chosen) else chosen)
+        return inputs, self.targets[index], index
 
 
 def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.Module:
@@ -246,34 +264,5 @@ def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.M
         dropout=settings.dropout,
     )
     model.standardize.set(*_moments(rows))
-    set_prior_bias(model, criterion, targets)
+    set_prior_bias(model.head, criterion, targets)
     return model.double()
-
-
-def _epochs(
-    model: nn.Module, criterion: Loss, rows: Any, targets: Array, settings: Settings
-) -> Iterator[None]:
-    """Train, pausing after each epoch."""
-    optimizer = build_optimizer(settings, model, criterion)
-    wanted = torch.from_numpy(targets)
-    size = rows_a_step(settings.batch_size, len(targets))
-    total = settings.epochs * number_of_batches(len(targets), size)
-    step = 0
-    for epoch in range(settings.epochs):
-        model.train()
-        criterion.train()
-        for batch in epoch_batches(len(targets), size, settings.seed, epoch):
-            chosen = rows[batch.numpy()]
-            chosen = chosen.toarray() if sparse.issparse(chosen) else chosen
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(settings, step, total)
-            criterion(model(as_inputs(chosen)), wanted[batch]).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            step += 1
-        yield
-
-
-def _state(model: nn.Module, criterion: Loss) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    return own, {name: tensor.clone() for name, tensor in criterion.state_dict().items()}

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from credibly.train import checkpoint as checkpoints
+from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint
-from credibly.train.judge import Judge
-from credibly.train.loop import Watcher
-from credibly.train.processes import score
-from credibly.train.settings import Settings
+from credibly.train.configuration import Settings
+from credibly.train.distributed import SingleProcess, score
+from credibly.train.evaluation import EpochEvaluator
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def solve(
     model: Any,
     criterion: Loss,
     train: Data,
-    judge: Judge,
+    evaluator: EpochEvaluator,
     folder: Path,
-    watcher: Watcher,
+    callback: Callback,
 ) -> None:
     """Train ``model`` for each L2 weight, strongest first; leave it at the best one.
 
@@ -119,16 +119,16 @@ def solve(
         criterion.train()
         loss = minimise(model, criterion, inputs, targets, float(decays[at]))
         criterion.eval()
-        figures = judge(criterion, score(model, judge.rows, None))
+        figures = evaluator(criterion, score(model, evaluator.rows, SingleProcess()))
         lower = figures.pop("selection")
         if lower < best or best_at < 0:
             best, best_at, kept = lower, at, _state(model, criterion)
         tensors = {**_state(model, criterion), **checkpoints.prefixed("best", kept)}
         values = {"done": at + 1, "best": repr(best), "best_at": best_at}
         row = {"epoch": at + 1, "l2": float(decays[at]) * len(train), "loss": loss}
-        watcher.epoch({**row, **figures, "best_epoch": best_at + 1})
+        callback.on_epoch({**row, **figures, "best_epoch": best_at + 1})
         checkpoints.write(folder, at + 1, Checkpoint(tensors, values))
-        watcher.update(at + 1, len(decays))
+        callback.on_update(at + 1, len(decays))
     result = Checkpoint(kept)
     model.load_state_dict(result.group("model"))
     criterion.load_state_dict(result.group("loss"))

@@ -23,15 +23,16 @@ from credibly.train.batches import (
     epoch_batches,
     mixed,
     number_of_batches,
-    rows_a_step,
+    rows_per_step,
     share,
     stream,
 )
+from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint, prefixed
-from credibly.train.judge import Judge
-from credibly.train.optim import Average, average_gradients, build_optimizer, learning_rate
-from credibly.train.processes import WholeLoss, score
-from credibly.train.settings import Settings
+from credibly.train.configuration import Settings
+from credibly.train.distributed import SingleProcess, WholeLoss, full_precision, score
+from credibly.train.evaluation import EpochEvaluator
+from credibly.train.optimizer import Average, average_gradients, build_optimizer, learning_rate
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -41,22 +42,12 @@ if TYPE_CHECKING:
 State = dict[str, Tensor]
 
 
-class Watcher:
-    """Told how a run gets on; this one keeps it to itself."""
-
-    def update(self, done: int, total: int) -> None:
-        """After each update of the weights."""
-
-    def epoch(self, figures: dict[str, Any]) -> None:
-        """After each epoch, with its figures on held-out rows."""
-
-
 @dataclasses.dataclass
 class Progress:
-    """Where a run stands; plain numbers, all of them in the checkpoint."""
+    """How far training has come: plain numbers, all of them in the checkpoint."""
 
     epoch: int = 0
-    batch: int = 0  # batches of this epoch that are done
+    batch: int = 0  # finished batches of this epoch
     updates: int = 0
     loss_sum: float = 0.0  # over the batches of this epoch
     best: float = math.inf  # lower is better
@@ -64,18 +55,19 @@ class Progress:
     stopped: bool = False
 
 
-class Loop:
-    """Train ``model`` under ``criterion``; ``finished()`` gives the weights that were best.
+class Trainer:
+    """Train ``model`` under ``criterion``; ``finish()`` loads the weights of the best epoch.
 
     Args:
         settings: how to train.
-        model: scores of rows.
+        model: returns the scores of a batch of rows.
         criterion: the loss.
-        rows: the training rows, as ``data.torch_dataset(train=True)`` gives them.
-        judge: what tells one epoch's held-out scores from another's.
-        accelerator: where and in which precision.
-        folder: where checkpoints go.
-        watcher: told of each update and each epoch's figures.
+        rows: the training rows: ``len``, ``set_epoch(epoch)`` and ``batch(indices)``, as
+            ``data.torch_dataset(train=True)`` and ``MatrixRows`` have them.
+        evaluator: computes the metrics of held-out rows after each epoch.
+        accelerator: device, processes and precision; one process on the CPU if not given.
+        folder: where checkpoints are written; without it none are.
+        callback: called after each update and each epoch.
     """
 
     def __init__(
@@ -84,42 +76,48 @@ class Loop:
         model: nn.Module,
         criterion: Loss,
         rows: Any,
-        judge: Judge,
-        accelerator: Accelerator,
-        folder: Path,
-        watcher: Watcher,
+        evaluator: EpochEvaluator,
+        *,
+        accelerator: Accelerator | SingleProcess | None = None,
+        folder: Path | None = None,
+        callback: Callback | None = None,
     ) -> None:
-        self.settings, self.criterion, self.rows, self.judge = settings, criterion, rows, judge
-        self.accelerator, self.folder, self.watcher = accelerator, folder, watcher
+        self.settings, self.criterion = settings, criterion
+        self.rows, self.evaluator, self.folder = rows, evaluator, folder
+        self.callback = callback or Callback()
+        self.accelerator = accelerator = accelerator or SingleProcess()
         self.criterion.to(accelerator.device)
         self.optimizer: Any = build_optimizer(settings, model, criterion)
         self.model: Any = accelerator.prepare(model)
-        # Accelerate's optimizer serves scaled (fp16) gradients; else its bookkeeping, once a step,
-        # would cost a quarter of the throughput of a small model.
+        # Accelerate's optimizer is needed for scaled (fp16) gradients only: its bookkeeping in
+        # every step would cost a quarter of the throughput of a small model.
         if accelerator.scaler is not None:
             self.optimizer = accelerator.prepare(self.optimizer)
         self.plain = accelerator.unwrap_model(self.model)
         self.whole_loss = WholeLoss(criterion)
         self.average = Average(self.plain, settings.ema) if settings.ema else None
-        self.at = Progress()
+        self.progress = Progress()
         self.best: State = {}
         self.saved_at = time.monotonic()
-        self.batch_size = rows_a_step(settings.batch_size, len(rows))
+        self.batch_size = rows_per_step(settings.batch_size, len(rows))
         batches = number_of_batches(len(rows), self.batch_size)
         self.total = settings.epochs * -(-batches // settings.accumulate)
 
     def run(self) -> None:
-        """To the end, whatever of it is already done."""
+        """Train to the end, from the newest checkpoint if there is one."""
         self._restore()
-        while self.at.epoch < self.settings.epochs and not self.at.stopped:
-            self._epoch()
-            self._judge()
-            self.at = dataclasses.replace(self.at, epoch=self.at.epoch + 1, batch=0, loss_sum=0.0)
-            self._checkpoint_if_due()
+        while self.progress.epoch < self.settings.epochs and not self.progress.stopped:
+            self._train_epoch()
+            self._evaluate()
+            self.progress = dataclasses.replace(
+                self.progress, epoch=self.progress.epoch + 1, batch=0, loss_sum=0.0
+            )
+            if self._checkpoint_due():
+                self._checkpoint()
         self._checkpoint()
 
-    def finished(self) -> tuple[nn.Module, Loss]:
-        """The model and the loss with the weights of the best epoch."""
+    def finish(self) -> tuple[nn.Module, Loss]:
+        """Return the model and the loss with the weights of the best epoch."""
         best = Checkpoint(self.best)
         self.plain.load_state_dict(best.group("model"))
         self.criterion.load_state_dict(best.group("loss"))
@@ -127,35 +125,36 @@ class Loop:
 
     # Steps -----------------------------------------------------------------------------------
 
-    def _epoch(self) -> None:
-        settings, at = self.settings, self.at
-        batches = epoch_batches(len(self.rows), self.batch_size, settings.seed, at.epoch)
+    def _train_epoch(self) -> None:
+        settings, progress = self.settings, self.progress
+        batches = epoch_batches(len(self.rows), self.batch_size, settings.seed, progress.epoch)
         left = share(batches, self.accelerator.process_index, self.accelerator.num_processes)
-        self.rows.set_epoch(at.epoch)
+        self.rows.set_epoch(progress.epoch)
         self.model.train()
         self.criterion.train()
         total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
-        total += at.loss_sum
-        for inputs, targets, rows in stream(self.rows, left[at.batch :], settings.workers):
-            last = (at.batch + 1) % settings.accumulate == 0 or at.batch + 1 == len(batches)
+        total += progress.loss_sum
+        for inputs, targets, rows in stream(self.rows, left[progress.batch :], settings.workers):
+            done = progress.batch + 1
+            last = done % settings.accumulate == 0 or done == len(batches)
             total += self._backward(inputs, targets, rows, last)
-            at.batch += 1
+            progress.batch = done
             if last:
                 self._update()
-                if self._due():
-                    at.loss_sum = self._finite(total)
+                if self._checkpoint_due():
+                    progress.loss_sum = self._finite(total)
                     self._checkpoint()
-        at.loss_sum = self._finite(total)
+        progress.loss_sum = self._finite(total)
 
     def _backward(self, inputs: Tensor, targets: Tensor, rows: Tensor, last: bool) -> Tensor:
-        place, accelerator = self.accelerator.device, self.accelerator
+        device, accelerator = self.accelerator.device, self.accelerator
         self._seed()
         full = self.settings.precision == "float32"
         with nullcontext() if last else accelerator.no_sync(self.model):
             with nullcontext() if full else accelerator.autocast():
-                scores = self.model(inputs.to(place, non_blocking=True))
-            targets = targets.to(place, non_blocking=True)
-            loss = self.whole_loss(scores.float(), targets, rows.to(place))
+                scores = self.model(inputs.to(device, non_blocking=True))
+            targets = targets.to(device, non_blocking=True)
+            loss = self.whole_loss(full_precision(scores), targets, rows.to(device))
             share = loss if self.settings.accumulate == 1 else loss / self.settings.accumulate
             if accelerator.scaler is None:
                 share.backward()
@@ -164,9 +163,9 @@ class Loop:
         return loss.detach()
 
     def _seed(self) -> None:
-        """Dropout and noise of this step, apart from anything drawn before it."""
-        at = self.at
-        seed = mixed(self.settings.seed, at.epoch, at.batch, self.accelerator.process_index)
+        """Make dropout and noise of this step independent of anything drawn before it."""
+        epoch, batch = self.progress.epoch, self.progress.batch
+        seed = mixed(self.settings.seed, epoch, batch, self.accelerator.process_index)
         torch.default_generator.manual_seed(seed)
         if self.accelerator.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -175,64 +174,61 @@ class Loop:
         average_gradients(self.criterion.parameters(), self.accelerator.num_processes)
         if self.settings.clip:
             self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-        rate = learning_rate(self.settings, self.at.updates, self.total)
+        rate = learning_rate(self.settings, self.progress.updates, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.at.updates += 1
-        self.watcher.update(self.at.updates, self.total)
+        self.progress.updates += 1
+        self.callback.on_update(self.progress.updates, self.total)
         if self.average is not None:
-            self.average.update(self.plain, self.at.updates)
+            self.average.update(self.plain, self.progress.updates)
 
     def _finite(self, total: Tensor) -> float:
         value = float(total)
         if not math.isfinite(value):
             raise InputError(
-                f"the loss is no longer a finite number (epoch {self.at.epoch + 1}). Lower "
+                f"the loss is no longer a finite number (epoch {self.progress.epoch + 1}). Lower "
                 "`learning_rate` or set `clip`; the last good checkpoint is kept."
             )
         return value
 
     # Epochs ----------------------------------------------------------------------------------
 
-    def _judge(self) -> None:
-        """Figures of this epoch on held-out rows; keep its weights if none were better."""
+    def _evaluate(self) -> None:
+        """Compute this epoch's metrics on held-out rows; keep its weights if none were better."""
         own = None
         if self.average is not None:
             own = {name: tensor.clone() for name, tensor in self.plain.state_dict().items()}
             self.plain.load_state_dict(self.average.state)
         self.criterion.eval()
-        scores = score(self.plain, self.judge.rows, self.accelerator, self.settings.workers)
-        figures = self.judge(self.criterion, scores)
-        at, lower = self.at, figures.pop("selection")
-        if lower < at.best or at.best_epoch < 0 or self.settings.select == "last":
-            at.best, at.best_epoch = lower, at.epoch
+        scores = score(self.plain, self.evaluator.rows, self.accelerator, self.settings.workers)
+        figures = self.evaluator(self.criterion, scores)
+        progress, cost = self.progress, figures.pop("selection")
+        if cost < progress.best or progress.best_epoch < 0 or self.settings.select == "last":
+            progress.best, progress.best_epoch = cost, progress.epoch
             loss_state = {k: v.clone() for k, v in self.criterion.state_dict().items()}
             kept = {k: v.clone() for k, v in self.plain.state_dict().items()}
             self.best = {**prefixed("model", kept), **prefixed("loss", loss_state)}
         if own is not None:
             self.plain.load_state_dict(own)
         patience = self.settings.patience
-        at.stopped = bool(patience) and at.epoch - at.best_epoch >= patience
+        progress.stopped = bool(patience) and progress.epoch - progress.best_epoch >= patience
         batches = number_of_batches(len(self.rows), self.batch_size)
-        rate = learning_rate(self.settings, at.updates - 1, self.total)
-        figures = {"loss": at.loss_sum / batches, **figures, "learning_rate": rate}
-        self.watcher.epoch({"epoch": at.epoch + 1, **figures, "best_epoch": at.best_epoch + 1})
+        rate = learning_rate(self.settings, progress.updates - 1, self.total)
+        figures = {"loss": progress.loss_sum / batches, **figures, "learning_rate": rate}
+        figures = {"epoch": progress.epoch + 1, **figures, "best_epoch": progress.best_epoch + 1}
+        self.callback.on_epoch(figures)
 
     # Checkpoints -----------------------------------------------------------------------------
 
-    def _due(self) -> bool:
+    def _checkpoint_due(self) -> bool:
         return time.monotonic() - self.saved_at >= self.settings.checkpoint_seconds
 
-    def _checkpoint_if_due(self) -> None:
-        if self._due():
-            self._checkpoint()
-
     def _checkpoint(self) -> None:
-        """Only the main process writes: all hold the same state."""
+        """Write a checkpoint from the main process: all processes hold the same state."""
         self.saved_at = time.monotonic()
-        if not self.accelerator.is_main_process:
+        if self.folder is None or not self.accelerator.is_main_process:
             return
         optimizer, numbers = checkpoints.flatten_optimizer(self.optimizer)
         tensors = {
@@ -242,21 +238,23 @@ class Loop:
             **prefixed("average", self.average.state if self.average else {}),
             **prefixed("best", self.best),
         }
-        progress = dataclasses.asdict(self.at)
-        progress["best"] = repr(self.at.best)  # JSON has no infinity
+        progress = dataclasses.asdict(self.progress)
+        progress["best"] = repr(self.progress.best)  # JSON has no infinity
         values = {"progress": progress, "optimizer": numbers}
         if self.accelerator.scaler is not None:
             values["scaler"] = self.accelerator.scaler.state_dict()
-        order = self.at.epoch * number_of_batches(len(self.rows), self.batch_size)
-        checkpoints.write(self.folder, order + self.at.batch, Checkpoint(tensors, values))
+        order = self.progress.epoch * number_of_batches(len(self.rows), self.batch_size)
+        checkpoints.write(self.folder, order + self.progress.batch, Checkpoint(tensors, values))
 
     def _restore(self) -> None:
+        if self.folder is None:
+            return
         with checkpoints.restoring(self.folder) as saved:
             if saved is not None:
-                self._take(saved)
+                self._load(saved)
         self.accelerator.wait_for_everyone()
 
-    def _take(self, saved: Checkpoint) -> None:
+    def _load(self, saved: Checkpoint) -> None:
         self.plain.load_state_dict(saved.group("model"))
         self.criterion.load_state_dict(saved.group("loss"))
         if self.average is not None:
@@ -267,5 +265,5 @@ class Loop:
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(saved.values["scaler"])
         progress = saved.values["progress"]
-        self.at = Progress(**{**progress, "best": float(progress["best"])})
+        self.progress = Progress(**{**progress, "best": float(progress["best"])})
         self.best = saved.group("best")

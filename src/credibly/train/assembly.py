@@ -11,8 +11,8 @@ from torch import nn
 
 from credibly.checks import InputError
 from credibly.data import TRAIN
-from credibly.train.batches import mixed, rows_a_step
-from credibly.train.settings import Settings
+from credibly.train.batches import mixed, rows_per_step
+from credibly.train.configuration import Settings
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SMALL_IMAGE = 64
 
 
-def resolved(settings: Settings, data: Data) -> Settings:
+def resolve_settings(settings: Settings, data: Data) -> Settings:
     """``settings`` with loss, model and batch size settled, checked against ``data``."""
     loss = default_loss(data) if settings.loss == "auto" else settings.loss
     model = settings.model
@@ -41,7 +41,7 @@ def resolved(settings: Settings, data: Data) -> Settings:
             f"`average_size` must be at most the number of labels, {len(data.labels)}; "
             f"got {settings.average_size:g}."
         )
-    size = rows_a_step(settings.batch_size, int((data.split == TRAIN).sum()))
+    size = rows_per_step(settings.batch_size, int((data.split == TRAIN).sum()))
     return dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
 
 
@@ -108,23 +108,23 @@ def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: 
         **options,
     )
     if settings.prior_bias:
-        set_prior_bias(model, criterion, train_targets)
+        set_prior_bias(model.head, criterion, train_targets)
     return model
 
 
 @torch.no_grad()
-def set_prior_bias(model: nn.Module, criterion: Loss, targets: Array) -> None:
-    """Start the last layer where its probabilities are the labels' rates (add-half smoothed)."""
-    bias = getattr(getattr(model, "head", None), "bias", None)
-    if bias is None:
-        return
+def set_prior_bias(head: nn.Linear, criterion: Loss, targets: Array) -> None:
+    """Set the biases of the last layer so that probabilities start at the labels' rates.
+
+    The rates are smoothed by half a row present and half a row absent.
+    """
     known = targets >= 0
     present = np.where(known, targets, 0).sum(axis=0)
     rates = torch.from_numpy((present + 0.5) / (known.sum(axis=0) + 1.0))
     # Without a link any increasing map of the rates will do: only differences count.
     initial = criterion.initial_scores(rates) if criterion.has_link else torch.logit(rates)
-    if initial.shape == bias.shape:
-        bias.copy_(initial)
+    if initial.shape == head.bias.shape:
+        head.bias.copy_(initial)
 
 
 def build_accelerator(settings: Settings) -> Accelerator:

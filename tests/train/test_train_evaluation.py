@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from credibly import calibrate, losses, metrics
-from credibly.train.judge import ENTRIES_TO_FIT, Judge, probabilities
-from credibly.train.settings import Settings
+from credibly.train.configuration import Settings
+from credibly.train.evaluation import ENTRIES_TO_FIT, EpochEvaluator, probabilities
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def full(scores: torch.Tensor, targets: np.ndarray) -> float:
 
 def test_some_rows_settle_the_map(rows: tuple[torch.Tensor, np.ndarray]) -> None:
     scores, targets = rows
-    found = Judge(Settings(), None, targets)(losses.BCE(), scores)["nll"]
+    found = EpochEvaluator(Settings(), None, targets)(losses.BCE(), scores)["nll"]
     assert found == pytest.approx(full(scores, targets), rel=1e-3)
 
 
 def test_rows_of_unknowns_are_not_among_them(rows: tuple[torch.Tensor, np.ndarray]) -> None:
     scores, targets = rows
     targets[::3] = -1  # every third: just the rows that an even choice of all would take
-    found = Judge(Settings(), None, targets)(losses.BCE(), scores)["nll"]
+    found = EpochEvaluator(Settings(), None, targets)(losses.BCE(), scores)["nll"]
     assert found == pytest.approx(full(scores, targets), rel=1e-3)

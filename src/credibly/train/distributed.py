@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,8 +22,52 @@ if TYPE_CHECKING:
 SCORING_ROWS = 1024
 
 
+class SingleProcess:
+    """One process, full precision: the part of ``accelerate.Accelerator`` that training uses.
+
+    It needs no import of accelerate and leaves no global state, so that many small models can be
+    trained in one interpreter.
+    """
+
+    process_index = 0
+    num_processes = 1
+    is_main_process = True
+    scaler = None
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
+
+    def prepare(self, module: nn.Module) -> nn.Module:
+        """Return ``module`` on the device."""
+        return module.to(self.device)
+
+    def unwrap_model(self, model: nn.Module) -> nn.Module:
+        """Return ``model``: it was not wrapped."""
+        return model
+
+    def no_sync(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Return a context that does nothing: there are no gradients to synchronise."""
+        return nullcontext()
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing: the precision is the model's own."""
+        return nullcontext()
+
+    def clip_grad_norm_(self, parameters: Iterable[Tensor], largest: float) -> Tensor:
+        """Scale the gradients so that their norm is at most ``largest``."""
+        return torch.nn.utils.clip_grad_norm_(parameters, largest)
+
+    def wait_for_everyone(self) -> None:
+        """Return at once: there is nobody else."""
+
+
+def full_precision(scores: Tensor) -> Tensor:
+    """Return half-precision scores as float32, and all others as they are."""
+    return scores.float() if scores.dtype.itemsize < 4 else scores
+
+
 class _Gather(torch.autograd.Function):
-    """Concatenate rows over processes; backward hands each process the gradient of its own."""
+    """Concatenate rows over processes; backward returns to each process its rows' gradient."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:  # type: ignore[override]
@@ -38,7 +84,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _gather_rows(rows: Tensor) -> list[Tensor]:
-    """The tensors of all processes, which may differ in length."""
+    """Return the tensors of all processes, which may differ in length."""
     lengths = [torch.zeros((), dtype=torch.int64, device=rows.device) for _ in range(_size())]
     dist.all_gather(lengths, torch.tensor(len(rows), device=rows.device))
     longest = max(int(length) for length in lengths)
@@ -54,12 +100,12 @@ def _size() -> int:
 
 
 def gather(rows: Tensor) -> Tensor:
-    """Rows of all processes, in the order of the processes; differentiable."""
+    """Return the rows of all processes, in the order of the processes; differentiable."""
     return _Gather.apply(rows) if _size() > 1 else rows  # type: ignore[return-value]
 
 
 def spans_processes(criterion: nn.Module) -> bool:
-    """Whether the loss, or one inside it, sums over processes by itself (`losses._processes`)."""
+    """Return whether the loss, or one inside it, sums over processes by itself."""
     return any(
         hasattr(sys.modules[type(module).__module__], "_processes")
         for module in criterion.modules()
@@ -67,11 +113,11 @@ def spans_processes(criterion: nn.Module) -> bool:
 
 
 class WholeLoss:
-    """A loss over the batches of all processes at once, as one process on their union has it.
+    """A loss over the union of the batches of all processes, equal to that of one process.
 
-    Scores and targets are gathered, and every process computes the same loss: exact for any
-    criterion, a user's own too, whatever rows and unknown labels each process happens to have.
-    Losses that reach over processes by themselves are left to do so.
+    Scores and targets are gathered, and every process computes the same loss. That is exact for
+    any criterion, including a user's own, whatever rows and unknown labels each process has.
+    Losses that sum over processes by themselves are called with the process's own rows.
     """
 
     def __init__(self, criterion: Loss) -> None:
@@ -90,19 +136,22 @@ class WholeLoss:
 
 @torch.no_grad()
 def score(
-    model: nn.Module, dataset: Any, accelerator: Accelerator | None, workers: int = 0
+    model: nn.Module,
+    dataset: Any,
+    accelerator: Accelerator | SingleProcess,
+    workers: int = 0,
 ) -> Tensor:
-    """Scores of every row of ``dataset`` on every process, in order, float32 on the CPU."""
-    rank, processes = (
-        (0, 1) if accelerator is None else (accelerator.process_index, accelerator.num_processes)
-    )
-    device = next(model.parameters()).device if accelerator is None else accelerator.device
+    """Return the scores of every row of ``dataset``, in order, on the CPU of every process.
+
+    float32, or float64 where the model computes in it.
+    """
+    rank, processes = accelerator.process_index, accelerator.num_processes
     own = torch.arange(len(dataset)).tensor_split(processes)[rank]
     was_training = model.training
     model.eval()
     try:
         parts = [
-            model(batch[0].to(device)).float()
+            full_precision(model(batch[0].to(accelerator.device)))
             for batch in stream(dataset, own.split(SCORING_ROWS), workers)
         ]
     finally:

@@ -77,6 +77,35 @@ class Settings:
     checkpoint_seconds: float = setting(30.0, "seconds of work that a crash may cost")
     tensorboard: bool = setting(False, "also write TensorBoard events (needs tensorboard)")
 
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], where: str) -> Settings:
+        """Return the settings of plain values, as a file or the command line gives them.
+
+        Args:
+            values: settings by name.
+            where: what errors call the source of the values.
+
+        Example:
+            >>> Settings.from_mapping({"epoch": 3}, "run.toml")
+            Traceback (most recent call last):
+            ...
+            credibly.checks.InputError: run.toml: unknown setting 'epoch'. Did you mean 'epochs'?
+        """
+        from credibly.checks import InputError, nearest
+
+        known = [field.name for field in dataclasses.fields(Settings)]
+        for name in values:
+            if name not in known:
+                raise InputError(f"{where}: unknown setting {name!r}. {nearest(name, known)}")
+        hints = typing.get_type_hints(Settings)
+        for name, value in values.items():
+            if not _fits(hints[name], value):
+                kind = str(getattr(hints[name], "__name__", hints[name]))
+                raise InputError(f"{where}: {name!r} must be {kind}; got {value!r:.80}.")
+        many = {name for name in values if typing.get_origin(hints[name]) is tuple}
+        plain: dict[str, Any] = {k: tuple(v) if k in many else v for k, v in values.items()}
+        return cls(**plain)
+
     def __post_init__(self) -> None:
         from credibly import checks
 
@@ -115,31 +144,6 @@ class Settings:
             raise InputError("`features` keeps what a frozen backbone says; give `frozen` too.")
         if self.sweep is not None and self.solver != "lbfgs":
             raise InputError("`sweep` l2 belongs to `solver` lbfgs; got solver steps.")
-
-
-def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
-    """``Settings`` from plain values, as a file or a caller gives them.
-
-    Example:
-        >>> from_mapping({"epoch": 3}, "run.toml")
-        Traceback (most recent call last):
-        ...
-        credibly.checks.InputError: run.toml: unknown setting 'epoch'. Did you mean 'epochs'?
-    """
-    from credibly.checks import InputError, nearest
-
-    known = [field.name for field in dataclasses.fields(Settings)]
-    for name in values:
-        if name not in known:
-            raise InputError(f"{where}: unknown setting {name!r}. {nearest(name, known)}")
-    hints = typing.get_type_hints(Settings)
-    for name, value in values.items():
-        if not _fits(hints[name], value):
-            kind = str(getattr(hints[name], "__name__", hints[name]))
-            raise InputError(f"{where}: {name!r} must be {kind}; got {value!r:.80}.")
-    many = {name for name in values if typing.get_origin(hints[name]) is tuple}
-    plain: dict[str, Any] = {k: tuple(v) if k in many else v for k, v in values.items()}
-    return Settings(**plain)
 
 
 def _fits(hint: Any, value: Any) -> bool:

@@ -1,0 +1,72 @@
+"""Callbacks: what is called while a run trains."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from credibly.train.log import Log
+
+
+class Callback:
+    """Receive training progress. The base class ignores it.
+
+    Example:
+        >>> class Printer(Callback):
+        ...     def on_epoch(self, figures):
+        ...         print(figures["epoch"], figures["nll"])
+    """
+
+    def on_update(self, done: int, total: int) -> None:
+        """Be called after each update of the weights.
+
+        Args:
+            done: updates so far.
+            total: updates of the whole run.
+        """
+
+    def on_epoch(self, figures: dict[str, Any]) -> None:
+        """Be called after each epoch with its metrics on held-out rows.
+
+        Args:
+            figures: ``epoch`` (from 1), ``loss``, ``nll``, ``map``, ``ace``, ``learning_rate``,
+                ``best_epoch``.
+        """
+
+
+class LoggingCallback(Callback):
+    """Write each epoch to the run's log, then call ``inner``."""
+
+    def __init__(self, log: Log, inner: Callback) -> None:
+        self.log, self.inner = log, inner
+
+    def on_update(self, done: int, total: int) -> None:
+        self.inner.on_update(done, total)
+
+    def on_epoch(self, figures: dict[str, Any]) -> None:
+        self.log.add(figures)
+        self.inner.on_epoch(figures)
+
+
+class Watcher(Callback):
+    """Deprecated name of :class:`Callback`, with the methods ``update`` and ``epoch``."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        warnings.warn(
+            "`cr.train.Watcher` is now `cr.train.Callback`, with `on_update` and `on_epoch`.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def update(self, done: int, total: int) -> None:
+        """Be called after each update of the weights."""
+
+    def epoch(self, figures: dict[str, Any]) -> None:
+        """Be called after each epoch."""
+
+    def on_update(self, done: int, total: int) -> None:
+        self.update(done, total)
+
+    def on_epoch(self, figures: dict[str, Any]) -> None:
+        self.epoch(figures)

@@ -1,0 +1,165 @@
+"""The folder of a run: its layout version, its configuration, and who may write to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from credibly import __version__
+from credibly.checks import InputError
+from credibly.files import atomic_path, sweep
+from credibly.train.configuration import INCIDENTAL, Settings, read_toml, write_toml
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+
+LAYOUT = "1.0"
+
+CONFIG, MODEL, CALIBRATION, METRICS = (
+    "config.toml",
+    "model.safetensors",
+    "calibration.json",
+    "metrics.json",
+)
+
+
+def claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
+    """Make ``folder`` this run's, or check that it already is."""
+    config = folder / CONFIG
+    if config.exists():
+        if not resume:
+            raise InputError(
+                f"{folder} already holds a run. Go on with it by --resume, or choose another --out."
+            )
+        _same_run(folder, settings, data)
+        for place in (folder, folder / "state"):
+            sweep(place)
+            for leftover in place.glob(".tmp*"):  # what safetensors writes beside
+                leftover.unlink(missing_ok=True)
+        return
+    if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise InputError(f"{folder} must be empty or a run folder; it holds other files.")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_config(folder, settings, description(data, settings))
+
+
+def description(data: Data, settings: Settings) -> dict[str, Any]:
+    """What a run remembers of its data."""
+    shape = data.input_shape
+    if shape is None or (len(shape) == 3 and settings.image_size is not None):
+        side = settings.image_size or 224
+        shape = (shape[0] if shape else 3, side, side)
+    return {
+        "source": data.source,
+        "fingerprint": data.fingerprint(),
+        "kind": data.kind,
+        "shape": [int(side) for side in shape],
+        "train_rows": len(data.part("train")),
+        "labels": list(data.labels),
+    }
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a run that was begun: its tables, all there."""
+    config = read_toml(folder / CONFIG)
+    needed = {"credibly": ["version"], "settings": [], "data": ["source", "fingerprint", "labels"]}
+    for table, keys in needed.items():
+        found = config.get(table)
+        lacking = [key for key in keys if key not in found] if isinstance(found, dict) else [table]
+        if lacking:
+            raise InputError(
+                f"{folder / CONFIG} must be the whole configuration of a run; it lacks "
+                f"{lacking[0]!r}. Put the file back as it was, or choose another --out."
+            )
+    return config
+
+
+def _same_run(folder: Path, settings: Settings, data: Data) -> None:
+    config = read_config(folder)
+    version = str(config["credibly"]["version"])
+    if version.split(".")[:2] != __version__.split(".")[:2]:
+        raise InputError(
+            f"{folder} was begun with credibly {version}; this is {__version__}. Install "
+            f"`credibly=={version}` to go on with it, or choose another --out."
+        )
+    before = Settings.from_mapping(config["settings"], str(folder / CONFIG))
+    for field in dataclasses.fields(Settings):
+        old, new = getattr(before, field.name), getattr(settings, field.name)
+        if field.name not in INCIDENTAL and old != new:
+            raise InputError(
+                f"{folder} was begun with {field.name} = {old!r}; got {new!r}. Resume with the "
+                "same settings, or choose another --out."
+            )
+    if config["data"]["fingerprint"] != data.fingerprint():
+        raise InputError(
+            f"{folder} was begun on other data ({config['data']['source']}, "
+            f"{config['data'].get('train_rows')} training rows); got {data.source} with "
+            f"{len(data.part('train'))}. Resume with the same data, or choose another --out."
+        )
+
+
+def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None:
+    """The resolved settings and what they were applied to."""
+    values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
+    program = {"version": __version__, "layout": LAYOUT}
+    write_toml(folder / CONFIG, {"credibly": program, "settings": values, "data": data})
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Plain values, atomically."""
+    with atomic_path(path) as beside:
+        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} must be JSON; {error}.") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path} must be a JSON object; got {str(document)[:80]}.")
+    return document
+
+
+# Checks of what was read ---------------------------------------------------------------------
+
+
+def check_layout(config: Mapping[str, Any], path: Path) -> None:
+    """Whether this credibly can read the run that ``config`` belongs to.
+
+    Example:
+        >>> check_layout({"credibly": {"layout": "1.7"}}, Path("config.toml"))  # nothing to say
+    """
+    about = config.get("credibly")
+    # The first runs carried no layout of their own: theirs is 1.0.
+    layout = str(about.get("layout", "1.0")) if isinstance(about, Mapping) else "1.0"
+    major = layout.partition(".")[0]
+    if not (major.isascii() and major.isdigit()):
+        raise InputError(f"{path}: `layout` must be a version such as {LAYOUT}; got {layout!r}.")
+    if len(major) > 6 or int(major) > int(LAYOUT.partition(".")[0]):
+        raise InputError(
+            f"{path}: layout version {layout[:40]} is newer than {LAYOUT}, the newest this "
+            "credibly reads. Upgrade credibly."
+        )
+
+
+ABOUT = {"source": str, "labels": list, "shape": list, "train_rows": int, "kind": str}
+
+
+def check_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A run's configuration, whose tables hold what ``write_config`` put there."""
+    about, settings = config.get("data"), config.get("settings")
+    if not isinstance(about, dict) or not isinstance(settings, dict):
+        raise InputError(f"{path} must have the tables [settings] and [data] of a run.")
+    for key, kind in ABOUT.items():
+        if not isinstance(about.get(key), kind):
+            raise InputError(f"{path}: [data] must hold `{key}`; got {about.get(key)!r:.80}.")
+    numbers = [about["train_rows"], *about["shape"]]
+    if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
+        raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
+    if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
+        raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
+    return config
