@@ -4,7 +4,7 @@
                └────► link ─► probabilities ─► decide   ─► label sets ─┐
                         (calibrate)         └► retrieve ─► ranking ────┴─► metrics ─► report
 
-Each arrow is a room of the package; rooms are imported when first used, so that
+Each arrow is a package of its own; packages are imported when first used, so that
 ``import credibly`` and ``credibly --help`` stay instant.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_ROOMS = (
+_PACKAGES = (
     "calibrate",
     "data",
     "decide",
@@ -24,12 +24,17 @@ _ROOMS = (
     "report",
     "retrieve",
     "train",
+    "workflows",
 )
 _NAMES = {
     "InputError": "credibly.checks",
     "Predictions": "credibly.predictions",
     "CredibleClassifier": "credibly.estimator",
     "load": "credibly.train",
+    "calibrate_scores": "credibly.workflows",
+    "compare": "credibly.workflows",
+    "evaluate": "credibly.workflows",
+    "write_sets": "credibly.workflows",
 }
 
 __all__ = [
@@ -38,8 +43,11 @@ __all__ = [
     "Predictions",
     "__version__",
     "calibrate",
+    "calibrate_scores",
+    "compare",
     "data",
     "decide",
+    "evaluate",
     "load",
     "losses",
     "metrics",
@@ -48,6 +56,8 @@ __all__ = [
     "report",
     "retrieve",
     "train",
+    "workflows",
+    "write_sets",
 ]
 
 if TYPE_CHECKING:
@@ -62,15 +72,17 @@ if TYPE_CHECKING:
         report,
         retrieve,
         train,
+        workflows,
     )
     from credibly.checks import InputError
     from credibly.estimator import CredibleClassifier
     from credibly.predictions import Predictions
     from credibly.train import load
+    from credibly.workflows import calibrate_scores, compare, evaluate, write_sets
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"credibly.{name}")
     if name in _NAMES:
         return getattr(import_module(_NAMES[name]), name)

@@ -209,10 +209,10 @@ def test_bad_input_is_one_sentence_and_2_and_nothing_is_written(tmp_path, capsys
         "`split` must mark": ["split.npz"],
         "there is no file": ["nowhere.npz"],
         "unknown loss 'bcee'": ["s.npz", "--loss", "bcee"],
-        "`fraction` must lie": ["s.npz", "--fraction", "1"],
+        "--fraction must lie": ["s.npz", "--fraction", "1"],
         "must lie between 1 and": ["s.npz", "--rows", "1200"],
         "must end in .parquet": ["s.npz", "--out", str(tmp_path / "p.csv")],
-        "2 columns a label": ["s.npz", "--loss", "avgk(average_size=2)"],
+        "2 columns per label": ["s.npz", "--loss", "avgk(average_size=2)"],
     }
     for message, (name, *rest) in cases.items():
         argv = [str(tmp_path / name), "--loss", "bce", "--out", str(tmp_path / "p.parquet"), *rest]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from credibly import Predictions, metrics
-from credibly.cli import _measure, main
+from credibly.cli import main
 from credibly.predictions import Scan
+from credibly.workflows import evaluation
 
 LABELS = ["dog", "[red] cat", "no truth", "no positive", "e"]
 
@@ -51,7 +52,7 @@ each_record = pytest.mark.parametrize("name", RECORDS)
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(Scan, "_usual_rows", lambda self, names: 7)
-    monkeypatch.setattr(_measure, "_COLUMN_CELLS", 500)
+    monkeypatch.setattr(evaluation, "_COLUMN_VALUES", 500)
 
 
 def evaluate(capsys, *argv: str) -> dict:
@@ -163,4 +164,4 @@ def test_bad_input_is_one_sentence_and_2(tmp_path, capsys):
     assert main(["evaluate", whole, str(tmp_path / "fewer.parquet")]) == 2
     assert "labels must agree" in capsys.readouterr().err
     assert main(["evaluate", whole, "--bins", "0"]) == 2
-    assert "`bins`" in capsys.readouterr().err
+    assert "--bins must" in capsys.readouterr().err

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from credibly import Predictions, decide, metrics
-from credibly.cli import _label_sets, main
+from credibly.cli import main
 from credibly.predictions import Scan
+from credibly.workflows import label_sets
 
 LABELS = ["dog", 'a, "b"', "狗", "d", "e", "f"]
 
@@ -142,7 +143,7 @@ def test_a_rule_fitted_in_pieces_is_the_one_fitted_whole(path, tmp_path, capsys,
     out = str(tmp_path / "sets.parquet")
     for rule in ("average size", "average size, probability"):
         whole = run(capsys, path, *RULES[rule], "--out", out)
-        monkeypatch.setattr(_label_sets, "_WHOLE", 0)
+        monkeypatch.setattr(label_sets, "_MOST_AT_ONCE", 0)
         assert run(capsys, path, *RULES[rule], "--out", out) == whole
         monkeypatch.undo()
 
@@ -184,13 +185,13 @@ def test_bad_input_is_one_sentence_and_2_and_nothing_is_written(path, tmp_path, 
     cases = {
         "exactly one of --average-size": [path],
         "got --average-size and --top-k": [path, "--average-size", "2", "--top-k", "1"],
-        "`average_size` must be above 0": [path, "--average-size", "7"],
+        "--average-size must be above 0": [path, "--average-size", "7"],
         "needs at least": [str(tmp_path / "small.parquet"), "--average-size", "1"],
         "labels must agree": [path, "--best-f", "1", "--fit-on", str(tmp_path / "fewer.parquet")],
         "must have rows that are not in": [path, "--best-f", "1", "--fit-on", path],
         "exactly one true label": [path, "--coverage", "0.9"],
-        "`threshold` must lie": [path, "--threshold", "2"],
-        "`fraction` must lie": [path, "--best-f", "1", "--fraction", "1"],
+        "--threshold must lie": [path, "--threshold", "2"],
+        "--fraction must lie": [path, "--best-f", "1", "--fraction", "1"],
         "there is no file": [str(tmp_path / "nowhere.parquet"), "--top-k", "1"],
     }
     for message, argv in cases.items():

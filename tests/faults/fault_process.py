@@ -19,11 +19,12 @@ from credibly.cli import COMMANDS
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
-        *(f"credibly.cli.{name}" for name in (*COMMANDS, "_label_sets", "_rescue", "_tables")),
+        *(f"credibly.cli.{name}" for name in (*COMMANDS, "_tables")),
+        *(f"credibly.workflows.{name}" for name in ("calibration", "comparison", "label_sets")),
         *(f"credibly.{room}" for room in ("calibrate", "decide", "metrics", "models", "retrieve")),
         *(f"credibly.data.{name}" for name in ("_load", "_npz", "_targets")),
         *(f"credibly.report.{name}" for name in ("_charts", "_numbers", "_page", "_verdict")),
-        *(f"credibly.train.{name}" for name in ("comparison", "fitting", "prediction")),
+        *(f"credibly.train.{name}" for name in ("fitting", "prediction")),
         *("accelerate", "jinja2", "matplotlib.backends.backend_svg", "matplotlib.figure"),
         *("numba.core.typing.arraydecl", "numba.cpython.randomimpl", "numba.np.arrayobj"),
         *("pandas", "pyarrow.compute", "pyarrow.parquet", "scipy.stats", "torch._dynamo"),

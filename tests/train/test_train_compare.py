@@ -11,7 +11,8 @@ from train_instances import awkward
 import credibly as cr
 from credibly import InputError
 from credibly.cli import main
-from credibly.train import Settings, compare
+from credibly.train import Settings
+from credibly.workflows import compare
 
 QUICK = Settings(model="linear", epochs=2, batch_size=32, learning_rate=0.05)
 
@@ -32,16 +33,16 @@ def rows(tmp_path_factory):
 
 def test_a_comparison_has_every_figure_with_an_interval_over_seeds(rows, tmp_path):
     results = compare(rows, tmp_path, ["bce", "twl"], seeds=2, settings=QUICK, conditions=2)
-    assert json.loads((tmp_path / "results.json").read_text()) == results
+    assert json.loads((tmp_path / "results.json").read_text()) == results.to_dict()
     for loss in ("bce", "twl"):
-        figures = results["losses"][loss]
+        figures = results.losses[loss]
         wanted = {"mAP@y", "mAP@x", "ACE", "MCE", "NLL", "set coverage", "retrieval@1"}
         assert wanted | {"retrieval@2", "ACE, sigmoid"} <= set(figures)
-        runs = [results["runs"][f"{loss}-seed{seed}"]["NLL"] for seed in range(2)]
+        runs = [results.runs[f"{loss}-seed{seed}"]["NLL"] for seed in range(2)]
         assert figures["NLL"]["mean"] == pytest.approx(np.mean(runs))
         half = 12.706 * np.std(runs, ddof=1) / 2**0.5
         assert figures["NLL"]["high"] - figures["NLL"]["mean"] == pytest.approx(half, rel=1e-3)
-    assert len({run["NLL"] for run in results["runs"].values()}) == 4
+    assert len({run["NLL"] for run in results.runs.values()}) == 4
     predictions = cr.Predictions.read(tmp_path / "runs/bce-seed1/predictions.parquet")
     assert predictions.metadata["seed"] == 1
 
@@ -60,16 +61,16 @@ def test_finished_runs_are_kept_and_new_ones_added(rows, tmp_path):
     before = model.stat().st_mtime_ns
     results = compare(rows, tmp_path, ["bce", "spa"], seeds=1, settings=QUICK)
     assert model.stat().st_mtime_ns == before
-    assert list(results["losses"]) == ["bce", "spa"]
-    assert results["losses"]["spa"]["NLL"]["low"] < results["losses"]["spa"]["NLL"]["high"]
+    assert list(results.losses) == ["bce", "spa"]
+    assert results.losses["spa"]["NLL"]["low"] < results.losses["spa"]["NLL"]["high"]
 
 
 def test_processes_at_the_same_time_give_the_same_results(rows, tmp_path):
     one = compare(rows, tmp_path / "one", ["bce", "spa"], seeds=1, settings=QUICK)
     two = compare(rows, tmp_path / "two", ["bce", "spa"], seeds=1, settings=QUICK, jobs=2)
     for loss in ("bce", "spa"):
-        assert two["losses"][loss]["NLL"]["mean"] == pytest.approx(
-            one["losses"][loss]["NLL"]["mean"], rel=1e-4
+        assert two.losses[loss]["NLL"]["mean"] == pytest.approx(
+            one.losses[loss]["NLL"]["mean"], rel=1e-4
         )
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``credibly COMMAND …``. One file a command; adding one is adding its file.
+"""The command line: ``credibly COMMAND …``. One file per command.
 
 A command module has a frozen dataclass ``Options`` (its docstring is the help text) and
 ``run(options) -> int | None``. Heavy imports go inside ``run``, so ``--help`` stays instant.
@@ -10,8 +10,10 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from credibly.cli._command import build_parser, resolve
+from credibly.cli._errors import in_flags, sentence
 
 # In the order of `credibly --help`.
 COMMANDS: tuple[str, ...] = (
@@ -43,23 +45,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     from credibly.checks import InputError
 
+    options: Any = None
     try:
-        result = modules[command].run(resolve(modules[command].Options, arguments)) or 0
+        options = resolve(modules[command].Options, arguments)
+        result = modules[command].run(options) or 0
         sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
         return result
     except BrokenPipeError:
         # The reader (`head`) has enough. Python's exit would flush once more and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (InputError, OSError) as error:
-        print(f"credibly {command}: {_sentence(error)}", file=sys.stderr)
+    except (InputError, OSError, MemoryError) as error:
+        text = sentence(error)
+        print(
+            f"credibly {command}: {in_flags(text, options) if options else text}", file=sys.stderr
+        )
         return 2
     except KeyboardInterrupt:
         print(f"\ncredibly {command}: interrupted", file=sys.stderr)
         return 130
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from credibly.cli._command import option
 
 if TYPE_CHECKING:
-    from credibly.cli._rescue import Rescued
+    from credibly.workflows import CalibratedScores
 
 METHODS = ("affine", "temperature", "per-label", "isotonic", "beta", "none", "choose")
 SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
@@ -50,33 +50,29 @@ def run(options: Options) -> int:
     from pathlib import Path
 
     from credibly.checks import InputError
-    from credibly.cli import _rescue, _tables
+    from credibly.cli import _tables
+    from credibly.workflows import FitRows, calibrate_file
 
     if Path(options.out).resolve() == Path(options.scores).resolve():
         raise InputError(f"--out must not be the input; both are {options.out}.")
     if Path(options.out).suffix != ".parquet":
         raise InputError(f"--out must end in .parquet; got {options.out!r}.")
-    result = _rescue.rescue(
-        options.scores,
-        options.loss,
-        method=options.method,
-        fraction=options.fraction,
-        rows=options.rows,
-        seed=options.seed,
-    )
-    kept = result.predictions if options.keep == "all" else result.predictions[result.judged]
+    fit_rows = FitRows(options.fraction, options.rows, options.seed)
+    result = calibrate_file(options.scores, options.loss, method=options.method, fit_rows=fit_rows)
+    kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
     kept.write(options.out)
     if options.json:
-        _tables.print_json(_document(result, options))
+        _tables.print_json({"out": options.out, **result.to_dict()})
     elif not options.quiet:
-        _show(result, options, len(kept))
+        _show(result)
+        _tables.print_text(f"{len(kept):,} rows written to {options.out}")
     return 0
 
 
-def _show(result: Rescued, options: Options, written: int) -> None:
+def _show(result: CalibratedScores) -> None:
     from credibly.cli import _tables
 
-    title = f"judged on {len(result.judged):,} rows that were not used for fitting"
+    title = f"judged on {len(result.held_out):,} rows that were not used for fitting"
     rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
     _tables.print_table(title, ["", *SHOWN], rows)
     change, low, high = result.change
@@ -84,16 +80,3 @@ def _show(result: Rescued, options: Options, written: int) -> None:
         f"{result.calibrator!r}, fitted on {len(result.fitted):,} rows, changes NLL by "
         f"{change:+.4f} [{low:+.4f}, {high:+.4f}] (95 %) against {result.compared}."
     )
-    _tables.print_text(f"{written:,} rows written to {options.out}")
-
-
-def _document(result: Rescued, options: Options) -> dict[str, Any]:
-    return {
-        "out": options.out,
-        "loss": options.loss,
-        "calibrator": result.calibrator.state(),
-        "fitted_rows": len(result.fitted),
-        "judged_rows": len(result.judged),
-        "stages": result.stages,
-        "nll_change": {"against": result.compared, **result.change._asdict()},
-    }

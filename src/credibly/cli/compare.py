@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
 from credibly.cli.train import given, with_settings
+
+if TYPE_CHECKING:
+    from credibly.workflows import Comparison
 
 COLUMNS = ("mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid", "set coverage")
 
@@ -42,7 +45,8 @@ Options: Any = with_settings(Own, leave_out=("loss", "seed", "tensorboard"))
 
 def run(options: Any) -> int:
     from credibly.cli._tables import print_json, print_text, progress
-    from credibly.train import Settings, compare, preset
+    from credibly.train import Settings, preset
+    from credibly.workflows import compare
 
     base = preset(options.preset) if options.preset else {}
     base.pop("loss", None)
@@ -60,29 +64,29 @@ def run(options: Any) -> int:
             done=lambda name: advance(1),
         )
     if options.json:
-        print_json(results)
+        print_json(results.to_dict())
         return 0
     show(results)
     print_text(f"Wrote {options.out}/results.json; predictions are in {options.out}/runs/.")
     return 0
 
 
-def show(results: Mapping[str, Any], columns: Sequence[str] = ()) -> None:
+def show(results: Comparison, columns: Sequence[str] = ()) -> None:
     """The table: one row a loss, each figure in percent with half the width of its interval."""
     from credibly.cli._tables import print_table, print_text
 
-    found = {name for each in results["losses"].values() for name in each}
+    found = {name for each in results.losses.values() for name in each}
     wanted = columns or [*COLUMNS, *sorted(name for name in found if "retrieval@" in name)]
     shown = [name for name in wanted if name in found]
     rows = [
         [loss, *(_figure(name, figures.get(name)) for name in shown)]
-        for loss, figures in results["losses"].items()
+        for loss, figures in results.losses.items()
     ]
-    title = f"{results['data']}: {results['test_rows']:,} test rows, {results['seeds']} seed(s)"
+    title = f"{results.data}: {results.test_rows:,} test rows, {results.seeds} seed(s)"
     print_table(title, ["loss", *shown], rows)
     print_text(
-        f"In percent, NLL × 1000; ± is half the {results['interval']}. Higher is better "
-        f"for mAP, retrieval and set coverage ({results['average_size']:g} labels a row), lower "
+        f"In percent, NLL × 1000; ± is half the {results.interval}. Higher is better "
+        f"for mAP, retrieval and set coverage ({results.average_size:g} labels a row), lower "
         "for the rest."
     )
 

@@ -6,9 +6,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
+
+if TYPE_CHECKING:
+    from credibly.workflows import Comparison
 
 LOSSES = ("asl", "bce", "spa+lpr")
 QUERY = "+3 +7 -1"
@@ -69,7 +72,8 @@ def run(options: Options) -> int:
     from credibly import data, report
     from credibly.cli._tables import print_json, print_text, progress
     from credibly.cli.compare import show
-    from credibly.train import Settings, compare
+    from credibly.train import Settings
+    from credibly.workflows import compare
 
     start = time.monotonic()
     # Less clutter than the data set has by default: every loss gets somewhere in a minute.
@@ -108,13 +112,13 @@ def run(options: Options) -> int:
         )
     runs = Path(options.out) / "runs"
     files = {loss: runs / f"{loss}-seed0" / "predictions.parquet" for loss in LOSSES}
-    best = min(LOSSES, key=lambda loss: results["losses"][loss]["NLL"]["mean"])
+    best = min(LOSSES, key=lambda loss: results.losses[loss]["NLL"]["mean"])
     found = searched(files[best])
     page = Path(options.out) / "report.html"
     report.write(list(files.values()), page, names=list(files), resamples=100)
     pictures = write_images(scenes.part("test"), Path(options.out) / "images")
     if options.json:
-        print_json({**results, "search": found, "report": str(page)})
+        print_json({**results.to_dict(), "search": found, "report": str(page)})
         return 0
     show(results, COLUMNS)
     print_text("\n" + explained(results))
@@ -126,10 +130,10 @@ def run(options: Options) -> int:
     return 0
 
 
-def explained(results: Mapping[str, Any]) -> str:
+def explained(results: Comparison) -> str:
     """How to read the table, with its own figures."""
-    wrong = 100 * results["losses"]["asl"]["ACE, sigmoid"]["mean"]
-    return READING.format(sigmoid=f"{wrong:.0f} percent", size=results["average_size"], query=QUERY)
+    wrong = 100 * results.losses["asl"]["ACE, sigmoid"]["mean"]
+    return READING.format(sigmoid=f"{wrong:.0f} percent", size=results.average_size, query=QUERY)
 
 
 def write_images(scenes: Any, folder: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from credibly.cli._command import option
 
 if TYPE_CHECKING:
-    from credibly.cli._measure import Measured
+    from credibly.workflows import Evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,20 @@ class Options:
 
 def run(options: Options) -> int:
     from credibly.cli import _tables
+    from credibly.workflows import evaluate_all
 
-    results = [_measured(path, options) for path in options.predictions]
-    _same_labels(results)
+    quiet = options.quiet or options.json
+    results = evaluate_all(
+        options.predictions,
+        progress=lambda name: _tables.progress(name, total=1, quiet=quiet),
+        bins=options.bins,
+        min_count=options.min_count,
+        intervals=options.intervals,
+        seed=options.seed,
+    )
     if options.json:
-        _tables.print_json({"files": [_document(each, options) for each in results]})
+        documents = [each.to_dict(by_label=options.by_label) for each in results]
+        _tables.print_json({"files": documents})
         return 0
     _tables.print_table("", ["", *_short_names(results)], _rows(results))
     for each in results:
@@ -59,34 +68,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _measured(path: str, options: Options) -> Measured:
-    from credibly.cli import _measure, _tables
-    from credibly.predictions import Predictions
-
-    scan = Predictions.scan(path)
-    with _tables.progress(path, total=1, quiet=options.quiet or options.json) as advance:
-        measured = _measure.measure(
-            scan, bins=options.bins, min_count=options.min_count, advance=advance
-        )
-    if options.intervals:
-        measured = _measure.with_intervals(
-            measured, scan, bins=options.bins, min_count=options.min_count, seed=options.seed
-        )
-    return measured
-
-
-def _same_labels(results: list[Measured]) -> None:
-    from credibly.predictions import label_mismatch
-
-    first = results[0]
-    for other in results[1:]:
-        if set(other.labels) != set(first.labels):
-            from credibly.checks import InputError
-
-            raise InputError(label_mismatch(other.path, other.labels, first.labels))
-
-
-def _rows(results: list[Measured]) -> list[list[Any]]:
+def _rows(results: list[Evaluation]) -> list[list[Any]]:
     from credibly.cli._tables import cell
 
     names = list(dict.fromkeys(name for each in results for name in each.numbers))
@@ -106,29 +88,9 @@ def _rows(results: list[Measured]) -> list[list[Any]]:
     return rows
 
 
-def _short_names(results: list[Measured]) -> list[str]:
+def _short_names(results: list[Evaluation]) -> list[str]:
     """File names; whole paths where two files have the same name."""
     from pathlib import Path
 
     names = [Path(each.path).name for each in results]
     return names if len(set(names)) == len(names) else [each.path for each in results]
-
-
-def _document(measured: Measured, options: Options) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "path": measured.path,
-        "rows": measured.rows,
-        "labels": len(measured.labels),
-        "bins": options.bins,
-        "min_count": options.min_count,
-        "numbers": measured.numbers,
-        "labels_without_truth": measured.labels_without_truth,
-    }
-    if measured.intervals:
-        document["intervals"] = measured.intervals
-    if options.by_label:
-        document["by_label"] = {
-            label: {name: column[place] for name, column in measured.by_label.items()}
-            for place, label in enumerate(measured.labels)
-        }
-    return document

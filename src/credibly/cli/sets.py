@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from credibly.cli._command import option
 
 if TYPE_CHECKING:
-    from credibly.cli._label_sets import Tally
     from credibly.decide import Decision
-    from credibly.predictions import Scan
-    from credibly.types import Array
+    from credibly.workflows import WrittenSets
 
 RULES = ("average_size", "coverage", "best_f", "top_k", "threshold")
 
@@ -58,40 +56,22 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from pathlib import Path
+    from credibly.cli import _tables
+    from credibly.workflows import FitRows, write_sets
 
-    from credibly.checks import InputError
-    from credibly.cli import _label_sets, _tables
-    from credibly.predictions import Predictions
-
-    rule = _rule(options)
-    out = Path(options.out)
-    if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"--out must end in .parquet or .csv; got {options.out!r}.")
-    for taken in filter(None, (options.predictions, options.fit_on)):
-        if Path(taken).resolve() == out.resolve():
-            raise InputError(f"--out must not be an input; {options.out} is.")
-    scan = Predictions.scan(options.predictions)
-    scan.check_ids()
-    rule, held_out = _fitted(rule, scan, options)
-    document = {"version": "1.0", "kind": "sets", "decision": rule.state(), "promise": rule.promise}
-    tally, at = _label_sets.Tally(), 0
-    quiet = options.quiet or options.json
-    with (
-        _tables.progress("sets", total=scan.num_rows, quiet=quiet) as advance,
-        _label_sets.sets_file(out, document) as file,
-    ):
-        for piece in scan.batches():
-            sets = rule.predict(piece.probabilities)
-            new = held_out[at : at + len(piece)]
-            file.write(piece, sets, new)
-            tally.add(sets[new], None if piece.targets is None else piece.targets[new])
-            at += len(piece)
-            advance(len(piece))
+    with _tables.progress("rows", quiet=options.quiet or options.json) as advance:
+        result = write_sets(
+            options.predictions,
+            _rule(options),
+            options.out,
+            fit_on=options.fit_on,
+            fit_rows=FitRows(options.fraction, seed=options.seed),
+            advance=advance,
+        )
     if options.json:
-        _tables.print_json(_document(rule, tally, held_out, options))
+        _tables.print_json(result.to_dict())
     elif not options.quiet:
-        _show(rule, tally, held_out, options)
+        _show(result)
     return 0
 
 
@@ -121,61 +101,16 @@ def _rule(options: Options) -> Decision:
     return kinds[given[0]](value)
 
 
-def _fitted(rule: Decision, scan: Scan, options: Options) -> tuple[Decision, Array]:
-    """The rule, and which rows of ``scan`` it has not seen."""
-    import numpy as np
-
-    from credibly import checks
-    from credibly.cli._label_sets import fit_rule
-    from credibly.predictions import Predictions, label_mismatch
-
-    if options.top_k is not None or options.threshold is not None:
-        return rule, np.ones(scan.num_rows, dtype=bool)
-    if options.fit_on is not None:
-        other = Predictions.scan(options.fit_on)
-        if set(other.labels) != set(scan.labels):
-            raise checks.InputError(label_mismatch(options.fit_on, other.labels, scan.labels))
-        seen = np.isin(scan.hashed_ids(), other.hashed_ids())
-        if seen.all():
-            raise checks.InputError(
-                f"{scan.path} must have rows that are not in {options.fit_on}: what a rule "
-                "promises, it promises for rows it was not fitted on. Leave out --fit-on."
-            )
-        return fit_rule(rule, other, scan.labels, None), ~seen
-    checks.fraction("fraction", options.fraction, low_open=True, high_open=True)
-    count = round(options.fraction * scan.num_rows)
-    if not 1 <= count < scan.num_rows:
-        raise checks.InputError(
-            f"{scan.path} must have rows to fit on and others; a share of {options.fraction:g} of "
-            f"{scan.num_rows} leaves {count} and {scan.num_rows - count}. Use --fit-on."
-        )
-    keep = np.zeros(scan.num_rows, dtype=bool)
-    keep[np.random.default_rng(options.seed).permutation(scan.num_rows)[:count]] = True
-    return fit_rule(rule, scan, scan.labels, keep), ~keep
-
-
-def _show(rule: Decision, tally: Tally, held_out: Array, options: Options) -> None:
+def _show(result: WrittenSets) -> None:
     from credibly.cli import _tables
 
-    _tables.print_text(rule.promise)
-    names = {"rows": tally.rows, **tally.numbers()}
+    _tables.print_text(result.decision.promise)
+    names = {"rows": result.held_out_rows, **result.numbers}
     columns = ["rows not used for fitting", ""]
     _tables.print_table("", columns, [[name, value] for name, value in names.items()])
-    sizes = list(tally.histogram().items())
+    sizes = list(result.sizes.items())
     if len(sizes) > 12:
         rest = sum(count for _, count in sizes[11:])
         sizes = [*sizes[:11], (f"{sizes[11][0]}–{sizes[-1][0]}", rest)]
     _tables.print_table("", ["labels in the set", "rows"], [[str(k), v] for k, v in sizes])
-    _tables.print_text(f"{len(held_out):,} rows written to {options.out}")
-
-
-def _document(rule: Decision, tally: Tally, held_out: Array, options: Options) -> dict[str, Any]:
-    return {
-        "out": options.out,
-        "promise": rule.promise,
-        "decision": rule.state(),
-        "rows": len(held_out),
-        "held_out_rows": tally.rows,
-        "numbers": tally.numbers(),
-        "sizes": tally.histogram(),
-    }
+    _tables.print_text(f"{result.rows:,} rows written to {result.out}")

@@ -1,4 +1,4 @@
-"""From data to credible predictions: train, resume, calibrate, predict, compare, export.
+"""From data to credible predictions: train, resume, calibrate, predict, export.
 
     run = cr.train.fit(cr.data.load("digits"), "runs/x", cr.train.Settings(loss="spa+lpr"))
     run.predict(images).probabilities
@@ -19,10 +19,10 @@ run_folder, run     the folder of a run; a trained run, ready to predict
 fitting             ``fit``: from data to a finished run folder
 in_memory           ``fit_matrix``: from a feature matrix to a model, without a folder
 prediction, onnx    predictions of many rows in parts; export
-comparison          several losses on the same rows
 ==================  ==========================================================================
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ from credibly.train.presets import PRESETS, preset
 if TYPE_CHECKING:
     from credibly.train.assembly import resolve_settings
     from credibly.train.callbacks import Callback, Watcher
-    from credibly.train.comparison import compare
     from credibly.train.fitting import fit
     from credibly.train.in_memory import FittedModel, fit_matrix
     from credibly.train.onnx import export
@@ -47,7 +46,6 @@ __all__ = [
     "Run",
     "Settings",
     "Watcher",
-    "compare",
     "export",
     "fit",
     "fit_matrix",
@@ -64,7 +62,6 @@ _MODULES = {
     "FittedModel": "in_memory",
     "Run": "run",
     "Watcher": "callbacks",
-    "compare": "comparison",
     "export": "onnx",
     "fit": "fitting",
     "fit_matrix": "in_memory",
@@ -76,6 +73,9 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "compare":
+        warnings.warn("cr.train.compare is now cr.compare", DeprecationWarning, stacklevel=2)
+        return import_module("credibly.workflows").compare
     if name not in _MODULES:
         raise AttributeError(f"module 'credibly.train' has no attribute {name!r}")
     return getattr(import_module(f"credibly.train.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Several losses on one data set, each with several seeds: same rows, same budget, one table."""
+"""Compare several losses on one data set, each with several seeds: same rows, same budget."""
 
 from __future__ import annotations
 
@@ -23,10 +23,48 @@ if TYPE_CHECKING:
     from credibly.train.run import Run
 
 LEVEL = 0.95
+Figure = dict[str, float]
+"""A metric of one loss: ``mean`` and, where there is an interval, ``low`` and ``high``."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
+class Comparison:
+    """Test figures of several losses, with intervals.
+
+    Attributes:
+        data: where the rows came from.
+        fingerprint: hash of the rows.
+        test_rows: number of test rows.
+        average_size: number of labels that sets return on average.
+        seeds: number of runs per loss.
+        interval: what the intervals are over, in words.
+        losses: for each loss and metric, ``mean``, ``low`` and ``high``.
+        runs: for each run, every metric.
+    """
+
+    data: str
+    fingerprint: str
+    test_rows: int
+    average_size: float
+    seeds: int
+    interval: str
+    losses: dict[str, dict[str, Figure]]
+    runs: dict[str, dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of ``results.json``."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __repr__(self) -> str:
+        lines = [f"Comparison on {self.data}: {self.test_rows:,} test rows, {self.seeds} seed(s)"]
+        for loss, figures in self.losses.items():
+            listed = (f"{name} {figures[name]['mean']:.4f}" for name in ("mAP@y", "ACE", "NLL"))
+            lines.append(f"  {loss}: {', '.join(listed)}")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSpec:
     """One run of a comparison."""
 
     source: str
@@ -48,28 +86,31 @@ def compare(
     conditions: int = 3,
     data_options: dict[str, Any] | None = None,
     done: Callable[[str], None] = lambda name: None,
-) -> dict[str, Any]:
+) -> Comparison:
     """Train every loss with every seed on the same split, and compare their test rows.
 
-    Finished runs are kept and interrupted ones go on, so the same call after a crash completes
-    the table. Nothing but loss and seed differs between runs. Intervals are over seeds (Student's
-    t), or, with one seed, over test rows (bootstrap): the two are not the same thing, and
-    ``results["interval"]`` says which.
+    Finished runs are kept and interrupted ones are resumed, so the same call after a crash
+    completes the table. Nothing but loss and seed differs between runs. Intervals are over seeds
+    (Student's t) or, with one seed, over test rows (bootstrap); ``interval`` of the result says
+    which.
 
     Args:
-        source: data, as for ``cr.data.load``; each worker reads it for itself.
-        out: a folder: one run folder a loss and seed in ``runs/``, and ``results.json``.
+        source: data, as for ``cr.data.load``; each worker process reads it.
+        out: a folder; it gets one run folder per loss and seed in ``runs/``, and ``results.json``.
         losses: names, as for ``cr.losses.from_name``.
-        seeds: runs a loss; seeds 0, 1, ….
-        settings: budget; ``loss`` and ``seed`` are replaced. Without ``average_size`` sets get as
-            many labels on average as training rows have, rounded up.
-        jobs: processes that work at the same time.
+        seeds: number of runs per loss, with seeds 0, 1, ….
+        settings: how to train; ``loss`` and ``seed`` are replaced. Without ``average_size`` sets
+            get as many labels on average as training rows have, rounded up.
+        jobs: number of processes that train at the same time.
         conditions: retrieval is measured for queries of up to this many conditions.
-        data_options: for ``cr.data.load``.
-        done: told the name of each run that is finished.
+        data_options: keyword arguments for ``cr.data.load``.
+        done: called with the name of each run that is finished.
 
     Returns:
-        The document that ``results.json`` holds.
+        The table; ``to_dict()`` is the content of ``results.json``.
+
+    Raises:
+        InputError: if a loss is unknown, or ``out`` holds a comparison on other data.
     """
     at_least("seeds", seeds, 1)
     at_least("jobs", jobs, 1)
@@ -85,7 +126,7 @@ def compare(
     _claim(out, rows, settings)
     threads = max(1, (os.cpu_count() or 1) // jobs)
     work = [
-        Job(
+        RunSpec(
             source,
             options,
             str(out / "runs" / f"{folder_name(name)}-seed{seed}"),
@@ -100,12 +141,12 @@ def compare(
     results = _results(names, seeds, figures, rows, settings)
     from credibly.train.run import write_json
 
-    write_json(out / "results.json", results)
+    write_json(out / "results.json", results.to_dict())
     return results
 
 
 def folder_name(loss: str) -> str:
-    """A loss's name as part of a path.
+    """Return the name of a loss as part of a path.
 
     Example:
         >>> folder_name("asl(gamma_neg=4)+lpr")
@@ -118,7 +159,7 @@ _CACHE: dict[Any, Data] = {}
 
 
 def _load(source: str, seed: int, options: tuple[Any, ...]) -> Data:
-    """The data, read once a process."""
+    """Return the data, read once per process."""
     from credibly import data
 
     key = (source, seed, options)
@@ -138,7 +179,7 @@ def _with_budget(settings: Settings, rows: Data) -> Settings:
 
 
 def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
-    """A misspelt loss is found before hours are spent on the others."""
+    """Refuse a misspelt loss before hours are spent on the others."""
     from credibly.train.assembly import build_loss, resolve_settings
 
     for name in names:
@@ -149,7 +190,7 @@ def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
 
 
 def _claim(out: Path, rows: Data, settings: Settings) -> None:
-    """A folder belongs to one data set; other runs in it would be compared with strangers."""
+    """Refuse a folder that holds a comparison on other data; else record the data in it."""
     from credibly.train.run import write_json
 
     path = out / "comparison.json"
@@ -159,26 +200,24 @@ def _claim(out: Path, rows: Data, settings: Settings) -> None:
         if before != about:
             raise InputError(
                 f"{out} holds a comparison on other data ({before.get('data')}); choose another "
-                "--out."
+                "`out`."
             )
         return
     write_json(path, about)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A document that an earlier call wrote."""
+    """Read a document that an earlier call wrote."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path} must be JSON; {error}. Remove it to have it made anew."
-        ) from error
+        raise InputError(f"{path} must be JSON; {error}. Remove it to compute it again.") from error
     if not isinstance(document, dict):
-        raise InputError(f"{path} must be a JSON object. Remove it to have it made anew.")
+        raise InputError(f"{path} must be a JSON object. Remove it to compute it again.")
     return document
 
 
-def _work(work: Sequence[Job], jobs: int, done: Callable[[str], None]) -> dict[str, Any]:
+def _work(work: Sequence[RunSpec], jobs: int, done: Callable[[str], None]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     if jobs == 1:
         for job in work:
@@ -197,8 +236,8 @@ def _work(work: Sequence[Job], jobs: int, done: Callable[[str], None]) -> dict[s
     return figures
 
 
-def perform(job: Job) -> dict[str, Any]:
-    """Train one run, or take it over finished; its figures."""
+def perform(job: RunSpec) -> dict[str, Any]:
+    """Train one run, or load it if it is finished; return its figures."""
     import torch
 
     from credibly.train.fitting import fit
@@ -223,7 +262,7 @@ def perform(job: Job) -> dict[str, Any]:
 
 
 def _further(run: Run, conditions: int) -> dict[str, Any]:
-    """Calibration before the calibrator, and retrieval by number of conditions."""
+    """Return calibration before the calibrator, and retrieval by number of conditions."""
     import torch
 
     from credibly import metrics
@@ -256,27 +295,28 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
 
 def _results(
     names: Sequence[str], seeds: int, figures: dict[str, Any], rows: Data, settings: Settings
-) -> dict[str, Any]:
-    by_loss: dict[str, Any] = {}
+) -> Comparison:
+    by_loss: dict[str, dict[str, Figure]] = {}
     for name in names:
         ends = [f"{folder_name(name)}-seed{seed}" for seed in range(seeds)]
         runs = [value for end in ends for key, value in figures.items() if Path(key).name == end]
         folders = [key for end in ends for key in figures if Path(key).name == end]
         by_loss[name] = _over_seeds(runs) if seeds > 1 else _over_rows(runs[0], Path(folders[0]))
-    return {
-        "data": rows.source,
-        "fingerprint": rows.fingerprint(),
-        "test_rows": len(rows.part("test")),
-        "average_size": settings.average_size,
-        "seeds": seeds,
-        "interval": f"{LEVEL:.0%} interval over {'seeds' if seeds > 1 else 'test rows'}",
-        "losses": by_loss,
-        "runs": {Path(folder).name: value for folder, value in sorted(figures.items())},
-    }
+    assert settings.average_size is not None
+    return Comparison(
+        data=rows.source,
+        fingerprint=rows.fingerprint(),
+        test_rows=len(rows.part("test")),
+        average_size=settings.average_size,
+        seeds=seeds,
+        interval=f"{LEVEL:.0%} interval over {'seeds' if seeds > 1 else 'test rows'}",
+        losses=by_loss,
+        runs={Path(folder).name: value for folder, value in sorted(figures.items())},
+    )
 
 
 def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and Student's t interval of every figure that all runs have."""
+    """Return mean and Student's t interval of every figure that all runs have."""
     from scipy.stats import t
 
     table: dict[str, Any] = {}
@@ -292,7 +332,7 @@ def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Each figure of the only run, with a bootstrap interval where there is one."""
+    """Return each figure of the only run, with a bootstrap interval where there is one."""
     from credibly import metrics
     from credibly.predictions import Predictions
     from credibly.train.run import load

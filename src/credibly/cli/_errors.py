@@ -1,0 +1,63 @@
+"""Errors in the words of the command line: flags instead of Python arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+
+def sentence(error: BaseException) -> str:
+    """Return one sentence for an error, as the library words it."""
+    if isinstance(error, MemoryError):
+        return (
+            "there is not enough memory for this; use fewer rows or labels, smaller batches, "
+            "or a larger machine."
+        )
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def in_flags(text: str, options: Any) -> str:
+    """Replace Python arguments in an error by the flags of a command.
+
+    The library names arguments in backticks: ```average_size` must be …`` becomes
+    ``--average-size must be …``, and ```coding="signed"``` becomes ``--coding signed``. A message
+    that begins with the name of a given file is about the content of that file and stays.
+
+    Args:
+        text: the message.
+        options: the ``Options`` of the command, filled.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Options:
+        ...     average_size: float = 0
+        >>> in_flags("`average_size` must be above 0; got 0.", Options())
+        '--average-size must be above 0; got 0.'
+    """
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    if any(text.startswith(f"{part}: ") for name in fields for part in _texts(options, name)):
+        return text
+
+    def replaced(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"]
+        if name not in fields:
+            return match[0]
+        shown = _shown(fields[name])
+        return shown if value is None else f"{shown} {value}"
+
+    return re.sub(r'`(?P<name>[a-z]\w*)(?:="?(?P<value>[^"`]+)"?)?`', replaced, text)
+
+
+def _texts(options: Any, name: str) -> tuple[str, ...]:
+    value = getattr(options, name)
+    parts = value if isinstance(value, tuple) else (value,)
+    return tuple(part for part in parts if isinstance(part, str) and part)
+
+
+def _shown(field: dataclasses.Field[Any]) -> str:
+    if field.metadata.get("positional"):
+        return field.metadata.get("metavar") or field.name.upper()
+    return "--" + field.name.replace("_", "-")

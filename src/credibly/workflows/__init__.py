@@ -1,0 +1,59 @@
+"""What the commands do, as functions: evaluate, calibrate, write label sets, compare.
+
+    cr.evaluate("predictions.parquet")                        accuracy and calibration of a file
+    cr.calibrate_scores(scores, targets, loss="asl")          probabilities for a finished model
+    cr.write_sets("predictions.parquet", cr.decide.AverageSize(5), "sets.parquet")
+    cr.compare("digits", "compared", ["bce", "spa+lpr"])      several losses and seeds, one table
+
+Every function returns a small dataclass with ``to_dict()``, which is what ``--json`` prints.
+Importing this package does not import torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from credibly.workflows.calibration import (
+        CalibratedScores,
+        calibrate_file,
+        calibrate_scores,
+    )
+    from credibly.workflows.comparison import Comparison, compare
+    from credibly.workflows.evaluation import Evaluation, evaluate, evaluate_all
+    from credibly.workflows.fit_rows import FitRows
+    from credibly.workflows.label_sets import WrittenSets, write_sets
+
+__all__ = [
+    "CalibratedScores",
+    "Comparison",
+    "Evaluation",
+    "FitRows",
+    "WrittenSets",
+    "calibrate_file",
+    "calibrate_scores",
+    "compare",
+    "evaluate",
+    "evaluate_all",
+    "write_sets",
+]
+
+# No module has the name of a function: importing it would put the module in the function's place.
+_MODULES = {
+    "CalibratedScores": "calibration",
+    "Comparison": "comparison",
+    "Evaluation": "evaluation",
+    "FitRows": "fit_rows",
+    "WrittenSets": "label_sets",
+    "calibrate_file": "calibration",
+    "calibrate_scores": "calibration",
+    "compare": "comparison",
+    "evaluate": "evaluation",
+    "evaluate_all": "evaluation",
+    "write_sets": "label_sets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'credibly.workflows' has no attribute {name!r}")
+    return getattr(import_module(f"credibly.workflows.{_MODULES[name]}"), name)

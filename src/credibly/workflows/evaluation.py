@@ -1,0 +1,277 @@
+"""Evaluate predictions files of any size, in memory that does not grow with the file.
+
+One pass over the rows gives calibration, proper scores and mAP@x. The columns are then read a few
+labels at a time for mAP@y, which needs all rows of a label together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from credibly import metrics
+from credibly.checks import InputError
+from credibly.predictions import Predictions, Scan, label_mismatch
+from credibly.types import Array
+
+Advance = Callable[[float], None]
+Progress = Callable[[str], AbstractContextManager[Advance]]
+
+# Values of a few labels over all rows; with the copies that ranking sorts, about 0.3 GB.
+_COLUMN_VALUES = 2**24
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy and calibration of one predictions file.
+
+    Attributes:
+        path: the file or folder.
+        rows: number of rows.
+        labels: names of the labels.
+        numbers: every metric by name, as ``cr.metrics.summary`` gives them.
+        by_label: for every label, one array per column of the table of labels.
+        intervals: 95 % intervals by metric, where they were asked for.
+        bins, min_count: settings of the calibration errors.
+    """
+
+    path: str
+    rows: int
+    labels: list[str]
+    numbers: dict[str, float]
+    by_label: dict[str, Array]
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    bins: int = 15
+    min_count: int = 30
+
+    @property
+    def labels_without_truth(self) -> list[str]:
+        """Labels whose truth is unknown in every row; they are left out of all means."""
+        return [name for name, n in zip(self.labels, self.by_label["known"], strict=True) if not n]
+
+    def to_dict(self, *, by_label: bool = False) -> dict[str, Any]:
+        """Return the evaluation as a plain document, with the table of labels where asked."""
+        document: dict[str, Any] = {
+            "path": self.path,
+            "rows": self.rows,
+            "labels": len(self.labels),
+            "bins": self.bins,
+            "min_count": self.min_count,
+            "numbers": self.numbers,
+            "labels_without_truth": self.labels_without_truth,
+        }
+        if self.intervals:
+            document["intervals"] = self.intervals
+        if by_label:
+            document["by_label"] = {
+                label: {name: column[place] for name, column in self.by_label.items()}
+                for place, label in enumerate(self.labels)
+            }
+        return document
+
+    def __repr__(self) -> str:
+        lines = [f"Evaluation of {self.path}: {self.rows:,} rows, {len(self.labels):,} labels"]
+        width = max(map(len, self.numbers))
+        for name, value in self.numbers.items():
+            low, high = self.intervals.get(name, (None, None))
+            interval = "" if low is None else f"  [{low:.4f}, {high:.4f}]"
+            lines.append(f"  {name:{width}s}  {value:.4f}{interval}")
+        return "\n".join(lines)
+
+
+def evaluate(
+    path: str | os.PathLike[str],
+    *,
+    bins: int = 15,
+    min_count: int = 30,
+    intervals: bool = False,
+    seed: int = 0,
+    advance: Advance = lambda share: None,
+) -> Evaluation:
+    """Evaluate the probabilities of a predictions file against the truth it holds.
+
+    Args:
+        path: a predictions file, or a folder of parts.
+        bins: number of equal-width bins of the calibration errors.
+        min_count: number of entries a bin must have to count for MCE.
+        intervals: also compute 95 % intervals by resampling rows. This alone reads the whole file
+            into memory.
+        seed: seed of the resampling.
+        advance: called with the share of the work done since its last call.
+
+    Returns:
+        The numbers of the file. ``print`` shows them as a table.
+
+    Raises:
+        InputError: if the file holds no truth, or none that is known.
+
+    Example:
+        >>> import tempfile
+        >>> path = f"{tempfile.mkdtemp()}/predictions.parquet"
+        >>> _ = Predictions.from_arrays(
+        ...     probabilities=[[0.9, 0.2], [0.4, 0.7]], targets=[[1, 0], [0, 1]], labels=["a", "b"]
+        ... ).write(path)
+        >>> round(evaluate(path).numbers["NLL"], 4)
+        0.299
+    """
+    scan = Predictions.scan(path)
+    result = _evaluate_scan(scan, bins=bins, min_count=min_count, advance=advance)
+    return _with_intervals(result, scan, seed) if intervals else result
+
+
+def evaluate_all(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    progress: Progress = lambda name: nullcontext(lambda share: None),
+    **settings: Any,
+) -> list[Evaluation]:
+    """Evaluate several predictions files of the same labels.
+
+    Args:
+        paths: predictions files, or folders of parts.
+        progress: called with the name of each file; returns a context manager that yields
+            ``advance`` for ``evaluate``.
+        settings: as for ``evaluate``.
+
+    Raises:
+        InputError: if labels differ between the files.
+    """
+    results: list[Evaluation] = []
+    for path in paths:
+        with progress(str(path)) as advance:
+            results.append(evaluate(path, advance=advance, **settings))
+        first, last = results[0], results[-1]
+        if set(last.labels) != set(first.labels):
+            raise InputError(label_mismatch(last.path, last.labels, first.labels))
+    return results
+
+
+def _evaluate_scan(scan: Scan, *, bins: int, min_count: int, advance: Advance) -> Evaluation:
+    if not scan.has_targets:
+        raise InputError(
+            f"{scan.path} must have the truth to be evaluated, columns 'y:<label>'; it has none. "
+            "Add it with `Predictions.join_truth`."
+        )
+    scan.check_ids()
+    running = metrics.Running(len(scan.labels), bins)
+    sums = np.zeros((3, len(scan.labels)))
+    zero = None if scan.soft else _ZeroLabel()
+    for batch in scan.batches():
+        assert batch.targets is not None
+        running.update(batch.probabilities, batch.targets, batch.scores)
+        _count(sums, batch.probabilities, batch.targets)
+        if zero is not None:
+            zero.update(batch.probabilities, batch.targets)
+        advance(0.5 * len(batch) / scan.num_rows)
+    if running.known == 0:
+        raise InputError(f"{scan.path} must have some truth to be evaluated; all is unknown.")
+    precisions = None if scan.soft else _label_precisions(scan, advance)
+    numbers = running.summary(precisions, min_count)
+    if zero is not None:
+        numbers |= zero.numbers(int((sums[0] > 0).sum()))
+    known = np.maximum(sums[0], 1)
+    by_label = {
+        "known": sums[0].astype(np.int64),
+        "rate": np.where(sums[0] > 0, sums[1] / known, np.nan),
+        "mean probability": np.where(sums[0] > 0, sums[2] / known, np.nan),
+        **({} if precisions is None else {"AP": precisions}),
+        "ACE": np.asarray(running.calibration_error("ace", average=None)),
+        "NLL": np.asarray(running.log_loss(average=None)),
+        "Brier": np.asarray(running.brier(average=None)),
+    }
+    return Evaluation(
+        str(scan.path),
+        scan.num_rows,
+        scan.labels,
+        numbers,
+        by_label,
+        bins=bins,
+        min_count=min_count,
+    )
+
+
+def _count(sums: Array, probabilities: Array, targets: Array) -> None:
+    """Add the known entries of each label, their truth and their probabilities to ``sums``."""
+    known = targets >= 0
+    sums[0] += known.sum(0)
+    sums[1] += np.where(known, targets, 0).sum(0, dtype=np.float64)
+    sums[2] += np.where(known, probabilities, 0).sum(0, dtype=np.float64)
+
+
+def _label_precisions(scan: Scan, advance: Advance) -> Array:
+    width = max(1, _COLUMN_VALUES // scan.num_rows)
+    result = np.empty(len(scan.labels))
+    for first in range(0, len(scan.labels), width):
+        names = scan.labels[first : first + width]
+        values, targets = scan.columns(names, "scores" if scan.has_scores else "probabilities")
+        assert targets is not None
+        result[first : first + width] = metrics.average_precision(values, targets)
+        advance(0.5 * len(names) / len(scan.labels))
+    return result
+
+
+class _ZeroLabel:
+    """``metrics.zero_label`` over batches, keeping the largest probability of each row.
+
+    Which labels have any truth is known only at the end, and with it which rows have no label.
+    """
+
+    def __init__(self) -> None:
+        self._hits = 0.0
+        self._rows: list[tuple[Array, Array, Array]] = []
+
+    def update(self, probabilities: Array, targets: Array) -> None:
+        part = metrics.zero_label(probabilities, targets)
+        self._hits += part.rows_in * float(part.accuracy) if part.rows_in else 0.0
+        known = targets >= 0
+        confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
+        self._rows.append((confidence, targets.max(axis=1) > 0, known.sum(axis=1, dtype=np.int32)))
+
+    def numbers(self, labels_with_truth: int) -> dict[str, float]:
+        confidence, inside, known = (np.concatenate(each) for each in zip(*self._rows, strict=True))
+        kept = inside | (known == labels_with_truth)
+        if not inside.any() or inside[kept].all():
+            return {}
+        # As if each row had the one label "some label is present".
+        whole = metrics.zero_label(confidence[kept, None], inside[kept, None])
+        return {
+            "IN accuracy": self._hits / whole.rows_in,
+            "OUT MMC": float(whole.mean_confidence_out),
+            "zero-label AUROC": float(whole.auroc),
+        }
+
+
+def _with_intervals(result: Evaluation, scan: Scan, seed: int) -> Evaluation:
+    """Add a 95 % interval for each number, by resampling rows; read the whole file."""
+    whole = scan.read()
+    assert whole.targets is not None
+    arrays = whole.probabilities, whole.targets
+    intervals = metrics.summary_intervals(
+        *arrays, whole.scores, min_count=result.min_count, seed=seed
+    )
+    if result.bins != _USUAL_BINS:
+        for name, kind, has_min_count in _BINNED:
+            intervals[name] = metrics.interval(
+                metrics.calibration_error,
+                *arrays,
+                method="basic",
+                seed=seed,
+                kind=kind,
+                bins=result.bins,
+                min_count=result.min_count if has_min_count else 0,
+            )
+    ends = {name: (each.low, each.high) for name, each in intervals.items()}
+    return replace(result, intervals={name: ends[name] for name in result.numbers if name in ends})
+
+
+_USUAL_BINS = 15
+_BINNED = (
+    ("ACE", "ace", False),
+    ("MCE", "mce", True),
+    ("ECE", "ece", False),
+)

@@ -1,0 +1,283 @@
+"""Fit a decision on held-out rows, write the label sets of a predictions file, and count them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from credibly.checks import InputError
+from credibly.decide import AverageSize, BestF, Coverage, Decision, Threshold, TopK
+from credibly.files import atomic_path
+from credibly.predictions import Predictions, Scan, label_mismatch
+from credibly.types import Array
+from credibly.workflows.fit_rows import FitRows
+
+# Above this many probabilities a decision is fitted in batches, where it can be.
+_MOST_AT_ONCE = 2**26
+
+
+@dataclass(frozen=True)
+class WrittenSets:
+    """Label sets that were written, and how those of the rows not used for fitting fare.
+
+    Attributes:
+        out: the file.
+        decision: the fitted decision.
+        rows: number of rows written.
+        held_out_rows: number of rows that were not used for fitting.
+        numbers: average size and its standard error; coverage, precision and F1 where the truth is
+            known. All of the held-out rows.
+        sizes: number of held-out rows by the size of their set.
+    """
+
+    out: str
+    decision: Decision
+    rows: int
+    held_out_rows: int
+    numbers: dict[str, float]
+    sizes: dict[int, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as a plain document."""
+        return {
+            "out": self.out,
+            "promise": self.decision.promise,
+            "decision": self.decision.state(),
+            "rows": self.rows,
+            "held_out_rows": self.held_out_rows,
+            "numbers": self.numbers,
+            "sizes": self.sizes,
+        }
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name} {value:.4f}" for name, value in self.numbers.items())
+        return f"{self.rows:,} label sets in {self.out}: {numbers}\n{self.decision.promise}"
+
+
+def write_sets(
+    path: str | os.PathLike[str],
+    decision: Decision,
+    out: str | os.PathLike[str],
+    *,
+    fit_on: str | os.PathLike[str] | None = None,
+    fit_rows: FitRows | None = None,
+    advance: Callable[[float], None] = lambda rows: None,
+) -> WrittenSets:
+    """Fit a decision and write the label set of every row of a predictions file.
+
+    Args:
+        path: a predictions file, or a folder of parts.
+        decision: a rule such as ``cr.decide.AverageSize(5)``. Rules with nothing to fit
+            (``TopK``, ``Threshold``) treat all rows as held out.
+        out: the file to write, .parquet or .csv, with the columns id, labels, probabilities (most
+            probable first) and held_out.
+        fit_on: another predictions file to fit on. Rows of ``path`` that are in it too do not
+            count as held out.
+        fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
+        advance: called with the number of rows done since its last call.
+
+    Returns:
+        The fitted decision, and the sizes and quality of the sets of held-out rows.
+
+    Raises:
+        InputError: if ``out`` has another ending or is an input, if there are too few rows, or if
+            the labels of the file to fit on differ.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = Predictions.from_arrays(
+        ...     probabilities=[[0.9, 0.2], [0.4, 0.7]], labels=["a", "b"]
+        ... ).write(f"{folder}/predictions.parquet")
+        >>> result = write_sets(f"{folder}/predictions.parquet", TopK(1), f"{folder}/sets.csv")
+        >>> result.sizes
+        {1: 2}
+    """
+    out = Path(out)
+    _check_out(out, [Path(each) for each in (path, fit_on) if each is not None])
+    scan = Predictions.scan(path)
+    scan.check_ids()
+    decision, held_out = _fit(decision, scan, fit_on, fit_rows or FitRows())
+    document = {
+        "version": "1.0",
+        "kind": "sets",
+        "decision": decision.state(),
+        "promise": decision.promise,
+    }
+    tally, first = _Tally(), 0
+    with _sets_file(out, document) as file:
+        for batch in scan.batches():
+            sets = decision.predict(batch.probabilities)
+            new = held_out[first : first + len(batch)]
+            file.write(batch, sets, new)
+            tally.add(sets[new], None if batch.targets is None else batch.targets[new])
+            first += len(batch)
+            advance(len(batch))
+    return WrittenSets(
+        str(out), decision, len(held_out), tally.rows, tally.numbers(), tally.histogram()
+    )
+
+
+def _check_out(out: Path, inputs: list[Path]) -> None:
+    if out.suffix not in (".parquet", ".csv"):
+        raise InputError(f"`out` must end in .parquet or .csv; got {str(out)!r}.")
+    for path in inputs:
+        if path.resolve() == out.resolve():
+            raise InputError(f"`out` must not be an input; {out} is.")
+
+
+def _fit(
+    decision: Decision, scan: Scan, fit_on: str | os.PathLike[str] | None, fit_rows: FitRows
+) -> tuple[Decision, Array]:
+    """Return the fitted decision, and a mask of the rows of ``scan`` it was not fitted on."""
+    if isinstance(decision, (TopK, Threshold)):
+        return decision.fit(None), np.ones(scan.num_rows, dtype=bool)
+    if fit_on is not None:
+        other = Predictions.scan(fit_on)
+        if set(other.labels) != set(scan.labels):
+            raise InputError(label_mismatch(str(fit_on), other.labels, scan.labels))
+        seen = np.isin(scan.hashed_ids(), other.hashed_ids())
+        if seen.all():
+            raise InputError(
+                f"{scan.path} must have rows that are not in {fit_on}: a guarantee holds for rows "
+                "that the decision was not fitted on. Leave out `fit_on`."
+            )
+        return _fit_on(decision, other, scan.labels, None), ~seen
+    fitted, _ = fit_rows.draw(np.arange(scan.num_rows), f"rows of {scan.path}")
+    keep = np.zeros(scan.num_rows, dtype=bool)
+    keep[fitted] = True
+    return _fit_on(decision, scan, scan.labels, keep), ~keep
+
+
+def _fit_on(decision: Decision, scan: Scan, labels: list[str], keep: Array | None) -> Decision:
+    """Fit on the rows ``keep`` (all if None) of a file, its columns in the order of ``labels``."""
+    if isinstance(decision, (BestF, Coverage)):
+        part = scan.read(labels, keep)
+        return decision.fit(part.probabilities, part.targets)
+    if not isinstance(decision, AverageSize):
+        return decision.fit(None)
+    rows = scan.num_rows if keep is None else int(keep.sum())
+    if rows * len(labels) > _MOST_AT_ONCE:
+        return decision.fit(lambda: scan.matrices(labels, keep))
+    return decision.fit(np.concatenate(list(scan.matrices(labels, keep))))
+
+
+@dataclass
+class _Tally:
+    """Counts of the sets of some rows; truth counts where it is known."""
+
+    rows: int = 0
+    sizes: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    hits: int = 0
+    returned: int = 0
+    present: int = 0
+
+    def add(self, sets: Array, targets: Array | None) -> None:
+        sizes = np.bincount(sets.sum(axis=1), minlength=sets.shape[1] + 1)
+        self.sizes = self.sizes + sizes if self.rows else sizes
+        self.rows += len(sets)
+        if targets is not None:
+            self.hits += int((sets & (targets == 1)).sum())
+            self.returned += int((sets & (targets >= 0)).sum())
+            self.present += int((targets == 1).sum())
+
+    def numbers(self) -> dict[str, float]:
+        """Return average size and its error; coverage, precision and F1 where truth is known."""
+        if not self.rows:
+            return {}
+        counts = np.arange(len(self.sizes))
+        mean = float(self.sizes @ counts) / self.rows
+        spread = float(self.sizes @ (counts - mean) ** 2) / self.rows
+        numbers = {"average size": mean, "its standard error": math.sqrt(spread / self.rows)}
+        if self.present:
+            numbers["coverage"] = self.hits / self.present
+            numbers["precision"] = self.hits / self.returned if self.returned else float("nan")
+            numbers["F1"] = 2 * self.hits / (self.returned + self.present)
+        return numbers
+
+    def histogram(self) -> dict[int, int]:
+        """Return the number of rows by size of their set, for sizes that occur."""
+        return {int(size): int(self.sizes[size]) for size in np.flatnonzero(self.sizes)}
+
+
+class _Sink(Protocol):
+    def write(self, batch: Predictions, sets: Array, held_out: Array) -> None: ...
+
+
+@contextmanager
+def _sets_file(path: Path, document: dict[str, Any]) -> Iterator[_Sink]:
+    """Open a file of label sets, Parquet or CSV by its ending; it appears only when complete."""
+    with atomic_path(path) as beside:
+        if path.suffix == ".csv":
+            with beside.open("w", newline="", encoding="utf-8") as file:
+                yield _Csv(file)
+            return
+        sink = _Parquet(beside, document)
+        try:
+            yield sink
+        finally:
+            sink.close()
+
+
+class _Parquet:
+    def __init__(self, path: Path, document: dict[str, Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        fields: dict[str, Any] = {
+            "id": pa.string(),
+            "labels": pa.list_(pa.string()),
+            "probabilities": pa.list_(pa.float32()),
+            "held_out": pa.bool_(),
+        }
+        self._schema = pa.schema(fields, metadata={"credibly": json.dumps(document)})
+        self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
+
+    def write(self, batch: Predictions, sets: Array, held_out: Array) -> None:
+        import pyarrow as pa
+
+        columns, values, offsets = _members(sets, batch.probabilities)
+        names = pa.array(batch.labels).take(pa.array(columns))
+        cells = [
+            pa.array(batch.ids, pa.string()),
+            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names),
+            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values)),
+            pa.array(held_out),
+        ]
+        self._file.write_table(pa.Table.from_arrays(cells, schema=self._schema))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Csv:
+    def __init__(self, file: Any) -> None:
+        self._writer = csv.writer(file)
+        self._writer.writerow(["id", "labels", "probabilities", "held_out"])
+
+    def write(self, batch: Predictions, sets: Array, held_out: Array) -> None:
+        columns, values, offsets = _members(sets, batch.probabilities)
+        for row, name in enumerate(batch.ids):
+            part = slice(offsets[row], offsets[row + 1])
+            labels = [batch.labels[column] for column in columns[part]]
+            shown = [round(float(value), 6) for value in values[part]]
+            cells = [json.dumps(labels, ensure_ascii=False), json.dumps(shown)]
+            self._writer.writerow([name, *cells, str(bool(held_out[row])).lower()])
+
+
+def _members(sets: Array, probabilities: Array) -> tuple[Array, Array, Array]:
+    """Return columns and probabilities of all sets, most probable first, and where each begins."""
+    rows, columns = np.nonzero(sets)
+    values = probabilities[rows, columns]
+    order = np.lexsort((columns, -values, rows))
+    offsets = np.concatenate([[0], np.cumsum(sets.sum(axis=1))])
+    return columns[order], values[order], offsets

@@ -1,0 +1,152 @@
+"""What a command does can be called from Python, with the same result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import credibly as cr
+from credibly import InputError
+from credibly.cli import main
+from credibly.workflows import FitRows, calibrate_file, evaluate_all
+
+LABELS = ["dog", "cat", "狗", "never"]
+
+
+def record(rows: int = 200, seed: int = 0) -> cr.Predictions:
+    """Rows without labels, rows all unknown, and a label without positives."""
+    rng = np.random.default_rng(seed)
+    rates = rng.beta(0.5, 1.0, (rows, len(LABELS)))
+    truth = (rng.random(rates.shape) < rates).astype(np.int8)
+    truth[::6], truth[1::17], truth[:, 3] = 0, -1, np.minimum(truth[:, 3], 0)
+    return cr.Predictions.from_arrays(
+        probabilities=rates, targets=truth, labels=LABELS, scores=np.log(rates / (1 - rates))
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    record().write(tmp_path / "p.parquet")
+    return str(tmp_path / "p.parquet")
+
+
+def printed(capsys, *argv: str) -> dict:
+    assert main([*argv, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def plain(document: dict) -> dict:
+    """Through JSON and back: numpy values become plain ones, keys become text."""
+    return json.loads(json.dumps(document, default=lambda value: value.item()))
+
+
+@pytest.mark.parametrize("settings", [{}, {"bins": 5, "min_count": 3}, {"intervals": True}])
+def test_evaluate_gives_what_the_command_prints(path, settings, capsys):
+    flags = [
+        part
+        for name, value in settings.items()
+        for part in (f"--{name.replace('_', '-')}", *([] if value is True else [str(value)]))
+    ]
+    shown = printed(capsys, "evaluate", path, *flags)["files"][0]
+    result = cr.evaluate(path, **settings)
+    assert plain(result.to_dict()) == shown
+    assert f"{result.numbers['NLL']:.4f}" in repr(result)
+
+
+def test_files_of_other_labels_are_not_compared(path, tmp_path):
+    record().select(LABELS[:2]).write(tmp_path / "fewer.parquet")
+    with pytest.raises(InputError, match="labels must agree"):
+        evaluate_all([path, tmp_path / "fewer.parquet"])
+
+
+DECISIONS = {
+    "--average-size 2": cr.decide.AverageSize(2, "expected"),
+    "--best-f 1": cr.decide.BestF(1),
+    "--top-k 2": cr.decide.TopK(2),
+    "--threshold 0.3": cr.decide.Threshold(0.3),
+}
+
+
+@pytest.mark.parametrize("flags", DECISIONS)
+def test_write_sets_gives_what_the_command_prints(flags, path, tmp_path, capsys):
+    out = str(tmp_path / "sets.csv")
+    shown = printed(capsys, "sets", path, *flags.split(), "--seed", "3", "--out", out)
+    first = (tmp_path / "sets.csv").read_bytes()
+    result = cr.write_sets(path, DECISIONS[flags], out, fit_rows=FitRows(seed=3))
+    assert plain(result.to_dict()) == shown
+    assert (tmp_path / "sets.csv").read_bytes() == first
+    assert result.decision.promise in repr(result)
+
+
+@pytest.mark.parametrize("loss", ["bce", "asl", "twl"])
+def test_calibrate_scores_gives_what_a_file_of_them_gives(loss, path, tmp_path, capsys):
+    whole = record()
+    out = str(tmp_path / "out.parquet")
+    shown = printed(capsys, "calibrate", path, "--loss", loss, "--seed", "2", "--out", out)
+    result = cr.calibrate_scores(
+        whole.scores, whole.targets, loss, labels=LABELS, fit_rows=FitRows(seed=2)
+    )
+    assert plain(result.to_dict()) == {name: shown[name] for name in result.to_dict()}
+    np.testing.assert_array_equal(
+        result.predictions.probabilities, cr.Predictions.read(out).probabilities
+    )
+    from_file = calibrate_file(path, loss, fit_rows=FitRows(seed=2))
+    assert from_file.to_dict() == result.to_dict()
+    assert "changes NLL by" in repr(result)
+
+
+def test_calibrate_scores_takes_class_indices_tensors_two_heads_and_a_loss():
+    import torch
+
+    rng = np.random.default_rng(0)
+    scores = torch.from_numpy(rng.normal(size=(120, 6)).astype(np.float32))
+    classes = torch.from_numpy(rng.integers(0, 3, 120))
+    result = cr.calibrate_scores(scores, classes, "avgk(average_size=2)")
+    assert result.predictions.probabilities.shape == (120, 3)
+    given = cr.calibrate_scores(scores, classes, cr.losses.BCE())
+    assert given.predictions.labels == [str(place) for place in range(6)]
+
+
+def test_signed_targets_must_be_declared():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(100, 2))
+    signed = np.where(rng.random((100, 2)) < 0.4, 1, -1)
+    with pytest.raises(InputError, match='coding="signed"'):
+        cr.calibrate_scores(scores, signed, "bce")
+    result = cr.calibrate_scores(scores, signed, "bce", coding="signed")
+    np.testing.assert_array_equal(result.predictions.targets, signed > 0)
+
+
+@pytest.mark.parametrize(
+    ("fit_rows", "message"),
+    [
+        (FitRows(fraction=1.0), r"`fraction` must lie in \(0, 1\)"),
+        (FitRows(rows=0), "must lie between 1 and 9"),
+        (FitRows(rows=10), "must lie between 1 and 9"),
+        (FitRows(seed=-1), "`seed` must be"),
+    ],
+)
+def test_rows_to_fit_on_leave_some_to_judge_by(fit_rows, message):
+    with pytest.raises(InputError, match=message):
+        fit_rows.draw(np.arange(10), "rows")
+    with pytest.raises(InputError, match="must number at least 2"):
+        FitRows().draw(np.arange(1), "rows")
+    fitted, others = FitRows(rows=3, seed=1).draw(np.arange(5, 15), "rows")
+    assert sorted([*fitted, *others]) == list(range(5, 15))
+
+
+def test_the_old_name_of_compare_still_works():
+    with pytest.warns(DeprecationWarning, match=r"cr\.compare"):
+        assert cr.train.compare is cr.compare
+
+
+def test_importing_the_package_is_instant():
+    code = (
+        "import sys, credibly.workflows; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
