@@ -25,8 +25,7 @@ import numpy as np
 
 from benchmarks.studies.training import data_file
 from credibly import data
-from credibly.data import CALIBRATION, TEST, TRAIN, Data
-from credibly.data._split import hold_out, split_rows
+from credibly.data import CALIBRATION, TEST, TRAIN, Data, hold_out, split_rows
 
 MULTI_LABEL = ("voc2012", "scene", "yeast", "emotions", "bibtex", "medical", "digits", "synthetic")
 IMAGES = {

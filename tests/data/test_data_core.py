@@ -332,7 +332,7 @@ def test_bad_rows_are_refused_with_the_place(change, match):
         ("coc:here", {}, "Did you mean 'coco'"),
         ("no.npz", {}, "does not exist"),
         (".", {}, "is a folder; say how to read it, as in imagefolder:"),
-        ("digits", {"blurr": 1}, "no option 'blurr'. Did you mean 'blur'"),
+        ("digits", {"blurr": 1}, "no option 'blurr'; it has .* Did you mean 'blur'"),
         ("digits", {"n": 0}, "`n` must be"),
         ("digits", {"counts": (-1, 2)}, "`counts` must be"),
         ("synthetic", {"noise": 0.5}, "`noise` must lie"),

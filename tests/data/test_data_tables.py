@@ -97,7 +97,11 @@ BAD_CSV = {
     "ragged": ("x,y:a\n1,1,5\n", {}, "must be a CSV file with a header"),
     "empty": ("", {}, "must start with a header line"),
     "twice": ("x,x,y:a\n1,2,1\n", {}, "'x' is there twice"),
-    "option": ("x,y:a\n1,1\n", {"lables": ["a"]}, "no option 'lables'. Did you mean 'labels'"),
+    "option": (
+        "x,y:a\n1,1\n",
+        {"lables": ["a"]},
+        "no option 'lables'; it has .* Did you mean 'labels'",
+    ),
     "column": ("x,wet\n1,1\n", {"labels": ["wet", "cold"]}, "no column for label 'cold'"),
     "test label": (
         "x,labels,split\n1,cat,train\n2,dog,train\n3,catt,test\n",

@@ -23,8 +23,9 @@ def in_flags(text: str, options: Any) -> str:
     """Replace Python arguments in an error by the flags of a command.
 
     The library names arguments in backticks: ```average_size` must be …`` becomes
-    ``--average-size must be …``, and ```coding="signed"``` becomes ``--coding signed``. A message
-    that begins with the name of a given file is about the content of that file and stays.
+    ``--average-size must be …``, and ```coding="signed"``` becomes ``--coding signed``. In a message
+    that begins with the name of a given file, a bare name is about the content of that file and
+    stays.
 
     Args:
         text: the message.
@@ -36,19 +37,20 @@ def in_flags(text: str, options: Any) -> str:
         ...     average_size: float = 0
         >>> in_flags("`average_size` must be above 0; got 0.", Options())
         '--average-size must be above 0; got 0.'
+        >>> in_flags("Pass `average_size=2`.", Options())
+        'Pass --average-size 2.'
     """
     fields = {field.name: field for field in dataclasses.fields(options)}
-    if any(text.startswith(f"{part}: ") for name in fields for part in _texts(options, name)):
-        return text
+    of_file = any(text.startswith(f"{part}: ") for name in fields for part in _texts(options, name))
 
     def replaced(match: re.Match[str]) -> str:
         name, value = match["name"], match["value"]
-        if name not in fields:
+        if name not in fields or (of_file and value is None):
             return match[0]
         shown = _shown(fields[name])
-        return shown if value is None else f"{shown} {value}"
+        return shown if value in (None, "True") else f"{shown} {value}"
 
-    return re.sub(r'`(?P<name>[a-z]\w*)(?:="?(?P<value>[^"`]+)"?)?`', replaced, text)
+    return re.sub(r'`(?P<name>[a-z]\w*)(?:=["[]?(?P<value>[^]"`]+)["\]]?)?`', replaced, text)
 
 
 def _texts(options: Any, name: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
+from credibly.cli._reader_options import reader_options, with_reader_options
 from credibly.cli.train import given, with_settings
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Own:
     quiet: bool = option(False, help="no progress")
 
 
-Options: Any = with_settings(Own, leave_out=("loss", "seed", "tensorboard"))
+Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed", "tensorboard")))
 
 
 def run(options: Any) -> int:
@@ -61,6 +62,7 @@ def run(options: Any) -> int:
             settings=settings,
             jobs=options.jobs,
             conditions=options.conditions,
+            data_options=reader_options(options),
             done=lambda name: advance(1),
         )
     if options.json:

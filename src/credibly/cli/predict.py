@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from credibly.cli._command import option
+from credibly.cli._reader_options import reader_options, with_reader_options
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Own:
     """Predict with a trained run: calibrated probabilities, scores, and the truth where known.
 
     OUT is a .parquet file, or a folder of one part a shard, which every command reads as one file.
@@ -30,7 +32,11 @@ class Options:
     quiet: bool = option(False, help="no progress")
 
 
-def run(options: Options) -> int:
+# The labels are those of the run.
+Options: Any = with_reader_options(Own, leave_out=("labels",))
+
+
+def run(options: Any) -> int:
     from credibly import data, train
     from credibly.cli._tables import print_json, print_text, progress
 
@@ -41,6 +47,7 @@ def run(options: Options) -> int:
         seed=done.settings.split_seed,
         labels=None if options.data in ("digits", "synthetic") else done.labels,
         skip_bad_images=options.skip_bad_images,
+        **reader_options(options),
     ).part(options.part)
     with progress("predicting", total=len(rows), quiet=options.quiet) as advance:
         written = train.predict_to(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from credibly.cli._command import option
+from credibly.cli._reader_options import reader_options, with_reader_options
 from credibly.train import Settings
 
 
@@ -29,6 +30,7 @@ class Own:
       credibly train digits --loss spa+lpr --out runs/digits
       credibly train voc2012.npz --model mlp --epochs 60 --out runs/voc
       credibly train coco:data/coco --preset spa-coco --out runs/coco
+      credibly train faces.csv --labels smiling,hat --coding signed --out runs/faces
     """
 
     data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
@@ -63,7 +65,7 @@ def with_settings(own: type[Any], leave_out: Sequence[str] = ()) -> Any:
     )
 
 
-Options: Any = with_settings(Own)
+Options: Any = with_reader_options(with_settings(Own))
 
 
 def given(options: Any) -> dict[str, Any]:
@@ -93,7 +95,10 @@ def run(options: Any) -> int:
 
     settings = settings_of(options)
     rows = data.load(
-        options.data, seed=settings.split_seed, skip_bad_images=options.skip_bad_images
+        options.data,
+        seed=settings.split_seed,
+        skip_bad_images=options.skip_bad_images,
+        **reader_options(options),
     )
     settings = train.resolve_settings(settings, rows)
     with watching(settings.loss, settings.epochs, options.quiet or not is_main()) as callback:

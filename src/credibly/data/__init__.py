@@ -5,23 +5,63 @@
     >>> data.part("train").targets.shape[1], data.image(0).shape
     (10, (28, 28, 1))
 
-``load`` takes a name, a file or ``KIND:PATH``; the layouts it reads are listed in docs/data.md.
+``load`` takes a name, a file, ``KIND:PATH`` or a data frame; docs/data.md lists the layouts it
+reads. ``KINDS`` and ``OPTIONS`` are the table of readers and their options. Importing this package
+does not import numpy.
 """
 
-from credibly.data._digits import digits
-from credibly.data._load import KINDS, load
-from credibly.data._rows import Data
-from credibly.data._split import CALIBRATION, TEST, TRAIN, split_rows
-from credibly.data._synthetic import synthetic
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Reader
+
+if TYPE_CHECKING:
+    from credibly.data._digits import digits
+    from credibly.data._images import decode_image
+    from credibly.data._load import load
+    from credibly.data._rows import Data
+    from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, rarest_label, split_rows
+    from credibly.data._synthetic import synthetic
+    from credibly.data._torch import DEFAULT_SIZE
 
 __all__ = [
     "CALIBRATION",
+    "DEFAULT_SIZE",
+    "EMBEDDED",
     "KINDS",
+    "OPTIONS",
+    "SHARED",
     "TEST",
     "TRAIN",
     "Data",
+    "Option",
+    "Reader",
+    "decode_image",
     "digits",
+    "hold_out",
     "load",
+    "rarest_label",
     "split_rows",
     "synthetic",
 ]
+
+_WHERE = {
+    "CALIBRATION": "_split",
+    "DEFAULT_SIZE": "_torch",
+    "Data": "_rows",
+    "TEST": "_split",
+    "TRAIN": "_split",
+    "decode_image": "_images",
+    "digits": "_digits",
+    "hold_out": "_split",
+    "load": "_load",
+    "rarest_label": "_split",
+    "split_rows": "_split",
+    "synthetic": "_synthetic",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"credibly.data.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'credibly.data' has no attribute {name!r}")

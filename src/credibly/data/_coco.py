@@ -60,7 +60,9 @@ def _year(path: Path, year: int | None) -> int:
         return year
     if not years:
         raise InputError(f"{path} must contain annotations/instances_trainYEAR.json; it does not.")
-    raise InputError(f"{path} holds the years {years}; say which with year=…; got {year}.")
+    raise InputError(
+        f"{path} holds the years {years}; say which with `year={years[-1]}`; got {year}."
+    )
 
 
 def _categories(content: object, file: Path) -> dict[int, str]:

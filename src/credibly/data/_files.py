@@ -25,6 +25,7 @@ def read_csv(
     separator: str | None = None,
     image_column: str | None = None,
     images: str | None = None,
+    suffix: str = "",
     ignore: Sequence[str] = (),
     delimiter: str | None = None,
     coding: Coding | None = None,
@@ -34,8 +35,9 @@ def read_csv(
     Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
     (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images, any other
     columns of 0 and 1 are labels too. Empty or ``?`` is unknown. Columns ``id`` and ``split`` are
-    used where present, those in ``ignore`` not at all. Image paths are taken from the folder of
-    the file, or ``images``.
+    used where present, those in ``ignore`` not at all. Image paths start from the folder of the
+    file, or ``images``, and ``suffix`` is appended to them. ``coding`` is what −1 means in label
+    columns of only −1 and +1.
     """
     delimiter = _delimiter(path) if delimiter is None else delimiter
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
@@ -47,7 +49,7 @@ def read_csv(
     except pa.ArrowException as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
     layout = Layout(
-        labels, label_column, separator, image_column, images, ignore, coding, first_row=2
+        labels, label_column, separator, image_column, images, suffix, ignore, coding, first_row=2
     )
     return from_table(table, path, layout)
 
@@ -60,6 +62,7 @@ def read_parquet(
     separator: str | None = None,
     image_column: str | None = None,
     images: str | None = None,
+    suffix: str = "",
     ignore: Sequence[str] = (),
     coding: Coding | None = None,
 ) -> Data:
@@ -77,7 +80,7 @@ def read_parquet(
         _ = table.column_names  # decoded here: names may be no text at all
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be Parquet; {error}.") from None
-    layout = Layout(labels, label_column, separator, image_column, images, ignore, coding)
+    layout = Layout(labels, label_column, separator, image_column, images, suffix, ignore, coding)
     return from_table(table, path, layout)
 
 

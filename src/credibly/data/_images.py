@@ -79,8 +79,8 @@ class ImageFiles(LazyImages):
     def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
         path = self.folder / self.names[row]
         if self.boxes is None:
-            return decode(path, str(path), at_least)
-        image = decode(path, str(path))
+            return decode_image(path, str(path), at_least)
+        image = decode_image(path, str(path))
         x, y, width, height = (float(side) for side in self.boxes[row])
         left, top = min(max(x, 0), image.width - 1), min(max(y, 0), image.height - 1)
         right = max(min(x + width, image.width), left + 1)
@@ -116,7 +116,7 @@ class EncodedImages(LazyImages):
     def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
         encoded = self._column[row].as_py()
         where = f"{self._source}, image {self.names[row]!r}"
-        return decode(io.BytesIO(encoded or b""), where, at_least)
+        return decode_image(io.BytesIO(encoded or b""), where, at_least)
 
     def take(self, rows: Array) -> EncodedImages:
         names = [self.names[int(row)] for row in rows]
@@ -126,7 +126,9 @@ class EncodedImages(LazyImages):
         return np.flatnonzero(self._column.is_null().to_numpy()).tolist()
 
 
-def decode(file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None) -> Image:
+def decode_image(
+    file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None
+) -> Image:
     """One PIL image; an error that names the file if that cannot be."""
     from PIL import Image, ImageOps
 
@@ -149,7 +151,7 @@ def decode(file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None
     except Exception as error:  # decoders raise anything at all on damaged files
         raise InputError(
             f"{where} does not decode as an image ({type(error).__name__}: {error}). "
-            "Repair or remove it, or load with skip_bad_images=True to count and drop such files."
+            "Repair or remove it, or load with `skip_bad_images=True` to count and drop such files."
         ) from error
 
 

@@ -1,10 +1,11 @@
-"""From what a user types to rows: a name, a file or ``KIND:PATH``."""
+"""``load``: find the reader of a name, a file or ``KIND:PATH``, and complete the split."""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Sequence
+import numbers
+import os
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,30 +15,9 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError, nearest
 from credibly.data._images import LazyImages
+from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Reader
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
-
-NAMES = {"digits": ("_digits", "digits"), "synthetic": ("_synthetic", "synthetic")}
-
-KINDS = {
-    "npz": ("_npz", "read_npz"),
-    "parquet": ("_files", "read_parquet"),
-    "csv": ("_files", "read_csv"),
-    "arff": ("_arff", "read_arff"),
-    "imagefolder": ("_folders", "read_imagefolder"),
-    "coco": ("_coco", "read_coco"),
-    "voc": ("_voc", "read_voc"),
-    "wider": ("_attributes", "read_wider"),
-    "vispr": ("_attributes", "read_vispr"),
-    "nuswide": ("_nuswide", "read_nuswide"),
-    "cifar10": ("_cifar", "read_cifar10"),
-    "cifar100": ("_cifar", "read_cifar100"),
-    "cifar60+40": ("_cifar", "read_cifar60_40"),
-    "tinyimagenet": ("_folders", "read_tinyimagenet"),
-    "plantnet": ("_folders", "read_plantnet"),
-    "hf": ("_huggingface", "read_huggingface"),
-}
-"""What may stand before the colon, and the reader behind it."""
 
 
 def load(
@@ -50,7 +30,7 @@ def load(
     skip_bad_images: bool = False,
     **options: Any,
 ) -> Data:
-    """Rows from ``digits``, ``synthetic``, a file, or ``KIND:PATH``.
+    """Read rows from ``digits``, ``synthetic``, a file, or ``KIND:PATH``.
 
     A published split is kept. Where there is none, ``test`` (default 0.2) of the rows become test
     rows; where none are set aside, ``calibration`` of the training rows are held out. Both are
@@ -65,7 +45,8 @@ def load(
             own labels must have just these; data without any get them, all unknown.
         skip_bad_images: decode every image once and leave out those that do not decode
             (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
-        options: of the reader or of the embedded data, such as ``n`` for digits.
+        options: of the reader or of the embedded data, such as ``coding`` for tables or ``n`` for
+            digits; ``credibly.data.OPTIONS`` describes them.
 
     Example:
         >>> load("synthetic", n=1000, seed=3)
@@ -73,18 +54,20 @@ def load(
     """
     if isinstance(source, Data):
         return source
+    if isinstance(labels, str):
+        raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
     name = str(source)
-    if name in NAMES:
-        if test is not None:
-            options["test"] = test
-        maker = _reader(*NAMES[name])
-        data = _call(maker, name, seed=seed, calibration=calibration, **options)
-        return _in_order(data, labels)
+    if name in EMBEDDED:
+        reader = EMBEDDED[name]
+        check_options(name, reader, options)
+        shares = {"calibration": calibration} | ({} if test is None else {"test": test})
+        return _in_order(_function(reader)(seed=seed, **shares, **options), labels)
     kind, path = _kind_and_path(name)
-    reader = _reader(*KINDS[kind])
-    if labels is not None and "labels" in inspect.signature(reader).parameters:
+    reader = KINDS[kind]
+    if labels is not None and "labels" in reader.options:
         options["labels"] = list(labels)
-    data = _in_order(_call(reader, kind, path, **options), labels)
+    check_options(kind, reader, options)
+    data = _in_order(_function(reader)(path, **options), labels)
     data = _without_bad_images(data, skip_bad_images)
     return _split(data, seed, test, calibration)
 
@@ -108,26 +91,61 @@ def _not_understood(name: str, path: Path) -> str:
     if path.is_dir():
         return f"{name} is a folder; say how to read it, as in imagefolder:{name} or coco:{name}."
     kinds = ", ".join(f"{kind}:PATH" for kind in KINDS)
-    hint = nearest(name.partition(":")[0], [*NAMES, *KINDS])
+    hint = nearest(name.partition(":")[0], [*EMBEDDED, *KINDS])
     hint = hint if hint.startswith("Did") else ""
     return (
-        f"data must be one of {', '.join(NAMES)}, a file (.npz, .parquet, .csv, .arff) or one of "
-        f"{kinds}; got {name!r}. {hint}"
+        f"data must be one of {', '.join(EMBEDDED)}, a file (.npz, .parquet, .csv, .arff) or one "
+        f"of {kinds}; got {name!r}. {hint}"
     ).strip()
 
 
-def _reader(module: str, function: str) -> Callable[..., Data]:
-    return getattr(import_module(f"credibly.data.{module}"), function)
+def _function(reader: Reader) -> Callable[..., Data]:
+    return getattr(import_module(f"credibly.data.{reader.module}"), reader.function)
 
 
-def _call(reader: Callable[..., Data], kind: str, *path: Path, **options: Any) -> Data:
-    known = list(inspect.signature(reader).parameters)
-    for option in options:
-        if option not in known:
-            raise InputError(
-                f"{kind} has no option {option!r}. {nearest(option, known[len(path) :])}"
-            )
-    return reader(*path, **options)
+def check_options(name: str, reader: Reader, options: Mapping[str, Any]) -> None:
+    """Check that ``reader`` takes these options, and that their values have the right type.
+
+    Raises:
+        InputError: naming the source, the option, and the options it has.
+
+    Example:
+        >>> check_options("voc", KINDS["voc"], {"year": 7})
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: voc has no option 'year'; it has labels, test, calibration.
+    """
+    known = [*reader.options, *(option for option in SHARED if option not in reader.options)]
+    for option, value in options.items():
+        if option not in reader.options:
+            hint = nearest(option, known)
+            hint = f" {hint}" if hint.startswith("Did") else ""
+            listed = ", ".join(known)
+            raise InputError(f"{name} has no option {option!r}; it has {listed}.{hint}")
+        declared = SHARED.get(option) or OPTIONS[option]
+        if value is not None and not _fits(declared, value):
+            several = "a list of " if declared.many else ""
+            kind = declared.kind.__name__
+            raise InputError(f"`{option}` of {name} must be {several}{kind}; got {value!r:.80}.")
+
+
+def _fits(option: Option, value: Any) -> bool:
+    if option.many:
+        if isinstance(value, str):
+            return False
+        try:
+            return all(_is(option.kind, part) for part in value)
+        except TypeError:  # not a sequence at all
+            return False
+    return _is(option.kind, value)
+
+
+def _is(kind: type, value: Any) -> bool:
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if kind is str:
+        return isinstance(value, (str, os.PathLike))
+    return isinstance(value, numbers.Integral if kind is int else numbers.Real)
 
 
 def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
@@ -163,7 +181,7 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
             raise InputError(
                 f"{data.source}: {len(missing)} of {len(data)} images are missing: {listed}"
                 f"{', …' if len(missing) > 3 else ''}. Add them, or load with "
-                "skip_bad_images=True to leave them out."
+                "`skip_bad_images=True` to leave them out."
             )
         return data
     bad = {*missing, *(row for row, _ in data.images.bad())}

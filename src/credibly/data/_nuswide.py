@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from credibly.checks import InputError
+from credibly.checks import InputError, choice
 from credibly.data._images import ImageFiles
 from credibly.data._parse import first_folder, read_lines
 from credibly.data._rows import Data
 from credibly.data._split import TEST, TRAIN
 from credibly.types import Array
 
+GONG = 150_000 / 209_347
+"""Share of the images with a concept that train in Gong et al. (2014)."""
 
-def read_nuswide(path: Path, *, drop_empty: bool = False) -> Data:
-    """The published lists and ground truth; images below ``Flickr``.
 
-    ``drop_empty`` leaves out images without any concept, as papers do. Photos that Flickr no
-    longer has are dropped by ``skip_bad_images=True``.
+def read_nuswide(
+    path: Path, *, drop_empty: bool = False, split: Literal["published", "gong"] = "published"
+) -> Data:
+    """Read the published lists and ground truth; images are below ``Flickr``.
+
+    Args:
+        path: the folder of the data set.
+        drop_empty: leave out images without any concept, as papers do.
+        split: ``"published"``, the lists of the data set; or ``"gong"``, the protocol of Gong et
+            al. (2014): images without a concept are left out, and 150,000 of the 209,347 that
+            remain train, the others test. They published no lists, so ours are drawn: the first
+            150,000 (that share, if there are fewer images) of
+            ``numpy.random.default_rng(0).permutation``.
+
+    Photos that Flickr no longer has are dropped by ``skip_bad_images=True``.
     """
+    choice("split", split, ("published", "gong"))
     concepts = next(
         (
             file
@@ -33,24 +49,32 @@ def read_nuswide(path: Path, *, drop_empty: bool = False) -> Data:
     labels = read_lines(concepts)
     truth = first_folder(path, "Groundtruth/TrainTestLabels", "TrainTestLabels")
     lists = first_folder(path, "ImageList", "Imagelist", ".")
-    names, split, targets = [], [], []
+    names, parts, targets = [], [], []
     for part, code in (("Train", TRAIN), ("Test", TEST)):
         members = [line.replace("\\", "/") for line in read_lines(lists / f"{part}Imagelist.txt")]
         columns = [_column(truth / f"Labels_{label}_{part}.txt", len(members)) for label in labels]
         names += members
-        split += [code] * len(members)
+        parts += [code] * len(members)
         targets.append(np.stack(columns, axis=1))
     folder = first_folder(path, "Flickr", "images", "Images")
     data = Data(
         labels=labels,
         targets=np.concatenate(targets),
         ids=np.array(names),
-        split=np.array(split),
+        split=np.array(parts),
         images=ImageFiles(folder, names, source=str(folder)),
         source="nuswide",
         augmentation="crop+flip",
     )
-    return data.take(np.flatnonzero(data.targets.any(axis=1))) if drop_empty else data
+    if drop_empty or split == "gong":
+        data = data.take(np.flatnonzero(data.targets.any(axis=1)))
+    return dataclasses.replace(data, split=_gong(len(data)), _hash=[]) if split == "gong" else data
+
+
+def _gong(rows: int) -> Array:
+    parts = np.full(rows, TEST, dtype=np.int8)
+    parts[np.random.default_rng(0).permutation(rows)[: round(GONG * rows)]] = TRAIN
+    return parts
 
 
 def _column(file: Path, rows: int) -> Array:

@@ -43,6 +43,7 @@ class Layout:
     separator: str | None = None
     image_column: str | None = None
     images: str | None = None
+    suffix: str = ""
     ignore: Sequence[str] = ()
     coding: Coding | None = None
     first_row: int = 0
@@ -136,7 +137,8 @@ class _Reader:
             names = [str(row) for row in range(self.rows)] if ids is None else ids.tolist()
             return EncodedImages(column, names, source=str(self.path))
         folder = self.path.parent if self.layout.images is None else Path(self.layout.images)
-        return ImageFiles(folder, [str(cell) for cell in column.to_pylist()], source=str(self.path))
+        names = [f"{cell}{self.layout.suffix}" for cell in column.to_pylist()]
+        return ImageFiles(folder, names, source=str(self.path))
 
     def targets(self, split: Array) -> tuple[list[str], Array]:
         """Columns ``y:NAME``; or the columns named by ``labels``; or one column of lists."""
@@ -165,7 +167,7 @@ class _Reader:
         if self.image_column() is None:
             raise InputError(
                 f"{self.path} must say which columns are labels: name them y:NAME, pass "
-                f"labels=[…], or put label names into one column called labels. "
+                f"`labels=[…]`, or put label names into one column called labels. "
                 f"Its columns: {', '.join(list(self.columns)[:10])}."
             )
         names = [name for name in self.columns if name != self.image_column()]

@@ -13,8 +13,7 @@ from torch import nn
 
 from credibly import checks
 from credibly.checks import InputError, nearest
-from credibly.data import Data
-from credibly.data._torch import DEFAULT_SIZE
+from credibly.data import DEFAULT_SIZE, Data
 from credibly.models import _densenet, _efficientnet, _outside, _resnet, _small, _vgg
 from credibly.models._network import Network, Standardize
 

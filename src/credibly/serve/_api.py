@@ -130,12 +130,12 @@ def predict_image(
     average_size: Size | None = None,
 ) -> dict[str, Any]:
     """Probabilities and a label set for one image: the request's body is the image file."""
-    from credibly.data._images import decode
+    from credibly.data import decode_image
 
     run = _run(request)
     if run.data["kind"] != "images":
         raise InputError(f"this model takes {run.data['kind']}; post them to /api/predict.")
-    with decode(io.BytesIO(image), "the body of the request") as opened:
+    with decode_image(io.BytesIO(image), "the body of the request") as opened:
         grey = run.data["shape"][0] == 1
         pixels = np.asarray(opened.convert("L" if grey else "RGB"))
     return _predicted(request, run, pixels[None], average_size)

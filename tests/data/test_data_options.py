@@ -1,0 +1,179 @@
+"""The table of readers and options is what the readers take, and what the command line offers."""
+
+import inspect
+from importlib import import_module
+
+import numpy as np
+import pytest
+from layout_makers import make_coco, make_nuswide, paint, write
+
+import credibly as cr
+from credibly.cli import main, predict, train
+from credibly.data import EMBEDDED, KINDS, OPTIONS, SHARED, TEST, TRAIN
+
+READERS = {**EMBEDDED, **KINDS}
+each_reader = pytest.mark.parametrize("name", READERS)
+LOAD_GIVES = {"path", "seed", "test", "calibration"}
+
+
+@each_reader
+def test_the_table_lists_what_a_reader_takes(name):
+    reader = READERS[name]
+    function = getattr(import_module(f"credibly.data.{reader.module}"), reader.function)
+    assert set(inspect.signature(function).parameters) - LOAD_GIVES == set(reader.options)
+
+
+@each_reader
+def test_an_option_a_reader_does_not_have_is_named_with_those_it_has(name):
+    from credibly.data._load import check_options
+
+    for option in set(OPTIONS) - set(READERS[name].options):
+        with pytest.raises(cr.InputError, match=f"has no option '{option}'; it has .*labels"):
+            check_options(name, READERS[name], {option: None})
+
+
+def test_every_option_belongs_to_a_reader():
+    assert set(OPTIONS) == {o for reader in READERS.values() for o in reader.options} - set(SHARED)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("labels", "cat,dog", "`labels` must be a list of names"),
+        ("ignore", 3, "`ignore` of csv must be a list of str"),
+        ("separator", 3, "`separator` of csv must be str; got 3"),
+    ],
+)
+def test_an_option_of_another_type_is_refused(option, value, words, tmp_path):
+    write(tmp_path / "t.csv", "x,labels\n1,a\n")
+    with pytest.raises(cr.InputError, match=words):
+        cr.data.load(tmp_path / "t.csv", **{option: value})
+
+
+@pytest.mark.parametrize("module", [train, predict], ids=["train", "predict"])
+def test_every_reader_option_is_a_flag(module):
+    flags = {name for name, option in OPTIONS.items() if option.flag}
+    fields = set(module.Options.__dataclass_fields__)
+    assert flags <= fields
+    assert {"year", "drop_empty", "calibration", "test", "images", "image_column"} <= fields
+    assert {"suffix", "separator", "ignore", "coding"} <= fields
+
+
+@pytest.fixture
+def planet(tmp_path):
+    """The layout of a competition: names without a suffix, tags joined by spaces."""
+    for name in ("t_0", "t_1", "t_2", "t_3"):
+        paint(tmp_path / f"jpg/{name}.jpg")
+    lines = ["haze primary", "clear", "clear primary", "haze"]
+    rows = "\n".join(f"t_{k},{tags},x" for k, tags in enumerate(lines))
+    write(tmp_path / "train.csv", f"image_name,tags,note\n{rows}\n")
+    return tmp_path
+
+
+PLANET = {"separator": " ", "suffix": ".jpg", "ignore": ["note"]}
+
+
+def test_suffix_is_appended_to_image_names(planet):
+    data = cr.data.load(planet / "train.csv", images=str(planet / "jpg"), **PLANET)
+    assert data.labels == ["clear", "haze", "primary"]
+    assert data.image(0).shape == (16, 20, 3)
+    assert data.ids.tolist() == ["t_0.jpg", "t_1.jpg", "t_2.jpg", "t_3.jpg"]
+
+
+def run(capsys, *arguments):
+    code = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+QUICK = ("--epochs", 1, "--model", "linear", "--loss", "bce", "--calibrate", "none", "--quiet")
+
+
+def signed_table(folder):
+    generator = np.random.default_rng(0)
+    lines = [
+        f"{x:.3f},{1 if x > 0 else -1},{generator.choice([-1, 1])}"
+        for x in generator.normal(size=60)
+    ]
+    write(folder / "faces.csv", "\n".join(["x,smile,hat", *lines]) + "\n")
+    return folder / "faces.csv"
+
+
+def test_the_command_line_offers_both_codings_in_its_own_words(tmp_path, capsys):
+    table = signed_table(tmp_path)
+    out = ("--labels", "smile,hat", "--out", tmp_path / "run", *QUICK)
+    code, _, error = run(capsys, "train", table, *out)
+    assert code == 2
+    assert "faces.csv" in error
+    assert "Pass --coding signed if" in error
+    assert "or --coding unknown if" in error
+    assert not (tmp_path / "run").exists()
+    code, _, error = run(capsys, "train", table, "--coding", "signed", *out)
+    assert (code, error) == (0, "")
+    wanted = tmp_path / "p.parquet"
+    code, _, error = run(
+        capsys, "predict", tmp_path / "run", table, "--coding", "signed", "--out", wanted, "--quiet"
+    )
+    assert (code, error) == (0, "")
+    truth = cr.Predictions.read(wanted).targets
+    assert set(np.unique(truth)) == {0, 1}
+
+
+def test_a_config_file_holds_reader_options(tmp_path, capsys):
+    table = signed_table(tmp_path)
+    write(tmp_path / "run.toml", 'coding = "signed"\nlabels = ["hat", "smile"]\ntest = 0.5\n')
+    config = ("--config", tmp_path / "run.toml", "--out", tmp_path / "run", "--json", *QUICK)
+    code, _, error = run(capsys, "train", table, *config)
+    assert (code, error) == (0, "")
+    assert len(cr.Predictions.read(tmp_path / "run" / "predictions.parquet")) == 30
+    write(tmp_path / "run.toml", 'codng = "signed"\n')
+    code, _, error = run(capsys, "train", table, *config)
+    assert code == 2
+    assert "Did you mean 'coding'?" in error
+
+
+def test_an_option_that_belongs_to_another_reader_is_refused(tmp_path, capsys):
+    table = signed_table(tmp_path)
+    code, _, error = run(capsys, "train", table, "--year", 2014, "--out", tmp_path / "run", *QUICK)
+    assert code == 2
+    assert "csv has no option 'year'; it has labels, label_column, separator" in error
+
+
+def test_two_years_of_coco_are_asked_about_and_told_apart(tmp_path, capsys):
+    make_coco(tmp_path)
+    for part in ("train", "val"):
+        content = (tmp_path / f"annotations/instances_{part}2014.json").read_text()
+        write(tmp_path / f"annotations/instances_{part}2017.json", content)
+        (tmp_path / f"{part}2014").rename(tmp_path / f"{part}2017")
+    code, _, error = run(capsys, "train", f"coco:{tmp_path}", "--out", tmp_path / "run")
+    assert code == 2
+    assert "--year 2017" in error
+    assert len(cr.data.load(f"coco:{tmp_path}", year=2017)) == 4
+
+
+# The split of Gong et al. ------------------------------------------------------------------------
+
+
+def test_gong_split_draws_its_share_of_the_images_with_a_concept(tmp_path):
+    make_nuswide(tmp_path)
+    names = [f"zoo/{k:04d}.jpg" for k in range(40)]
+    for name in names:
+        paint(tmp_path / "Flickr" / name)
+    write(tmp_path / "ImageList/TrainImagelist.txt", "\n".join(names))
+    flags = "\n".join("0" if k % 10 == 0 else "1" for k in range(40))
+    for label in ("airport", "zebra"):
+        write(tmp_path / f"Groundtruth/TrainTestLabels/Labels_{label}_Train.txt", flags)
+    data = cr.data.load(f"nuswide:{tmp_path}", split="gong", calibration=0)
+    assert len(data) == 37
+    assert np.bincount(data.split).tolist() == [27, 10]
+    again = cr.data.load(f"nuswide:{tmp_path}", split="gong", calibration=0, seed=7)
+    np.testing.assert_array_equal(again.split, data.split)
+    with pytest.raises(cr.InputError, match="`split` must be one of 'published', 'gong'"):
+        cr.data.load(f"nuswide:{tmp_path}", split="other")
+
+
+def test_gong_split_of_all_images_is_150_000_to_59_347():
+    from credibly.data._nuswide import _gong
+
+    parts = _gong(209_347)
+    assert (int((parts == TRAIN).sum()), int((parts == TEST).sum())) == (150_000, 59_347)
