@@ -23,9 +23,9 @@ def in_flags(text: str, options: Any) -> str:
     """Replace Python arguments in an error by the flags of a command.
 
     The library names arguments in backticks: ```average_size` must be …`` becomes
-    ``--average-size must be …``, and ```coding="signed"``` becomes ``--coding signed``. In a message
-    that begins with the name of a given file, a bare name is about the content of that file and
-    stays.
+    ``--average-size must be …``, and ```coding="signed"``` becomes ``--coding signed``. In a
+    message that begins with the name of a given file, a bare name is about the content of that
+    file and stays.
 
     Args:
         text: the message.
