@@ -47,6 +47,7 @@ def decode(
     coding: Coding | None = None,
     num_labels: int | None = None,
     soft: bool = True,
+    whole: bool = True,
     name: str = "targets",
 ) -> Array:
     """Return targets as a (rows, labels) matrix of 1, 0, soft values and −1 for unknown.
@@ -58,6 +59,8 @@ def decode(
             0 unknown) or ``"unknown"``. Needed in that case only.
         num_labels: number of labels; the matrix must have as many columns.
         soft: whether values between 0 and 1 are allowed.
+        whole: whether these are all targets. A part of them cannot tell whether the coding is
+            ambiguous: add up the ``tally`` of the parts, and call ``check_tally`` at the end.
         name: what errors call the argument.
 
     Returns:
@@ -98,11 +101,12 @@ def decode(
             f"`{name}` must have {num_labels} columns, one per label; got {array.shape[1]}."
         )
     if coding == "signed":
-        _refuse_unsigned(array, name)
+        if whole:
+            check_tally(tally(array), coding, name=name)
         return from_signed(array, name=name)
     decoded = _decode(array, soft, name)
     # −100 and NaN mean unknown in either coding: only a −1 makes a matrix ambiguous.
-    if coding is None and is_ambiguous(decoded) and bool((array == UNKNOWN).any()):
+    if whole and coding is None and is_ambiguous(decoded) and bool((array == UNKNOWN).any()):
         refuse_ambiguous(name)
     return decoded
 
@@ -122,6 +126,30 @@ def is_ambiguous(targets: Array) -> bool:
     return all(
         bool((np.abs(flat[start : start + step]) == 1).all()) for start in range(0, flat.size, step)
     )
+
+
+def tally(targets: ArrayLike) -> Array:
+    """Return how many targets are −1, 0, 1 and anything between 0 and 1.
+
+    Example:
+        >>> tally(np.array([[1, -1, 0.5, np.nan]]))
+        array([1, 0, 1, 1])
+    """
+    array = to_numpy(targets)
+    between = np.count_nonzero((array > 0) & (array < 1)) if array.dtype.kind == "f" else 0
+    return np.array([*(np.count_nonzero(array == value) for value in (-1, 0, 1)), between])
+
+
+def check_tally(counts: ArrayLike, coding: Coding | None, *, name: str = "targets") -> None:
+    """Raise where targets of this ``tally`` are ambiguous, or contradict ``coding``."""
+    minus, zero, plus, soft = (int(count) for count in to_numpy(counts))
+    if coding is None and minus and plus and not zero and not soft:
+        refuse_ambiguous(name)
+    if coding == "signed" and zero and not minus:
+        raise checks.InputError(
+            f'`{name}` with `coding="signed"` must hold −1 for absent labels; got none, and 0 '
+            "would mean unknown. Leave `coding` out if 0 means absent."
+        )
 
 
 def refuse_ambiguous(name: str = "targets") -> NoReturn:
@@ -241,14 +269,6 @@ def tensor_one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Tens
     matrix = indices.new_zeros(*indices.shape, num_labels, dtype=dtype)
     matrix.scatter_(-1, indices.clamp(min=0)[..., None].long(), 1.0)
     return matrix.masked_fill((indices < 0)[..., None], UNKNOWN)
-
-
-def _refuse_unsigned(array: Array, name: str) -> None:
-    if (array == 0).any() and not (array == -1).any():
-        raise checks.InputError(
-            f'`{name}` with `coding="signed"` must hold −1 for absent labels; got none, and 0 '
-            "would mean unknown. Leave `coding` out if 0 means absent."
-        )
 
 
 def _decode(array: Array, soft: bool, name: str) -> Array:

@@ -109,7 +109,8 @@ def test_intervals_hold_the_numbers(bins, tmp_path, capsys):
         low, high = found["intervals"][name]
         assert low <= found["numbers"][name] <= high
     whole = RECORDS["plain"]
-    ace = metrics.calibration_error(whole.probabilities, whole.targets, bins=bins)
+    options = {"bins": bins, "min_count": metrics.MIN_COUNT}
+    ace = metrics.calibration_error(whole.probabilities, whole.targets, **options)
     assert found["numbers"]["ACE"] == pytest.approx(float(ace))
 
 

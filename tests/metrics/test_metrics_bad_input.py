@@ -10,6 +10,7 @@ from metric_cases import make_case
 from credibly import InputError, metrics
 
 PROBABILITIES, TARGETS = make_case(rows=12, labels=4)
+KNOWN = (np.random.default_rng(1).random((12, 4)) < PROBABILITIES).astype(np.int8)
 OF_PROBABILITIES = [
     metrics.calibration_error,
     metrics.top_k_calibration_error,
@@ -73,19 +74,62 @@ def test_shapes_must_agree(metric):
 
 
 @of_all
-@pytest.mark.parametrize("value", [2, -2, 300, np.nan, np.inf])
+@pytest.mark.parametrize("value", [2, -2, 300, np.inf])
 def test_targets_must_be_targets(metric, value):
     targets = TARGETS.astype(np.float64)
     targets[5, 1] = value
-    message = "NaN" if np.isnan(value) else r"`targets` must be .* at \(5, 1\)"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"`targets` must be .* at \(5, 1\)"):
         metric(PROBABILITIES, targets)
 
 
-@of_scores
-def test_rankings_refuse_soft_targets(metric):
-    with pytest.raises(InputError, match=r"must be 0, 1 or −1"):
+NOT_SOFT = [metrics.ranking_loss, metrics.one_error, metrics.coverage_error, metrics.zero_label]
+NOT_SOFT += [metrics.retrieval_map]
+
+
+@pytest.mark.parametrize("metric", NOT_SOFT, ids=name_of)
+def test_metrics_without_a_soft_meaning_say_so(metric):
+    message = rf"must be 0, 1 or −1 .* for {name_of(metric)}, which has no meaning for soft"
+    with pytest.raises(InputError, match=message):
         metric(PROBABILITIES, np.full(TARGETS.shape, 0.5))
+
+
+def test_sets_without_a_soft_meaning_say_so():
+    sets, soft = PROBABILITIES > 0.5, np.full(TARGETS.shape, 0.5)
+    with pytest.raises(InputError, match="for exact_match, which has no meaning for soft"):
+        metrics.exact_match(sets, soft)
+    with pytest.raises(InputError, match='"samples", which has no meaning for soft'):
+        metrics.f1(sets, soft, average="samples")
+
+
+@pytest.mark.parametrize(
+    "metric", [*OF_PROBABILITIES, *OF_SCORES, metrics.retrieval_map], ids=name_of
+)
+def test_targets_of_only_minus_and_plus_one_need_a_coding(metric):
+    signed = np.where(KNOWN > 0, 1, -1)
+    with pytest.raises(InputError, match=r"only −1 and \+1.*signed.*unknown"):
+        metric(PROBABILITIES, signed)
+    assert repr(metric(PROBABILITIES, signed, coding="signed")) == repr(
+        metric(PROBABILITIES, KNOWN)
+    )
+    metric(PROBABILITIES, signed, coding="unknown")
+    with pytest.raises(InputError, match="must hold −1 for absent"):
+        metric(PROBABILITIES, KNOWN, coding="signed")
+
+
+@of_sets
+def test_sets_against_minus_and_plus_one_need_a_coding(metric):
+    signed, sets = np.where(KNOWN > 0, 1, -1), PROBABILITIES > 0.5
+    with pytest.raises(InputError, match=r"only −1 and \+1.*signed.*unknown"):
+        metric(sets, signed)
+    assert metric(sets, signed, coding="signed") == metric(sets, KNOWN)
+
+
+@of_all
+def test_nan_and_minus_100_are_unknown(metric):
+    targets = TARGETS.astype(np.float64)
+    for unknown in (np.nan, -100):
+        other = np.where(targets < 0, unknown, targets)
+        assert repr(metric(PROBABILITIES, other)) == repr(metric(PROBABILITIES, TARGETS))
 
 
 @of_sets
@@ -97,9 +141,9 @@ def test_sets_must_be_decided(metric):
 
 
 def test_class_indices_must_fit():
-    with pytest.raises(InputError, match=r"class indices must lie in \[0, 3\].*got \[0, 4\]"):
+    with pytest.raises(InputError, match=r"class indices .* must lie in \[0, 3\].*got 4 in row 4"):
         metrics.log_loss(PROBABILITIES, np.arange(12) % 5)
-    with pytest.raises(InputError, match="one a row, 12; got 11"):
+    with pytest.raises(InputError, match="one per row, 12; got 11"):
         metrics.log_loss(PROBABILITIES, np.zeros(11, int))
 
 

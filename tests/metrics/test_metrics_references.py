@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import metric_cases as plain
 import numpy as np
 import pytest
@@ -309,9 +307,126 @@ def test_soft_targets_are_the_frequency():
     expected = [votes[place == k].mean() for k in range(5)]
     np.testing.assert_allclose(diagram.frequency, expected, **EXACT)
     assert metrics.calibration_error(truth, votes) < 0.02
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert np.isnan(metrics.summary(truth, votes)["mAP@x"])
+
+
+def tenfold(values, soft):
+    """Each row ten times; a soft target of k/10 is present in k of them."""
+    present = np.arange(10)[None, :, None] < np.round(10 * soft)[:, None]
+    hard = np.where(soft[:, None] < 0, -1, present).reshape(-1, soft.shape[1])
+    return np.repeat(values, 10, axis=0), hard.astype(np.int8)
+
+
+SOFT_CASES = {
+    name: (
+        probabilities,
+        np.where(
+            targets < 0,
+            -1.0,
+            np.random.default_rng(7).integers(0, 11, targets.shape) / 10 * (targets > -2),
+        ),
+    )
+    for name, (probabilities, targets) in plain.CASES.items()
+}
+each_soft_case = pytest.mark.parametrize(
+    ("probabilities", "soft"), SOFT_CASES.values(), ids=SOFT_CASES.keys()
+)
+
+
+@each_soft_case
+def test_soft_average_precision_is_that_of_repeated_rows(probabilities, soft):
+    expected = metrics.average_precision(*tenfold(probabilities, soft))
+    np.testing.assert_allclose(metrics.average_precision(probabilities, soft), expected, **EXACT)
+    for t in range(soft.shape[1]):
+        known = soft[:, t] >= 0
+        s, y = probabilities[known, t], soft[known, t]
+        if y.sum():
+            twice = sk.average_precision_score(
+                np.repeat([1, 0], len(y)), np.tile(s, 2), sample_weight=np.r_[y, 1 - y]
+            )
+            np.testing.assert_allclose(twice, expected[t], **EXACT)
+    rows = metrics.sample_average_precision(probabilities, soft)
+    columns = metrics.average_precision(probabilities.T, soft.T)
+    np.testing.assert_allclose(rows, columns, **EXACT)
+
+
+@each_soft_case
+def test_soft_targets_measure_as_repeated_rows(probabilities, soft):
+    repeated = tenfold(probabilities, soft)
+    sets = probabilities > 0.4, repeated[0] > 0.4
+    for metric in (metrics.log_loss, metrics.calibration_error):
+        for average in ("pooled", "macro", None):
+            mine, theirs = (
+                metric(probabilities, soft, average=average),
+                metric(*repeated, average=average),
+            )
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+    for metric in (
+        metrics.precision,
+        metrics.recall,
+        metrics.f1,
+        metrics.set_coverage,
+        metrics.hamming,
+    ):
+        np.testing.assert_allclose(metric(sets[0], soft), metric(sets[1], repeated[1]), **EXACT)
+    k = min(4, soft.shape[1])
+    for metric in (metrics.top_k_f1, metrics.top_k_calibration_error):
+        np.testing.assert_allclose(
+            metric(probabilities, soft, k), metric(*repeated, k), rtol=1e-9, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize(("probabilities", "targets"), plain.CASES.values(), ids=plain.CASES.keys())
+def test_soft_average_precision_of_hard_targets_is_the_hard_one(probabilities, targets):
+    # One soft entry in a label of its own makes every label take the soft path.
+    extra = np.r_[0.5, np.zeros(len(targets) - 1)][:, None]
+    soft = np.hstack([targets, extra])
+    wide = np.hstack([probabilities, extra.astype(probabilities.dtype)])
+    np.testing.assert_allclose(
+        metrics.average_precision(wide, soft)[:-1],
+        metrics.average_precision(probabilities, targets),
+        **EXACT,
+    )
+    rows = metrics.sample_average_precision(probabilities, targets)
+    soft[0, -1] = -1
+    soft[:, -1] = -1
+    half = np.vstack([soft, np.full(soft.shape[1], 0.5)])
+    taller = np.vstack([wide, wide[:1]])
+    np.testing.assert_allclose(metrics.sample_average_precision(taller, half)[:-1], rows, **EXACT)
+
+
+def test_a_summary_of_soft_targets_has_every_number_but_those_of_whole_rows():
+    probabilities, soft = SOFT_CASES["unknown"]
+    sets = probabilities > 0.5
+    numbers = metrics.summary(probabilities, soft, sets=sets, min_count=5)
+    hard = metrics.summary(probabilities, np.round(soft), sets=sets, min_count=5)
+    zero = {"IN accuracy", "OUT MMC", "zero-label AUROC"}
+    assert set(numbers) == set(hard) - {"exact match"} - zero
+    assert np.isfinite(list(numbers.values())).all()
+    found = metrics.summary_intervals(probabilities, soft, min_count=5, resamples=20)
+    assert found["mAP@y"].low <= found["mAP@y"].estimate <= found["mAP@y"].high
+
+
+@pytest.mark.parametrize("min_count", [0, 5, 30])
+@pytest.mark.parametrize(("probabilities", "targets"), plain.CASES.values(), ids=plain.CASES.keys())
+def test_the_largest_gap_is_never_below_the_mean_gap(probabilities, targets, min_count):
+    numbers = metrics.summary(probabilities, targets, min_count=min_count)
+    if not np.isnan(numbers["MCE"]):
+        assert numbers["ACE"] <= numbers["MCE"]
+        assert numbers["ECE"] <= numbers["MCE"]
+    for name, kind in (("ACE", "ace"), ("MCE", "mce"), ("ECE", "ece")):
+        whole = metrics.calibration_error(probabilities, targets, kind, min_count=min_count)
+        assert numbers[name] == pytest.approx(whole, nan_ok=True)
+
+
+@pytest.mark.parametrize(("probabilities", "targets"), plain.CASES.values(), ids=plain.CASES.keys())
+def test_top_4_numbers_of_a_summary_are_those_of_the_functions(probabilities, targets):
+    numbers = metrics.summary(probabilities, targets, min_count=3)
+    if targets.shape[1] <= 4:
+        assert "F1-top-4" not in numbers
+        return
+    expected = metrics.top_k_calibration_error(probabilities, targets, 4, min_count=3)
+    assert numbers["ECE-top-4"] == pytest.approx(expected)
+    assert numbers["F1-top-4"] == pytest.approx(metrics.top_k_f1(probabilities, targets, 4))
 
 
 @pytest.mark.parametrize("average", ["pooled", "macro"])

@@ -69,7 +69,10 @@ def test_merged_workers_give_the_whole():
     probabilities, targets = CASES["unknown"]
     first = in_chunks(probabilities[:21], targets[:21])
     first.merge(in_chunks(probabilities[21:], targets[21:]))
-    assert first.summary() == pytest.approx(in_chunks(probabilities, targets).summary())
+    whole = in_chunks(probabilities, targets)
+    assert first.summary(min_count=5) == pytest.approx(whole.summary(min_count=5))
+    for name, column in first.by_label().items():
+        np.testing.assert_allclose(column, whole.by_label()[name], **CLOSE)
     with pytest.raises(InputError, match="only the same labels and bins"):
         first.merge(metrics.Running(3))
     with pytest.raises(InputError, match="must have 7 labels"):
@@ -133,6 +136,61 @@ def test_a_batch_value_and_a_reset_are_those_of_torchmetrics():
     assert metric.compute() == pytest.approx(expected.item())
 
 
+@pytest.mark.parametrize("kind", ["Running", *metrics.streaming.__all__])
+def test_the_coding_is_judged_over_all_that_was_seen(kind):
+    probabilities, targets = make_case(rows=30, labels=3, unknown=False, seed=2)
+    parts = [slice(0, 10), slice(10, 20), slice(20, 30)]
+    make = metrics.Running if kind == "Running" else getattr(metrics.streaming, kind)
+
+    def fed(values, **options):
+        metric = make(3, **options)
+        for rows in parts:
+            metric.update(torch.from_numpy(probabilities[rows]), torch.from_numpy(values[rows]))
+        return repr((metric.summary if kind == "Running" else metric.compute)())
+
+    signed = np.where(targets > 0, 1, -1)
+    with pytest.raises(InputError, match=r"only −1 and \+1.*signed.*unknown"):
+        fed(signed)
+    assert fed(signed, coding="signed") == fed(targets)
+    assert fed(signed, coding="unknown") != fed(targets)
+    late = signed.copy()
+    late[-1] = 0  # what settles it comes in the last batch
+    assert fed(late) == fed(late, coding="unknown")
+    first = slice(0, 10)
+    first_positive = signed.copy()
+    first_positive[first] = 1  # a batch without −1 does not contradict coding="signed"
+    assert fed(first_positive, coding="signed") == fed(np.maximum(first_positive, 0))
+    with pytest.raises(InputError, match="must hold −1 for absent"):
+        fed(np.maximum(signed, 0), coding="signed")
+
+
+def test_the_value_of_one_batch_is_given_whatever_its_coding():
+    metric = metrics.streaming.LogLoss(2)
+    probabilities = torch.tensor([[0.5, 0.5]])
+    metric(probabilities, torch.tensor([[1, -1]]))
+    metric(probabilities, torch.tensor([[1, 0]]))
+    assert metric.compute() == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize("kind", ["LogLoss", "Brier", "CalibrationError", "AveragePrecision"])
+def test_soft_targets_stream(kind):
+    probabilities, _ = make_case(rows=40, labels=3, ties=True)
+    soft = np.random.default_rng(0).integers(0, 11, probabilities.shape) / 10
+    metric = getattr(metrics.streaming, kind)(3, average=None)
+    for rows in (slice(0, 13), slice(13, 40)):
+        metric.update(torch.from_numpy(probabilities[rows]), torch.from_numpy(soft[rows]))
+    whole = {
+        "LogLoss": metrics.log_loss,
+        "Brier": metrics.brier,
+        "CalibrationError": metrics.calibration_error,
+    }
+    if kind == "AveragePrecision":
+        expected = metrics.average_precision(probabilities, soft)
+    else:
+        expected = whole[kind](probabilities, soft, average=None)
+    np.testing.assert_allclose(metric.compute().numpy(), expected, **CLOSE)
+
+
 def test_memory_does_not_grow():
     metric = metrics.streaming.CalibrationError(7)
     before = metric.sums.numel()
@@ -148,8 +206,6 @@ def test_bad_batches_are_refused_and_leave_no_trace():
         metric.update(probabilities * 3, targets)
     with pytest.raises(InputError, match="must have 7 labels"):
         metric.update(probabilities[:, :3], targets[:, :3])
-    with pytest.raises(InputError, match="must be 0, 1 or −1"):
-        metrics.streaming.AveragePrecision(7).update(probabilities, probabilities)
     assert not metric.sums.any()
 
 

@@ -16,8 +16,9 @@ class Options:
     """Accuracy and calibration of predictions whose truth is known, as a table.
 
     mAP@y is over labels, mAP@x over rows; ACE, MCE and ECE are calibration errors in equal-width
-    bins pooled over rows and labels; NLL and Brier are proper scores, lower is better. Files of
-    any size are read piece by piece.
+    bins pooled over rows and labels, over bins with at least --min-count entries. F1-top-4 and
+    ECE-top-4 are of each row's four most probable labels, where there are more than four. NLL and
+    Brier are proper scores, lower is better. Files of any size are read in batches.
 
     Examples:
       credibly evaluate predictions.parquet
@@ -30,7 +31,7 @@ class Options:
     by_label: bool = option(False, help="a table of every label too")
     intervals: bool = option(False, help="95 % intervals by resampling rows (whole file in memory)")
     bins: int = option(15, help="bins of the calibration errors")
-    min_count: int = option(30, help="entries a bin needs to count for MCE")
+    min_count: int = option(30, help="entries that a bin needs to count for ACE, MCE and ECE")
     seed: int = option(0, help="seed of the resampling")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress bar")

@@ -1,8 +1,11 @@
 """Probabilities, sets or rankings against targets → numbers.
 
-numpy in, numpy out; torch in, torch out. Targets are 0, 1, −1 (unknown: changes nothing) and,
-for calibration and proper scores, soft. Averages are explicit: pooled over entries, one a label
-(``None``), or the mean over labels (``"macro"``).
+numpy in, numpy out; torch in, torch out. Targets are 0, 1, soft in between, or unknown (−1, −100
+or NaN), which changes nothing; ``coding=`` says how to read targets of only −1 and +1. A soft
+target y counts as present with weight y and as absent with weight 1 − y: every metric that is made
+of sums over entries equals its value with each row repeated ten times, 10·y of them with the label.
+Metrics that are not refuse soft targets. Averages are explicit: pooled over entries, one value per
+label (``None``), or the mean over labels (``"macro"``).
 
 ranking       average_precision, sample_average_precision, mean_average_precision, ranking_loss,
               one_error, coverage_error
@@ -13,12 +16,13 @@ sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverag
 zero labels   zero_label
 retrieval     retrieval_map
 trust         interval, paired_interval, proportion_interval
-together      summary, summary_intervals, Running (chunks of rows), streaming (torchmetrics)
+together      summary, summary_intervals, Running (batches of rows), streaming (torchmetrics)
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from credibly.metrics._summary import summary, summary_intervals
 from credibly.metrics.calibration import (
     Reliability,
     calibration_error,
@@ -26,7 +30,6 @@ from credibly.metrics.calibration import (
     reliability,
     top_k_calibration_error,
 )
-from credibly.metrics.headline import summary, summary_intervals
 from credibly.metrics.intervals import Interval, interval, paired_interval
 from credibly.metrics.label_sets import (
     coverage_by_frequency,
@@ -50,7 +53,7 @@ from credibly.metrics.ranking import (
     sample_average_precision,
 )
 from credibly.metrics.retrieval import RetrievalMap, retrieval_map
-from credibly.metrics.running import Running
+from credibly.metrics.running import MIN_COUNT, TOP, Running
 from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
 from credibly.metrics.zero_labels import ZeroLabel, zero_label
 
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
     from credibly.metrics import streaming
 
 __all__ = [
+    "MIN_COUNT",
+    "TOP",
     "Interval",
     "Reliability",
     "RetrievalMap",

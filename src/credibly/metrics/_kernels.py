@@ -103,6 +103,32 @@ def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def ranked_soft_precision(scores: Array, weights: Array) -> float:
+    """Average precision with positive weight y and negative weight 1 − y; scores descending."""
+    total, above = 0.0, 0.0
+    count, begin = len(scores), 0
+    while begin < count:
+        end, tied = begin, 0.0
+        while end < count and (end == begin or scores[end] == scores[begin]):
+            tied += weights[end]
+            end += 1
+        above += tied
+        total += tied * above / end
+        begin = end
+    return total / above if above > 0 else nan
+
+
+@njit(cache=True, error_model="numpy")
+def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
+    """Average precision of each row with soft targets; NaN for rows without a positive."""
+    for row in range(scores.shape[0]):
+        known = targets[row] >= 0
+        values, weights = scores[row][known], targets[row][known]
+        order = np.argsort(-values)
+        out[row] = ranked_soft_precision(values[order], weights[order])
+
+
+@njit(cache=True, error_model="numpy")
 def row_errors(scores: Array, targets: Array, out: Array) -> None:
     """Ranking loss, one-error and coverage error of each row, in three columns of ``out``."""
     for row in range(scores.shape[0]):

@@ -9,8 +9,8 @@ import numpy as np
 
 from credibly import checks
 from credibly.metrics import label_sets, ranking, scoring
+from credibly.metrics._inputs import hard, probability_pair, set_pair
 from credibly.metrics._inputs import label_sets as as_sets
-from credibly.metrics._inputs import probability_pair, set_pair
 from credibly.types import Array
 
 Terms = tuple[Array, Array]
@@ -30,12 +30,12 @@ def row_terms(metric: Callable[..., Any], columns: list[Array], options: dict[st
             f"an analytic interval needs average='pooled'; got {options['average']!r}. "
             "Use method='bootstrap'."
         )
-    rest = {name: value for name, value in options.items() if name != "average"}
+    rest = {name: value for name, value in options.items() if name not in ("average", "coding")}
     return terms(*columns, **rest)
 
 
 def _log_loss(probabilities: Array, targets: Array, floor: float | None = None) -> Terms:
-    values, truth = probability_pair(probabilities, targets)
+    values, truth = probability_pair(probabilities, targets, "unknown")
     lowest, known = scoring.smallest(values.dtype, floor), truth >= 0
     p, y = values.astype(np.float64), np.where(known, truth, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -45,7 +45,7 @@ def _log_loss(probabilities: Array, targets: Array, floor: float | None = None) 
 
 
 def _brier(probabilities: Array, targets: Array) -> Terms:
-    values, truth = probability_pair(probabilities, targets)
+    values, truth = probability_pair(probabilities, targets, "unknown")
     known = truth >= 0
     squared = (values.astype(np.float64) - truth) ** 2
     return np.where(known, squared, 0.0).sum(1), known.sum(1)
@@ -60,13 +60,14 @@ def _mean_average_precision(scores: Array, targets: Array, over: str = "labels")
         raise checks.InputError(
             "mAP over labels is no mean over rows; use method='bootstrap', or over='samples'."
         )
-    each = ranking.sample_average_precision(scores, targets)
+    each = ranking.sample_average_precision(scores, targets, coding="unknown")
     return np.nan_to_num(each), (~np.isnan(each)).astype(np.float64)
 
 
 def _set_coverage(sets: Array, targets: Array) -> Terms:
-    chosen, truth = set_pair(sets, targets)
-    return (chosen & (truth > 0)).sum(1), (truth > 0).sum(1)
+    chosen, truth = set_pair(sets, targets, "unknown")
+    present = np.where(truth >= 0, truth, 0)
+    return np.where(chosen, present, 0).sum(1), present.sum(1)
 
 
 def _set_size(sets: Array) -> Terms:
@@ -74,13 +75,14 @@ def _set_size(sets: Array) -> Terms:
 
 
 def _hamming(sets: Array, targets: Array) -> Terms:
-    chosen, truth = set_pair(sets, targets)
-    return ((chosen != truth) & (truth >= 0)).sum(1), (truth >= 0).sum(1)
+    chosen, truth = set_pair(sets, targets, "unknown")
+    known = truth >= 0
+    return np.where(known, np.abs(chosen - truth), 0).sum(1), known.sum(1)
 
 
 def _exact_match(sets: Array, targets: Array) -> Terms:
-    chosen, truth = set_pair(sets, targets)
-    known = truth >= 0
+    chosen, truth = set_pair(sets, targets, "unknown")
+    known = hard(truth, "exact_match") >= 0
     right = ((chosen == truth) | ~known).all(1) & known.any(1)
     return right.astype(np.float64), np.asarray(known.any(1), np.float64)
 

@@ -1,4 +1,4 @@
-"""The k highest labels of each row."""
+"""The k highest labels of each row, and what a label set hits."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ def top_k_sets(values: Array, truth: Array, k: int) -> Array:
     chosen: Array = np.zeros(values.shape, bool)
     np.put_along_axis(chosen, order, True, axis=1)
     return chosen & (truth >= 0)
+
+
+def set_counts(chosen: Array, truth: Array, axis: int | None) -> Array:
+    """Return hits, returned and present labels among known entries, summed over ``axis``.
+
+    A soft target counts by its value.
+    """
+    known = truth >= 0
+    present = np.where(known, truth, 0)
+    return np.stack(
+        [
+            np.where(chosen, present, 0).sum(axis, dtype=np.float64),
+            (chosen & known).sum(axis, dtype=np.float64),
+            present.sum(axis, dtype=np.float64),
+        ]
+    )
 
 
 def unknown_below_top(values: Array, truth: Array, k: int) -> Array:

@@ -13,6 +13,7 @@ from credibly.metrics import _bins
 from credibly.metrics._inputs import mean_known, probability_pair
 from credibly.metrics._top import unknown_below_top
 from credibly.metrics.proportions import Band, proportion_interval
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 Kind = Literal["ace", "mce", "ece"]
@@ -48,6 +49,8 @@ def calibration_error(
     bins: int = 15,
     min_count: int = 0,
     average: Average = "pooled",
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Distance between confidence and frequency over equal-width bins.
 
@@ -67,7 +70,7 @@ def calibration_error(
     checks.choice("kind", kind, KINDS)
     checks.choice("average", average, ("pooled", "macro", None))
     checks.at_least("min_count", min_count, 0)
-    values, truth = probability_pair(probabilities, targets)
+    values, truth = probability_pair(probabilities, targets, coding)
     total = _bins.sums(values, truth, _bins.number_of_bins(bins))
     return like(averaged_error(total, kind, min_count, average), probabilities, targets)
 
@@ -87,6 +90,8 @@ def top_k_calibration_error(
     kind: Kind = "ece",
     bins: int = 15,
     min_count: int = 0,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Calibration error of each row's ``k`` most probable (known) labels, pooled.
 
@@ -98,8 +103,9 @@ def top_k_calibration_error(
         >>> float(top_k_calibration_error(probabilities, np.array([[1, 0, 0], [1, 0, 0]]), k=1))
         0.125
     """
-    values, truth = probability_pair(probabilities, targets)
-    error = calibration_error(values, unknown_below_top(values, truth, k), kind, bins, min_count)
+    values, truth = probability_pair(probabilities, targets, coding)
+    top = unknown_below_top(values, truth, k)
+    error = calibration_error(values, top, kind, bins, min_count, coding="unknown")
     return like(error, probabilities, targets)
 
 
@@ -112,6 +118,8 @@ def calibration_noise(
     average: Average = "pooled",
     repeats: int = 20,
     seed: int = 0,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Calibration error that these probabilities would show if they were exactly right.
 
@@ -128,12 +136,14 @@ def calibration_noise(
         >>> round(float(calibration_noise(rates, targets)), 3)
         0.127
     """
-    values, truth = probability_pair(probabilities, targets)
+    values, truth = probability_pair(probabilities, targets, coding)
     checks.at_least("repeats", repeats, 1)
     # A stream of its own: probabilities made with the same seed must not meet their own numbers.
     rng = np.random.default_rng((seed, 17))
     errors = [
-        calibration_error(values, _redrawn(values, truth, rng), kind, bins, min_count, average)
+        calibration_error(
+            values, _redrawn(values, truth, rng), kind, bins, min_count, average, coding="unknown"
+        )
         for _ in range(int(repeats))
     ]
     return like(np.mean(errors, axis=0), probabilities, targets)
@@ -151,6 +161,8 @@ def reliability(
     per_label: bool = False,
     band: Band = "wilson",
     level: float = 0.95,
+    *,
+    coding: Coding | None = None,
 ) -> Reliability:
     """Counts, mean confidence and frequency of each bin, with a confidence band.
 
@@ -164,7 +176,7 @@ def reliability(
         >>> diagram.lower.round(3), diagram.upper.round(3)
         (array([0.   , 0.095]), array([0.658, 0.905]))
     """
-    values, truth = probability_pair(probabilities, targets)
+    values, truth = probability_pair(probabilities, targets, coding)
     total = _bins.sums(values, truth, _bins.number_of_bins(bins))
     diagram = diagram_of(total if per_label else total.sum(0), band, level)
     parts = {name: like(part, probabilities, targets) for name, part in vars(diagram).items()}

@@ -9,11 +9,37 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
+from credibly.metrics import calibration, label_sets, ranking, scoring
+from credibly.metrics._inputs import target_matrix
 from credibly.metrics._row_terms import row_terms
 from credibly.metrics.proportions import proportion_interval
 from credibly.types import Array, ArrayLike
 
 Method = Literal["bootstrap", "basic", "analytic"]
+
+_OF_TARGETS = frozenset(
+    {
+        calibration.calibration_error,
+        calibration.calibration_noise,
+        calibration.top_k_calibration_error,
+        label_sets.exact_match,
+        label_sets.f1,
+        label_sets.hamming,
+        label_sets.precision,
+        label_sets.recall,
+        label_sets.set_coverage,
+        label_sets.top_k_f1,
+        ranking.coverage_error,
+        ranking.mean_average_precision,
+        ranking.one_error,
+        ranking.ranking_loss,
+        ranking.average_precision,
+        scoring.brier,
+        scoring.kl_to_truth,
+        scoring.log_loss,
+    }
+)
+"""Metrics of this package called as ``metric(values, targets)``."""
 
 
 class Interval(NamedTuple):
@@ -53,7 +79,7 @@ def interval(
         True
     """
     _check_options(level, method, resamples)
-    columns = _same_rows(arrays)
+    columns, options = _decoded(metric, _same_rows(arrays), options)
     if method == "analytic":
         return _analytic(metric, columns, options, level)
     estimate = _number(metric(*columns, **options))
@@ -89,17 +115,16 @@ def paired_interval(
         True
     """
     _check_options(level, method, resamples)
+    columns, options = _decoded(metric, _same_rows((first, second, *shared)), options)
     if method == "analytic":
-        return _analytic_difference(metric, _same_rows((first, second, *shared)), options, level)
+        return _analytic_difference(metric, columns, options, level)
 
     def difference(one: Array, other: Array, *rest: Array) -> float:
         return _number(metric(one, *rest, **options)) - _number(metric(other, *rest, **options))
 
     return interval(
         difference,
-        first,
-        second,
-        *shared,
+        *columns,
         level=level,
         method=method,
         resamples=resamples,
@@ -179,6 +204,18 @@ def _same_rows(arrays: tuple[ArrayLike, ...]) -> list[Array]:
             f"arrays must have the same number of rows, at least one; got {listed}."
         )
     return columns
+
+
+def _decoded(
+    metric: Callable[..., Any], columns: list[Array], options: dict[str, Any]
+) -> tuple[list[Array], dict[str, Any]]:
+    """Decode the targets of all rows once: a resample alone cannot tell how they are coded."""
+    if metric not in _OF_TARGETS:
+        return columns, options
+    *values, targets = columns
+    if values[0].ndim == 2:
+        targets = target_matrix(targets, values[0].shape, "values", options.get("coding"))
+    return [*values, targets], {**options, "coding": "unknown"}
 
 
 def _number(value: Any) -> float:

@@ -8,8 +8,9 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.metrics._inputs import label_sets, mean_known, score_pair, set_pair
-from credibly.metrics._top import top_k_sets
+from credibly.metrics._inputs import hard, label_sets, mean_known, score_pair, set_pair
+from credibly.metrics._top import set_counts, top_k_sets
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 Average = Literal["micro", "macro", "samples"] | None
@@ -17,7 +18,12 @@ F1Average = Literal["micro", "mean_of_f1s", "f1_of_means", "samples"] | None
 
 
 def precision(
-    sets: ArrayLike, targets: ArrayLike, average: Average = "micro", undefined: float = 0.0
+    sets: ArrayLike,
+    targets: ArrayLike,
+    average: Average = "micro",
+    undefined: float = 0.0,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Share of returned labels that are present, over known entries.
 
@@ -31,12 +37,17 @@ def precision(
         0.6666666666666666
     """
     checks.choice("average", average, ("micro", "macro", "samples", None))
-    hits, returned, _ = _counts(sets, targets, average)
+    hits, returned, _ = _counts(sets, targets, average, coding)
     return like(_mean(_ratio(hits, returned, undefined), average), sets, targets)
 
 
 def recall(
-    sets: ArrayLike, targets: ArrayLike, average: Average = "micro", undefined: float = 0.0
+    sets: ArrayLike,
+    targets: ArrayLike,
+    average: Average = "micro",
+    undefined: float = 0.0,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Share of present labels that are returned, over known entries; averages as ``precision``.
 
@@ -46,12 +57,17 @@ def recall(
         0.5
     """
     checks.choice("average", average, ("micro", "macro", "samples", None))
-    hits, _, present = _counts(sets, targets, average)
+    hits, _, present = _counts(sets, targets, average, coding)
     return like(_mean(_ratio(hits, present, undefined), average), sets, targets)
 
 
 def f1(
-    sets: ArrayLike, targets: ArrayLike, average: F1Average = "micro", undefined: float = 0.0
+    sets: ArrayLike,
+    targets: ArrayLike,
+    average: F1Average = "micro",
+    undefined: float = 0.0,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Harmonic mean of precision and recall, over known entries.
 
@@ -74,7 +90,7 @@ def f1(
         )
     known = ("micro", "mean_of_f1s", "f1_of_means", "samples", None)
     checks.choice("average", average, known)
-    hits, returned, present = _counts(sets, targets, average)
+    hits, returned, present = _counts(sets, targets, average, coding)
     if average == "f1_of_means":
         p = mean_known(_ratio(hits, returned, undefined))
         r = mean_known(_ratio(hits, present, undefined))
@@ -88,6 +104,8 @@ def top_k_f1(
     k: int = 4,
     average: F1Average = "mean_of_f1s",
     undefined: float = 0.0,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """F1 of returning each row's ``k`` highest (known) labels; ties go to the label first.
 
@@ -95,39 +113,45 @@ def top_k_f1(
         >>> float(top_k_f1(np.array([[0.9, 0.2], [0.1, 0.3]]), np.array([[1, 0], [1, 0]]), k=1))
         0.3333333333333333
     """
-    values, truth = score_pair(scores, targets)
-    return like(f1(top_k_sets(values, truth, k), truth, average, undefined), scores, targets)
+    values, truth = score_pair(scores, targets, coding)
+    chosen = top_k_sets(values, truth, k)
+    return like(f1(chosen, truth, average, undefined, coding="unknown"), scores, targets)
 
 
-def hamming(sets: ArrayLike, targets: ArrayLike) -> Any:
+def hamming(sets: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
     """Share of known entries where set and target differ.
 
     Example:
         >>> float(hamming(np.array([[True, False]]), np.array([[1, 1]])))
         0.5
     """
-    chosen, truth = set_pair(sets, targets)
+    chosen, truth = set_pair(sets, targets, coding)
     known = truth >= 0
-    return like(_ratio(((chosen != truth) & known).sum(), known.sum(), np.nan)[()], sets, targets)
+    wrong = np.where(known, np.abs(chosen - truth), 0).sum()
+    return like(_ratio(wrong, known.sum(), np.nan)[()], sets, targets)
 
 
-def exact_match(sets: ArrayLike, targets: ArrayLike) -> Any:
+def exact_match(sets: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
     """Share of rows whose known labels are all right; rows without a known label drop out.
 
     Example:
         >>> sets = np.array([[True, False], [False, True]])
-        >>> float(exact_match(sets, np.array([[1, -1], [1, 1]])))
+        >>> float(exact_match(sets, np.array([[1, -1], [1, 0]])))
         0.5
     """
-    chosen, truth = set_pair(sets, targets)
-    known = truth >= 0
+    chosen, truth = set_pair(sets, targets, coding)
+    known = hard(truth, "exact_match") >= 0
     right = ((chosen == truth) | ~known).all(1)
     rows = known.any(1)
     return like(_ratio((right & rows).sum(), rows.sum(), np.nan)[()], sets, targets)
 
 
 def set_coverage(
-    sets: ArrayLike, targets: ArrayLike, average: Literal["pooled", "macro"] | None = "pooled"
+    sets: ArrayLike,
+    targets: ArrayLike,
+    average: Literal["pooled", "macro"] | None = "pooled",
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Share of present labels that are in their row's set: average-K accuracy.
 
@@ -141,7 +165,7 @@ def set_coverage(
         0.5
     """
     checks.choice("average", average, ("pooled", "macro", None))
-    hits, _, present = _counts(sets, targets, "micro" if average == "pooled" else None)
+    hits, _, present = _counts(sets, targets, "micro" if average == "pooled" else None, coding)
     each = _ratio(hits, present, np.nan)
     return like(mean_known(each) if average == "macro" else each[()], sets, targets)
 
@@ -152,6 +176,8 @@ def coverage_by_frequency(
     train_counts: ArrayLike,
     few: int = 20,
     many: int = 100,
+    *,
+    coding: Coding | None = None,
 ) -> dict[str, Any]:
     """Mean coverage of labels with few (< ``few``), medium and many (> ``many``) training rows.
 
@@ -161,7 +187,7 @@ def coverage_by_frequency(
         {'few': 0.0, 'medium': nan, 'many': 1.0}
     """
     counts = to_numpy(train_counts)
-    each = to_numpy(set_coverage(sets, targets, average=None))
+    each = to_numpy(set_coverage(sets, targets, average=None, coding=coding))
     if counts.shape != each.shape:
         raise checks.InputError(
             f"`train_counts` must have one count a label, {each.shape}; got {counts.shape}."
@@ -193,20 +219,22 @@ def size_histogram(sets: ArrayLike) -> Any:
     return like(np.bincount(chosen.sum(1), minlength=chosen.shape[1] + 1), sets)
 
 
-def _counts(sets: ArrayLike, targets: ArrayLike, average: str | None) -> tuple[Array, Array, Array]:
-    """Hits, returned and present labels, in total, a row or a label as ``average`` needs them.
+def _counts(
+    sets: ArrayLike, targets: ArrayLike, average: str | None, coding: Coding | None
+) -> tuple[Array, Array, Array]:
+    """Return hits, returned and present labels: in total, per row or per label, as ``average``.
 
-    NaN for rows and labels of which nothing is known, so that means pass over them.
+    A soft target counts by its value. Rows and labels of which nothing is known are NaN, so that
+    means leave them out.
     """
-    chosen, truth = set_pair(sets, targets)
+    chosen, truth = set_pair(sets, targets, coding)
+    if average == "samples":
+        # The mean over rows of a ratio is not that ratio of expected counts.
+        hard(truth, 'average="samples"')
     axis = {"micro": None, "samples": 1}.get(average or "", 0)
-    known, present = truth >= 0, truth > 0
-    nothing = np.where(known.any(axis), 0.0, np.nan)
-    return (
-        (chosen & present).sum(axis) + nothing,
-        (chosen & known).sum(axis) + nothing,
-        present.sum(axis) + nothing,
-    )
+    hits, returned, present = set_counts(chosen, truth, axis)
+    nothing = np.where((truth >= 0).any(axis), 0.0, np.nan)
+    return hits + nothing, returned + nothing, present + nothing
 
 
 def _ratio(part: Any, whole: Any, undefined: float) -> Array:

@@ -9,21 +9,34 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics import _kernels
-from credibly.metrics._inputs import mean_known, score_pair
+from credibly.metrics._inputs import hard, is_soft, mean_known, score_pair
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 _BLOCK = 16  # labels gathered at once: a cache line of float32, and little memory
 
 
-def average_precision(scores: ArrayLike, targets: ArrayLike) -> Any:
-    r"""Average precision of each label; NaN for a label without a known positive.
+def average_precision(
+    scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None
+) -> Any:
+    r"""Return the average precision of each label; NaN for a label without a known positive.
 
-    $$\mathrm{AP} = \frac{1}{|P|} \sum_{i \in P}
-      \frac{\#\{j \in P : s_j \ge s_i\}}{\#\{j : s_j \ge s_i\}}$$
+    $$\mathrm{AP} = \frac{1}{\sum_i y_i} \sum_i
+      y_i \frac{\sum_{j : s_j \ge s_i} y_j}{\#\{j : s_j \ge s_i\}}$$
 
-    over known entries, which is scikit-learn's value, ties included. Rank on scores rather than
-    on probabilities where a link saturates. One-dimensional arguments are one label and give one
-    number, so that a file can be read a column at a time.
+    over known entries. With targets 0 and 1 this is scikit-learn's value, ties included. A soft
+    target $y_i$ counts as positive with weight $y_i$ and as negative with weight $1 - y_i$: the
+    value that scikit-learn gives with each row twice, as a positive and as a negative, weighted
+    so. Rank on scores rather than on probabilities where a link saturates. One-dimensional
+    arguments are one label and give one number, so that a file can be read one column at a time.
+
+    Args:
+        scores: (rows, labels) or (rows,); only their order counts.
+        targets: of the same shape, 1, 0, soft or unknown; or class indices.
+        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
+
+    Returns:
+        One value per label.
 
     Example:
         >>> scores = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.2]])
@@ -31,27 +44,38 @@ def average_precision(scores: ArrayLike, targets: ArrayLike) -> Any:
         array([0.83333333,        nan])
         >>> float(average_precision(scores[:, 0], np.array([1, 0, 1])))
         0.8333333333333333
+        >>> float(average_precision(scores[:, 0], np.array([0.5, 0.0, 1.0])))
+        0.5
     """
-    values, truth = score_pair(scores, targets)
-    result = _per_label(values, truth)
+    values, truth = score_pair(scores, targets, coding)
+    result = _soft_per_label(values, truth) if is_soft(truth) else _per_label(values, truth)
     return like(result[0] if to_numpy(scores).ndim == 1 else result, scores, targets)
 
 
-def sample_average_precision(scores: ArrayLike, targets: ArrayLike) -> Any:
-    """Average precision of each row, over its known labels; NaN for rows without a positive.
+def sample_average_precision(
+    scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None
+) -> Any:
+    """Return the average precision of each row over its known labels; NaN without a positive.
+
+    Soft targets count as in ``average_precision``.
 
     Example:
         >>> sample_average_precision(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 1]]))
         array([0.58333333])
     """
-    values, truth = score_pair(scores, targets)
+    values, truth = score_pair(scores, targets, coding)
     out = np.empty(len(values))
-    _kernels.row_average_precision(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
+    kernel = _kernels.row_soft_precision if is_soft(truth) else _kernels.row_average_precision
+    kernel(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
     return like(out, scores, targets)
 
 
 def mean_average_precision(
-    scores: ArrayLike, targets: ArrayLike, over: Literal["labels", "samples"] = "labels"
+    scores: ArrayLike,
+    targets: ArrayLike,
+    over: Literal["labels", "samples"] = "labels",
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """mAP@y (``over="labels"``) or mAP@x (``over="samples"``): the mean over those with a positive.
 
@@ -65,11 +89,11 @@ def mean_average_precision(
     """
     checks.choice("over", over, ("labels", "samples"))
     each = average_precision if over == "labels" else sample_average_precision
-    values, truth = score_pair(scores, targets)
-    return like(mean_known(each(values, truth)), scores, targets)
+    values, truth = score_pair(scores, targets, coding)
+    return like(mean_known(each(values, truth, coding="unknown")), scores, targets)
 
 
-def ranking_loss(scores: ArrayLike, targets: ArrayLike) -> Any:
+def ranking_loss(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
     """Share of (present, absent) label pairs in the wrong order, a tie being wrong.
 
     The mean over rows that have both; scikit-learn counts the others as 0.
@@ -78,10 +102,11 @@ def ranking_loss(scores: ArrayLike, targets: ArrayLike) -> Any:
         >>> float(ranking_loss(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         0.5
     """
-    return like(mean_known(_errors(scores, targets)[:, 0]), scores, targets)
+    errors = _errors(scores, targets, coding, "ranking_loss")
+    return like(mean_known(errors[:, 0]), scores, targets)
 
 
-def one_error(scores: ArrayLike, targets: ArrayLike) -> Any:
+def one_error(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
     """Share of rows whose highest label is absent, over rows with a positive.
 
     Where several labels share the highest score, the row counts by the share of them absent.
@@ -90,21 +115,24 @@ def one_error(scores: ArrayLike, targets: ArrayLike) -> Any:
         >>> float(one_error(np.array([[0.9, 0.8], [0.1, 0.7]]), np.array([[0, 1], [0, 1]])))
         0.5
     """
-    return like(mean_known(_errors(scores, targets)[:, 1]), scores, targets)
+    errors = _errors(scores, targets, coding, "one_error")
+    return like(mean_known(errors[:, 1]), scores, targets)
 
 
-def coverage_error(scores: ArrayLike, targets: ArrayLike) -> Any:
+def coverage_error(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
     """How many labels to return, from the top, to have all present ones: mean over rows with any.
 
     Example:
         >>> float(coverage_error(np.array([[0.9, 0.8, 0.1]]), np.array([[0, 1, 0]])))
         2.0
     """
-    return like(mean_known(_errors(scores, targets)[:, 2]), scores, targets)
+    errors = _errors(scores, targets, coding, "coverage_error")
+    return like(mean_known(errors[:, 2]), scores, targets)
 
 
-def _errors(scores: ArrayLike, targets: ArrayLike) -> Array:
-    values, truth = score_pair(scores, targets)
+def _errors(scores: ArrayLike, targets: ArrayLike, coding: Coding | None, metric: str) -> Array:
+    values, truth = score_pair(scores, targets, coding)
+    hard(truth, metric)
     out = np.empty((len(values), 3))
     _kernels.row_errors(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
     return out
@@ -128,6 +156,16 @@ def _per_label(values: Array, truth: Array) -> Array:
             ranked.sort()
             hits.sort()
             result[first + t] = _kernels.sorted_average_precision(ranked, hits)
+    return result
+
+
+def _soft_per_label(values: Array, truth: Array) -> Array:
+    result: Array = np.empty(values.shape[1])
+    for t in range(values.shape[1]):
+        known = truth[:, t] >= 0
+        scores, weights = values[known, t], truth[known, t]
+        order = np.argsort(-scores)
+        result[t] = _kernels.ranked_soft_precision(scores[order], weights[order])
     return result
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import to_numpy
+from credibly.metrics._inputs import hard, probability_pair
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 # What one query costs, measured on one core: a start, and so much a row. Fixed numbers, so that
@@ -61,6 +62,8 @@ def retrieval_map(
     max_conditions: int = 5,
     budget_seconds: float = 60.0,
     seed: int = 0,
+    *,
+    coding: Coding | None = None,
 ) -> RetrievalMap:
     r"""Mean average precision of queries for wanted and unwanted labels.
 
@@ -85,7 +88,7 @@ def retrieval_map(
         >>> result.expected[2, 0].__round__(2), result.hits[2, 0]
         (0.67, 1)
     """
-    chances, truth = _inputs(probabilities, targets)
+    chances, truth = _inputs(probabilities, targets, coding)
     num_labels = chances.shape[1]
     if isinstance(max_conditions, bool) or not 1 <= max_conditions <= 10:
         raise checks.InputError(
@@ -147,14 +150,13 @@ class _Plan:
         return min(self.drawn, 10 * self.totals[size])
 
 
-def _inputs(probabilities: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
-    chances = checks.matrix("probabilities", np.asarray(to_numpy(probabilities), np.float64))
-    truth = np.asarray(to_numpy(targets))
-    checks.same_shapes(probabilities=chances, targets=truth)
+def _inputs(
+    probabilities: ArrayLike, targets: ArrayLike, coding: Coding | None
+) -> tuple[Array, Array]:
+    chances, truth = probability_pair(probabilities, targets, coding)
     if not chances.size:
         raise checks.InputError(f"there must be rows and labels; got shape {chances.shape}.")
-    checks.probabilities(chances)
-    return chances, checks.target_values(truth, soft=False).astype(np.int8)
+    return chances.astype(np.float64), hard(truth, "retrieval_map")
 
 
 def _draw(num_labels: int, size: int, number: int, generator: np.random.Generator):

@@ -1,4 +1,4 @@
-"""Metrics of predictions too large for memory: chunks of rows in, fixed memory, exact numbers."""
+"""Metrics of predictions too large for memory: batches of rows in, fixed memory, exact numbers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,33 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.metrics import _bins, calibration, ranking, scoring
-from credibly.metrics._inputs import mean_known, probability_pair
+from credibly.metrics import _bins, _top, calibration, ranking, scoring
+from credibly.metrics._inputs import mean_known, probability_pair, tally_of
 from credibly.metrics.calibration import Average, Kind, Reliability
 from credibly.metrics.proportions import Band
+from credibly.targets import Coding, check_tally
 from credibly.types import Array, ArrayLike
+
+MIN_COUNT = 30
+"""Entries that a bin needs to count for ACE, MCE and ECE in every table: fewer are noise."""
+
+TOP = 4
+"""Labels per row of F1-top-4 and ECE-top-4, as in the quasibinary paper."""
 
 
 class Running:
-    """Calibration, proper scores and mAP@x accumulated over chunks of rows.
+    """Calibration, proper scores, mAP@x and top-4 metrics accumulated over batches of rows.
 
-    The same numbers as the functions give on all rows at once, in memory that depends on labels
-    and bins alone. Average precision a label needs a label's scores together: read the file a
-    column at a time and call ``average_precision(scores, targets)`` on each.
+    The numbers equal those of the functions on all rows at once, in memory that depends on labels
+    and bins alone. Average precision per label needs all scores of a label together: read the
+    file one column at a time and call ``average_precision(scores, targets)`` on each.
+
+    Args:
+        num_labels: number of labels.
+        bins: equal-width bins of the calibration errors.
+        floor: as in ``log_loss``.
+        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``. Without it
+            every number is refused where nothing but −1 and +1 was seen.
 
     Example:
         >>> running = Running(num_labels=2)
@@ -32,105 +46,169 @@ class Running:
         0.1367
     """
 
-    def __init__(self, num_labels: int, bins: int = 15, floor: float | None = None) -> None:
+    def __init__(
+        self,
+        num_labels: int,
+        bins: int = 15,
+        floor: float | None = None,
+        *,
+        coding: Coding | None = None,
+    ) -> None:
         self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         self.floor = floor
+        self.coding: Coding | None = coding
         self.rows = 0
-        self._bins: Array = np.zeros((self.num_labels, _bins.number_of_bins(bins), 3))
-        self._proper: Array = np.zeros((self.num_labels, 3))
-        self._precision: Array = np.zeros(2)
-        """Sum of the rows' average precision, and how many rows have one."""
+        bins = _bins.number_of_bins(bins)
+        self._sums: dict[str, Array] = {
+            "bins": np.zeros((self.num_labels, bins, 3)),
+            "proper": np.zeros((self.num_labels, 3)),
+            "precision": np.zeros(2),  # sum of the rows' average precision; rows that have one
+            "top bins": np.zeros((self.num_labels, bins, 3)),
+            "top sets": np.zeros((3, self.num_labels)),  # hits, returned, present
+            "tally": np.zeros(4),
+        }
 
     @property
     def known(self) -> int:
-        """Entries seen whose target is known."""
-        return int(self._proper[:, scoring.COUNT].sum())
+        """Return how many entries with a known target were seen."""
+        return int(self._sums["proper"][:, scoring.COUNT].sum())
 
     def update(
         self, probabilities: ArrayLike, targets: ArrayLike, scores: ArrayLike | None = None
     ) -> None:
-        """Add a chunk of rows; ``scores`` rank the labels of a row if given."""
-        values, truth = probability_pair(probabilities, targets)
+        """Add a batch of rows; ``scores`` rank the labels of a row where given."""
+        values, truth = probability_pair(probabilities, targets, self.coding, whole=False)
         if values.shape[1] != self.num_labels:
             raise checks.InputError(
                 f"`probabilities` must have {self.num_labels} labels as in the constructor; "
                 f"got {values.shape[1]}."
             )
-        if truth.dtype == np.int8:
-            each = ranking.sample_average_precision(values if scores is None else scores, truth)
-            each = np.asarray(each)
-            self._precision += np.nansum(each), (~np.isnan(each)).sum()
-        else:
-            self._precision[:] = np.nan  # present or absent is undefined for soft targets
+        ranked = values if scores is None else to_numpy(scores)
+        each = to_numpy(ranking.sample_average_precision(ranked, truth, coding="unknown"))
+        self._sums["precision"] += np.nansum(each), (~np.isnan(each)).sum()
+        self._sums["tally"] += tally_of(targets, truth)
         self.rows += len(values)
-        _bins.add(self._bins, values, truth)
-        scoring.add(self._proper, values, truth, scoring.smallest(values.dtype, self.floor))
+        _bins.add(self._sums["bins"], values, truth)
+        floor = scoring.smallest(values.dtype, self.floor)
+        scoring.add(self._sums["proper"], values, truth, floor)
+        if self.num_labels > TOP:
+            _bins.add(self._sums["top bins"], values, _top.unknown_below_top(values, truth, TOP))
+            chosen = _top.top_k_sets(ranked, truth, TOP)
+            self._sums["top sets"] += _top.set_counts(chosen, truth, 0)
 
     def merge(self, other: Running) -> None:
-        """Add what another one has seen, for chunks read by several workers."""
-        if self._bins.shape != other._bins.shape:
+        """Add what another instance has seen, for batches read by several workers."""
+        mine, theirs = self._sums["bins"].shape, other._sums["bins"].shape
+        if mine != theirs:
             raise checks.InputError(
                 "only the same labels and bins can be merged; got "
-                f"{self._bins.shape[:2]} and {other._bins.shape[:2]} (labels, bins)."
+                f"{mine[:2]} and {theirs[:2]} (labels, bins)."
             )
         self.rows += other.rows
-        self._bins += other._bins
-        self._proper += other._proper
-        self._precision += other._precision
+        for name, sums in other._sums.items():
+            self._sums[name] += sums
 
     def calibration_error(
         self, kind: Kind = "ace", min_count: int = 0, average: Average = "pooled"
     ) -> Any:
-        """As ``metrics.calibration_error`` on all rows."""
+        """Return ``metrics.calibration_error`` of all rows."""
         checks.choice("kind", kind, calibration.KINDS)
         checks.choice("average", average, ("pooled", "macro", None))
-        return calibration.averaged_error(self._bins, kind, min_count, average)
+        return calibration.averaged_error(self._total("bins"), kind, min_count, average)
 
     def reliability(
         self, per_label: bool = False, band: Band = "wilson", level: float = 0.95
     ) -> Reliability:
-        """As ``metrics.reliability`` on all rows."""
-        return calibration.diagram_of(self._bins if per_label else self._bins.sum(0), band, level)
+        """Return ``metrics.reliability`` of all rows."""
+        total = self._total("bins")
+        return calibration.diagram_of(total if per_label else total.sum(0), band, level)
 
     def log_loss(self, average: Average = "pooled") -> Any:
-        """As ``metrics.log_loss`` on all rows."""
-        return scoring.averaged(self._proper, scoring.LOG_LOSS, average)
+        """Return ``metrics.log_loss`` of all rows."""
+        return scoring.averaged(self._total("proper"), scoring.LOG_LOSS, average)
 
     def brier(self, average: Average = "pooled") -> Any:
-        """As ``metrics.brier`` on all rows."""
-        return scoring.averaged(self._proper, scoring.SQUARED_ERROR, average)
+        """Return ``metrics.brier`` of all rows."""
+        return scoring.averaged(self._total("proper"), scoring.SQUARED_ERROR, average)
 
     def mean_sample_average_precision(self) -> float:
-        """mAP@x on all rows; NaN for soft targets or without a positive."""
+        """Return mAP@x of all rows; NaN without a positive."""
+        total, rows = self._total("precision")
+        return float(total / rows) if rows else float("nan")
+
+    def top_k_f1(self) -> float:
+        """Return ``metrics.top_k_f1`` of all rows with k = 4; NaN with four labels or fewer."""
+        hits, returned, present = self._total("top sets")
+        seen = self._total("bins")[..., _bins.COUNT].sum(1) > 0
         with np.errstate(invalid="ignore"):
-            return float(self._precision[0] / self._precision[1])
+            each = np.where(returned + present > 0, 2 * hits / (returned + present), 0.0)
+        enough = self.num_labels > TOP
+        return float(mean_known(np.where(seen, each, np.nan))) if enough else float("nan")
+
+    def top_k_calibration_error(self, min_count: int = 0) -> float:
+        """Return ``metrics.top_k_calibration_error`` of all rows with k = 4 (ECE)."""
+        return float(
+            calibration.averaged_error(self._total("top bins"), "ece", min_count, "pooled")
+        )
 
     def expected_size(self) -> float:
-        """Mean over rows of the sum of probabilities, over known entries."""
-        return float(self._bins[..., _bins.CONFIDENCE].sum() / max(self.rows, 1))
+        """Return the mean over rows of the sum of probabilities, over known entries."""
+        return float(self._total("bins")[..., _bins.CONFIDENCE].sum() / max(self.rows, 1))
 
     def true_size(self) -> float:
-        """Mean over rows of the number of labels present (the sum of targets), where known."""
-        return float(self._bins[..., _bins.TARGET].sum() / max(self.rows, 1))
+        """Return the mean over rows of the sum of targets, over known entries."""
+        return float(self._total("bins")[..., _bins.TARGET].sum() / max(self.rows, 1))
 
     def summary(
-        self, label_precisions: ArrayLike | None = None, min_count: int = 30
+        self, label_precisions: ArrayLike | None = None, min_count: int = MIN_COUNT
     ) -> dict[str, float]:
-        """The headline numbers; mAP@y from ``label_precisions``, one average precision a label.
+        """Return the numbers of ``metrics.summary`` by their names in tables.
 
-        ``min_count`` holds for MCE alone.
+        Args:
+            label_precisions: average precision of each label, for mAP@y.
+            min_count: entries that a bin needs to count for ACE, MCE and ECE, the same bins for
+                all three.
         """
         numbers: dict[str, Any] = {}
         if label_precisions is not None:
             numbers["mAP@y"] = mean_known(to_numpy(label_precisions))
         numbers |= {
             "mAP@x": self.mean_sample_average_precision(),
-            "ACE": self.calibration_error("ace"),
+            "ACE": self.calibration_error("ace", min_count),
             "MCE": self.calibration_error("mce", min_count),
-            "ECE": self.calibration_error("ece"),
+            "ECE": self.calibration_error("ece", min_count),
             "NLL": self.log_loss(),
             "Brier": self.brier(),
             "expected size": self.expected_size(),
             "true size": self.true_size(),
         }
+        if self.num_labels > TOP:
+            numbers["F1-top-4"] = self.top_k_f1()
+            numbers["ECE-top-4"] = self.top_k_calibration_error(min_count)
         return {name: float(number) for name, number in numbers.items()}
+
+    def by_label(
+        self, label_precisions: ArrayLike | None = None, min_count: int = MIN_COUNT
+    ) -> dict[str, Array]:
+        """Return one array per column of a table of labels, by its name.
+
+        ``rate`` and ``mean probability`` are over rows whose truth is known; arguments as in
+        ``summary``.
+        """
+        count, confidence, target = np.moveaxis(self._total("bins").sum(1), -1, 0)
+        with np.errstate(invalid="ignore"):
+            columns = {
+                "known": count.astype(np.int64),
+                "rate": target / count,
+                "mean probability": confidence / count,
+            }
+        if label_precisions is not None:
+            columns["AP"] = to_numpy(label_precisions)
+        columns["ACE"] = np.asarray(self.calibration_error("ace", min_count, average=None))
+        columns["NLL"] = np.asarray(self.log_loss(average=None))
+        columns["Brier"] = np.asarray(self.brier(average=None))
+        return columns
+
+    def _total(self, name: str) -> Array:
+        check_tally(self._sums["tally"], self.coding)
+        return self._sums[name]

@@ -10,6 +10,7 @@ from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics import _kernels
 from credibly.metrics._inputs import floating, in_unit_interval, mean_known, probability_pair
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 Average = Literal["pooled", "macro"] | None
@@ -21,6 +22,8 @@ def log_loss(
     targets: ArrayLike,
     average: Average = "pooled",
     floor: float | None = None,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     """Mean of −y log p − (1−y) log(1−p) over known entries.
 
@@ -36,17 +39,27 @@ def log_loss(
         >>> float(log_loss(np.array([[0.0]]), np.array([[1]]), floor=0))
         inf
     """
-    return _averaged(probabilities, targets, average, floor, LOG_LOSS)
+    values, truth = probability_pair(probabilities, targets, coding)
+    total = sums(values, truth, smallest(values.dtype, floor))
+    return like(averaged(total, LOG_LOSS, average), probabilities, targets)
 
 
-def brier(probabilities: ArrayLike, targets: ArrayLike, average: Average = "pooled") -> Any:
+def brier(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    average: Average = "pooled",
+    *,
+    coding: Coding | None = None,
+) -> Any:
     """Mean squared distance of probability and target over known entries.
 
     Example:
         >>> round(float(brier(np.array([[0.8, 0.1]]), np.array([[1, 0]]))), 6)
         0.025
     """
-    return _averaged(probabilities, targets, average, None, SQUARED_ERROR)
+    values, truth = probability_pair(probabilities, targets, coding)
+    total = sums(values, truth, smallest(values.dtype, None))
+    return like(averaged(total, SQUARED_ERROR, average), probabilities, targets)
 
 
 def kl_to_truth(
@@ -55,6 +68,8 @@ def kl_to_truth(
     average: Average = "pooled",
     exclusive: bool = False,
     floor: float | None = None,
+    *,
+    coding: Coding | None = None,
 ) -> Any:
     r"""Mean Kullback–Leibler divergence from known probabilities η to the estimates.
 
@@ -71,7 +86,7 @@ def kl_to_truth(
         >>> round(float(kl_to_truth(np.array([[0.25, 0.5, 0.25]]), shares, exclusive=True)), 6)
         0.346574
     """
-    values, rates = probability_pair(probabilities, truth)
+    values, rates = probability_pair(probabilities, truth, coding)
     checks.choice("average", average, ("pooled", "macro", None))
     lowest = smallest(values.dtype, floor)
     p, rates = values.astype(np.float64), rates.astype(np.float64)
@@ -128,14 +143,6 @@ def averaged(total: Array, which: int, average: Average) -> Any:
     with np.errstate(invalid="ignore"):
         each = total[..., which] / total[..., COUNT]
     return mean_known(each) if average == "macro" else each
-
-
-def _averaged(
-    probabilities: ArrayLike, targets: ArrayLike, average: Average, floor: float | None, which: int
-) -> Any:
-    values, truth = probability_pair(probabilities, targets)
-    total = sums(values, truth, smallest(values.dtype, floor))
-    return like(averaged(total, which, average), probabilities, targets)
 
 
 def _relative(rates: Array, p: Array, lowest: float) -> Array:

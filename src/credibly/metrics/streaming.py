@@ -17,10 +17,11 @@ from torch import Tensor
 from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.metrics import _bins, calibration, scoring
-from credibly.metrics._inputs import mean_known, probability_pair
+from credibly.metrics._inputs import mean_known, probability_pair, tally_of
 from credibly.metrics.calibration import Average, Kind
 from credibly.metrics.calibration import Reliability as Diagram
 from credibly.metrics.proportions import Band
+from credibly.targets import Coding, check_tally
 from credibly.types import Array
 
 try:
@@ -35,31 +36,60 @@ __all__ = ["AveragePrecision", "Brier", "CalibrationError", "LogLoss", "Reliabil
 
 
 class _Summed(Metric):
-    """A metric that is a function of sums over entries."""
+    """A metric that is a function of sums over entries.
+
+    Args:
+        num_labels: number of labels.
+        shape: of the sums of one label.
+        coding: how to read targets of only −1 and +1; without it ``compute`` refuses to answer
+            where nothing else was seen.
+        settings: of ``torchmetrics.Metric``.
+    """
 
     full_state_update = False
     is_differentiable = False
     sums: Tensor
+    tally: Tensor
 
-    def __init__(self, num_labels: int, *shape: int, **settings: Any) -> None:
+    def __init__(
+        self, num_labels: int, *shape: int, coding: Coding | None = None, **settings: Any
+    ) -> None:
         super().__init__(**settings)
+        self.coding: Coding | None = coding
+        self._one_batch = False
         self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         zeros = torch.zeros(self.num_labels, *shape, dtype=torch.float64)
         self.add_state("sums", zeros, dist_reduce_fx="sum")
+        self.add_state("tally", torch.zeros(4, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
         """Add a batch of (rows, labels)."""
-        values, truth = probability_pair(probabilities, targets)
+        values, truth = probability_pair(probabilities, targets, self.coding, whole=False)
         if values.shape[1] != self.num_labels:
             raise checks.InputError(
                 f"`probabilities` must have {self.num_labels} labels as in the constructor; "
                 f"got {values.shape[1]}."
             )
+        self.tally += torch.from_numpy(tally_of(targets, truth)).to(self.tally.device)
         self.sums += torch.from_numpy(self._count(values, truth)).to(self.sums.device)
+
+    def forward(self, *batch: Any, **named: Any) -> Any:
+        """Add a batch and return its own value; one batch cannot tell how targets are coded."""
+        self._one_batch = True
+        try:
+            return super().forward(*batch, **named)
+        finally:
+            self._one_batch = False
 
     @abstractmethod
     def _count(self, probabilities: Array, targets: Array) -> Array:
         """The sums of one batch."""
+
+    def _total(self) -> Array:
+        """Return the sums over everything seen; refuse targets that can be read two ways."""
+        if not self._one_batch:
+            check_tally(self.tally.cpu(), self.coding)
+        return to_numpy(self.sums)
 
     def _tensor(self, value: Any) -> Tensor:
         return torch.as_tensor(np.asarray(value), device=self.sums.device)
@@ -97,7 +127,7 @@ class CalibrationError(_Summed):
 
     def compute(self) -> Tensor:
         """The error over everything seen, on all processes."""
-        total = to_numpy(self.sums)
+        total = self._total()
         return self._tensor(
             calibration.averaged_error(total, self.kind, self.min_count, self.average)
         )
@@ -131,7 +161,7 @@ class Reliability(_Summed):
 
     def compute(self) -> dict[str, Tensor]:
         """The diagram over everything seen, on all processes."""
-        total = to_numpy(self.sums)
+        total = self._total()
         diagram: Diagram = calibration.diagram_of(
             total if self.per_label else total.sum(0), self.band, self.level
         )
@@ -168,7 +198,7 @@ class LogLoss(_Summed):
 
     def compute(self) -> Tensor:
         """The mean over everything seen, on all processes."""
-        return self._tensor(scoring.averaged(to_numpy(self.sums), self._which, self.average))
+        return self._tensor(scoring.averaged(self._total(), self._which, self.average))
 
 
 class Brier(LogLoss):
@@ -217,22 +247,18 @@ class AveragePrecision(_Summed):
         self.bins, self.limit = bins, checks.positive("limit", limit)
 
     def _count(self, probabilities: Array, targets: Array) -> Array:
-        if targets.dtype != np.int8:
-            checks.target_values(targets, soft=False)
         p = probabilities.astype(np.float64)
         with np.errstate(divide="ignore"):
             log_odds = np.clip(np.log(p) - np.log1p(-p), -self.limit, self.limit)
         place = ((log_odds + self.limit) * (self.bins / (2 * self.limit))).astype(np.int64)
         place = np.minimum(place, self.bins - 1) + np.arange(self.num_labels) * self.bins
-        counts = [
-            np.bincount(place[chosen], minlength=self.num_labels * self.bins)
-            for chosen in (targets >= 0, targets > 0)
-        ]
+        known, size = targets >= 0, self.num_labels * self.bins
+        counts = [np.bincount(place[known], weights, size) for weights in (None, targets[known])]
         return np.stack(counts, axis=1).reshape(self.num_labels, self.bins, 2).astype(np.float64)
 
     def compute(self) -> Tensor:
         """Average precision over everything seen, on all processes; NaN without a positive."""
-        counts = to_numpy(self.sums)[:, ::-1]
+        counts = self._total()[:, ::-1]
         above = counts.cumsum(1)
         with np.errstate(invalid="ignore"):
             precision = np.nan_to_num(above[..., 1] / above[..., 0])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from credibly.arrays import like
-from credibly.metrics._inputs import probability_pair
+from credibly.metrics._inputs import hard, probability_pair
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 
@@ -28,7 +29,9 @@ class ZeroLabel:
     rows_out: int
 
 
-def zero_label(probabilities: ArrayLike, targets: ArrayLike) -> ZeroLabel:
+def zero_label(
+    probabilities: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None
+) -> ZeroLabel:
     """Accuracy where labels exist, confidence where none does, and how well the two separate.
 
     Rows whose known labels are all absent while others are unknown belong to neither side; a
@@ -40,7 +43,8 @@ def zero_label(probabilities: ArrayLike, targets: ArrayLike) -> ZeroLabel:
         >>> float(result.accuracy), float(result.mean_confidence_out), float(result.auroc)
         (0.5, 0.3, 1.0)
     """
-    values, truth = probability_pair(probabilities, targets, soft=False)
+    values, truth = probability_pair(probabilities, targets, coding)
+    truth = hard(truth, "zero_label")
     inside, used = (truth > 0).any(1), (truth >= 0).any(0)
     outside = (truth[:, used] == 0).all(1) & used.any()
     known = np.where(truth >= 0, values.astype(np.float64), -np.inf)

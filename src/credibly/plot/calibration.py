@@ -10,6 +10,7 @@ import numpy as np
 from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.plot import _style
+from credibly.targets import Coding, decode
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def reliability(
     level: float = 0.95,
     name: str | None = None,
     ax: Axes | None = None,
+    coding: Coding | None = None,
 ) -> Axes:
     """Reliability diagram: how often a label was there, against the probability given.
 
@@ -41,7 +43,9 @@ def reliability(
         >>> ax.get_xlabel(), len(ax.child_axes)
         ('', 1)
     """
-    found = metrics.reliability(to_numpy(probabilities), to_numpy(targets), bins, level=level)
+    found = metrics.reliability(
+        to_numpy(probabilities), to_numpy(targets), bins, level=level, coding=coding
+    )
     ax = _style.axes(ax, 4.6, 5.0)
     tint = _style.colour(_style.series(ax))
     if not ax.child_axes:
@@ -78,6 +82,7 @@ def labels(
     bins: int = 10,
     min_count: int = 10,
     columns: int = 4,
+    coding: Coding | None = None,
 ) -> Array:
     """Small reliability diagrams, one a label, the worst (by calibration error) first.
 
@@ -93,8 +98,8 @@ def labels(
     """
     from matplotlib.figure import Figure
 
-    p, y = to_numpy(probabilities), to_numpy(targets)
-    errors = metrics.calibration_error(p, y, "ace", bins, min_count, average=None)
+    p, y = to_numpy(probabilities), decode(targets, coding=coding)
+    errors = metrics.calibration_error(p, y, "ace", bins, min_count, average=None, coding="unknown")
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count]
     rows = -(-len(order) // columns)
     figure = Figure(figsize=(2.1 * columns, 2.3 * rows), layout="constrained")
@@ -102,7 +107,7 @@ def labels(
     for place, label in enumerate(int(t) for t in order):
         ax = _style.axes(figure.add_subplot(rows, columns, place + 1))
         ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=0.8, ls="--")
-        found = metrics.reliability(p[:, [label]], y[:, [label]], bins)
+        found = metrics.reliability(p[:, [label]], y[:, [label]], bins, coding="unknown")
         _curve(ax, found, _style.colour(0), "")
         ax.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
         title = ax.set_title(_short(names[label], errors[label]), fontsize=9, color=_style.INK)

@@ -10,6 +10,7 @@ import numpy as np
 from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.plot import _style
+from credibly.targets import Coding, decode
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def coverage(
     sizes: Sequence[float] | None = None,
     name: str | None = None,
     ax: Axes | None = None,
+    coding: Coding | None = None,
 ) -> Axes:
     """Share of true labels inside the sets, against the average size of the sets.
 
@@ -84,14 +86,17 @@ def coverage(
         >>> coverage(p, rng.random((100, 8)) < p).get_ylabel()
         'true labels covered'
     """
-    p, y = to_numpy(probabilities), to_numpy(targets)
+    p = to_numpy(probabilities)
+    y = decode(targets, coding=coding, num_labels=p.shape[1])
     budgets = np.asarray(sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39))
     ax = _style.axes(ax, 5.0, 3.8)
     ordered = np.sort(p, axis=None)[::-1]
     covered = []
     for budget in budgets:
         place = min(round(budget * len(p)), ordered.size) - 1
-        covered.append(float(metrics.set_coverage(p >= ordered[max(place, 0)], y)))
+        covered.append(
+            float(metrics.set_coverage(p >= ordered[max(place, 0)], y, coding="unknown"))
+        )
     tint = _style.colour(_style.series(ax))
     ax.plot(budgets, covered, color=tint, lw=1.8, label=name)
     ax.set(xlabel="average set size", ylabel="true labels covered", ylim=(0, 1.01))

@@ -96,8 +96,8 @@ def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
 def _reliability(methods: Mapping[str, Judged]) -> Chart:
     ax, rows = None, []
     for name, one in methods.items():
-        ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax)
-        found = metrics.reliability(one.probabilities, one.targets)
+        ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax, coding="unknown")
+        found = metrics.reliability(one.probabilities, one.targets, coding="unknown")
         for k, count in enumerate(found.counts):
             if count:
                 edge = f"{found.edges[k]:.2f}–{found.edges[k + 1]:.2f}"
@@ -117,8 +117,10 @@ def _reliability(methods: Mapping[str, Judged]) -> Chart:
 
 def _label_errors(name: str, one: Judged) -> Chart:
     names = one.predictions.labels
-    drawn = plot.labels(one.probabilities, one.targets, names)
-    errors = metrics.calibration_error(one.probabilities, one.targets, "ace", 10, 10, average=None)
+    drawn = plot.labels(one.probabilities, one.targets, names, coding="unknown")
+    errors = metrics.calibration_error(
+        one.probabilities, one.targets, "ace", 10, 10, average=None, coding="unknown"
+    )
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
     rows = [[names[t], f"{100 * errors[t]:.1f}"] for t in order]
     alt = f"Reliability diagrams of the {len(drawn)} labels of {name} with the largest gaps"
@@ -131,7 +133,9 @@ def _coverage(methods: Mapping[str, Judged]) -> Chart:
     budgets = [0.5, 1, 1.5, 2, 3, 4, 5, 7.5, 10]
     for name, one in methods.items():
         sizes = [size for size in budgets if size <= one.predictions.num_labels]
-        ax = plot.coverage(one.probabilities, one.targets, sizes=sizes, name=name, ax=ax)
+        ax = plot.coverage(
+            one.probabilities, one.targets, sizes=sizes, name=name, ax=ax, coding="unknown"
+        )
         covered = np.asarray(ax.lines[-1].get_ydata(), dtype=float)
         pairs = zip(sizes, covered, strict=True)
         rows += [[name, size, f"{100 * value:.1f}"] for size, value in pairs]
@@ -147,7 +151,7 @@ def _retrieval(methods: Mapping[str, Judged]) -> Chart:
         most = min(CONDITIONS, one.predictions.num_labels)
         few = slice(None, ROWS_FOR_SEARCH)
         found = metrics.retrieval_map(
-            one.probabilities[few], one.targets[few], most, budget_seconds=2.0
+            one.probabilities[few], one.targets[few], most, budget_seconds=2.0, coding="unknown"
         )
         shown = {count: value for count, value in found.by_conditions.items() if value == value}
         ax = plot.retrieval(shown, name=name, ax=ax)

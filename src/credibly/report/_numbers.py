@@ -78,9 +78,9 @@ def _cells(one: Predictions, resamples: int, seed: int) -> list[Cell]:
     assert one.targets is not None, "only judged methods are compared"
     assert few.targets is not None
     found = metrics.summary_intervals(
-        few.probabilities, few.targets, few.scores, resamples=resamples, seed=seed
+        few.probabilities, few.targets, few.scores, resamples=resamples, seed=seed, coding="unknown"
     )
-    whole = metrics.summary(one.probabilities, one.targets, one.scores)
+    whole = metrics.summary(one.probabilities, one.targets, one.scores, coding="unknown")
     narrower = np.sqrt(len(few) / max(len(one), 1))
     cells = []
     for headline in HEADLINES:
@@ -128,9 +128,9 @@ def label_rows(one: Predictions) -> list[LabelRow]:
     known = y >= 0
     present = np.where(known, y, 0).sum(0, dtype=np.float64)
     expected = np.where(known, p, 0).sum(0, dtype=np.float64)
-    precision = metrics.average_precision(p, y)
-    errors = metrics.calibration_error(p, y, "ace", 10, 10, average=None)
-    losses = metrics.log_loss(p, y, average=None)
+    precision = metrics.average_precision(p, y, coding="unknown")
+    errors = metrics.calibration_error(p, y, "ace", 10, 10, average=None, coding="unknown")
+    losses = metrics.log_loss(p, y, average=None, coding="unknown")
     columns = zip(one.labels, present, expected, precision, errors, losses, strict=True)
     return [
         LabelRow(n, int(a), float(b), float(c), float(d), float(e)) for n, a, b, c, d, e in columns

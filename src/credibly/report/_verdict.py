@@ -73,10 +73,12 @@ def _at_a_level(p: Array, y: Array) -> str:
 
 
 def _overall(p: Array, y: Array, calibrated: bool) -> str:
-    error = float(metrics.calibration_error(p, y, "ace"))
+    error = float(metrics.calibration_error(p, y, "ace", coding="unknown"))
     if np.isnan(error):
         return "There are too few rows to judge calibration."
-    chance = float(metrics.calibration_noise(p[:_NOISE_ROWS], y[:_NOISE_ROWS], repeats=5))
+    chance = float(
+        metrics.calibration_noise(p[:_NOISE_ROWS], y[:_NOISE_ROWS], repeats=5, coding="unknown")
+    )
     off = f"On average over probabilities of every size it is off by {100 * error:.1f} points"
     if error < max(0.03, 1.3 * chance):
         return f"{off}: well calibrated (exactly right ones would show {100 * chance:.1f} here)."

@@ -144,10 +144,14 @@ class Book:
         about["known"] = int(known.sum())
         about["present"] = int((y == 1).sum())
         columns = p[:, None], y[:, None]
-        about["average_precision"] = float(metrics.average_precision(*columns)[0])
-        about["calibration_error"] = float(metrics.calibration_error(*columns, "ace"))
-        about["log_loss"] = float(metrics.log_loss(*columns))
-        return Judged(about, metrics.reliability(*columns), self._mistakes(label, p, y))
+        about["average_precision"] = float(metrics.average_precision(*columns, coding="unknown")[0])
+        about["calibration_error"] = float(
+            metrics.calibration_error(*columns, "ace", coding="unknown")
+        )
+        about["log_loss"] = float(metrics.log_loss(*columns, coding="unknown"))
+        return Judged(
+            about, metrics.reliability(*columns, coding="unknown"), self._mistakes(label, p, y)
+        )
 
     def _mistakes(self, label: str, p: Array, y: Array, count: int = 12) -> list[Mistake]:
         """The rows whose probability is farthest from the truth."""
@@ -180,8 +184,12 @@ class Book:
             threshold=float(decision.threshold),
             mean_size=float(sizes.mean()),
             rows=len(rows),
-            coverage=None if truth is None else _finite(metrics.set_coverage(sets, truth)),
-            precision=None if truth is None else _finite(metrics.precision(sets, truth)),
+            coverage=None
+            if truth is None
+            else _finite(metrics.set_coverage(sets, truth, coding="unknown")),
+            precision=None
+            if truth is None
+            else _finite(metrics.precision(sets, truth, coding="unknown")),
             histogram=np.bincount(sizes).tolist(),
             promise=decision.promise,
         )

@@ -55,11 +55,19 @@ class EpochEvaluator:
         estimates = probabilities(odds)
         with torch.no_grad():
             ranked = criterion.ranking_scores(scores).numpy()
-        precision = metrics.average_precision(ranked, self.targets)
+        precision = metrics.average_precision(ranked, self.targets, coding="unknown")
         figures = {
-            "nll": float(metrics.log_loss(estimates, self.targets)),
+            "nll": float(metrics.log_loss(estimates, self.targets, coding="unknown")),
             "map": float(np.nanmean(precision)) if not np.isnan(precision).all() else 0.0,
-            "ace": float(metrics.calibration_error(estimates, self.targets, kind="ace")),
+            "ace": float(
+                metrics.calibration_error(
+                    estimates,
+                    self.targets,
+                    "ace",
+                    min_count=metrics.MIN_COUNT,
+                    coding="unknown",
+                )
+            ),
         }
         if self.settings.select == "average-k":
             figures["average-k"] = self._coverage(estimates)
@@ -81,7 +89,7 @@ class EpochEvaluator:
 
         assert self.settings.average_size is not None
         sets = decide.AverageSize(self.settings.average_size).fit(estimates).predict(estimates)
-        return float(metrics.set_coverage(sets, self.targets))
+        return float(metrics.set_coverage(sets, self.targets, coding="unknown"))
 
     def _selection(self, figures: dict[str, float]) -> float:
         chosen = self.settings.select

@@ -244,7 +244,11 @@ def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
         return {}
     sets = None if run.decision is None else run.decision.predict(predictions.probabilities)
     figures = metrics.summary(
-        predictions.probabilities, predictions.targets, scores=predictions.scores, sets=sets
+        predictions.probabilities,
+        predictions.targets,
+        scores=predictions.scores,
+        sets=sets,
+        coding="unknown",
     )
     return {name: _plain(value) for name, value in figures.items()}
 

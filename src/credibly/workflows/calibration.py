@@ -198,7 +198,7 @@ def _calibrate_table(
         fitted=fitted,
         held_out=held_out,
         stages={
-            name: metrics.summary(probabilities[held_out], truth, held_out_scores)
+            name: metrics.summary(probabilities[held_out], truth, held_out_scores, coding="unknown")
             for name, probabilities in stages.items()
         },
         compared=compared,
@@ -208,6 +208,7 @@ def _calibrate_table(
             stages[compared][held_out],
             truth,
             method="analytic",
+            coding="unknown",
         ),
     )
 

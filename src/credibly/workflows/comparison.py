@@ -275,14 +275,19 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
     assert targets is not None
     further: dict[str, Any] = {}
     sigmoid = probabilities(scores.astype(np.float64))
-    further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, targets, kind="ace"))
+    options = {"kind": "ace", "min_count": metrics.MIN_COUNT, "coding": "unknown"}
+    further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, targets, **options))
     if run.criterion.has_link and run.criterion.scores_per_label == 1:
         linked = probabilities(log_odds(run.criterion, torch.from_numpy(scores)))
-        further["ACE, link"] = float(metrics.calibration_error(linked, targets, kind="ace"))
+        further["ACE, link"] = float(metrics.calibration_error(linked, targets, **options))
     if targets.dtype == np.int8:
         most = min(conditions, len(predictions.labels))
         found = metrics.retrieval_map(
-            predictions.probabilities, targets, max_conditions=most, budget_seconds=5.0
+            predictions.probabilities,
+            targets,
+            max_conditions=most,
+            budget_seconds=5.0,
+            coding="unknown",
         )
         for count in range(1, most + 1):
             value = float(found.by_conditions[count])
@@ -342,7 +347,11 @@ def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
     decision = load(folder).decision
     sets = None if decision is None else decision.predict(predictions.probabilities)
     intervals = metrics.summary_intervals(
-        predictions.probabilities, predictions.targets, scores=predictions.scores, sets=sets
+        predictions.probabilities,
+        predictions.targets,
+        scores=predictions.scores,
+        sets=sets,
+        coding="unknown",
     )
     table: dict[str, Any] = {}
     for name, value in figures.items():

@@ -98,7 +98,7 @@ def evaluate(
     Args:
         path: a predictions file, or a folder of parts.
         bins: number of equal-width bins of the calibration errors.
-        min_count: number of entries a bin must have to count for MCE.
+        min_count: number of entries a bin must have to count for ACE, MCE and ECE.
         intervals: also compute 95 % intervals by resampling rows. This alone reads the whole file
             into memory.
         seed: seed of the resampling.
@@ -158,32 +158,21 @@ def _evaluate_scan(scan: Scan, *, bins: int, min_count: int, advance: Advance) -
             "Add it with `Predictions.join_truth`."
         )
     scan.check_ids()
-    running = metrics.Running(len(scan.labels), bins)
-    sums = np.zeros((3, len(scan.labels)))
+    running = metrics.Running(len(scan.labels), bins, coding="unknown")
     zero = None if scan.soft else _ZeroLabel()
     for batch in scan.batches():
         assert batch.targets is not None
         running.update(batch.probabilities, batch.targets, batch.scores)
-        _count(sums, batch.probabilities, batch.targets)
         if zero is not None:
             zero.update(batch.probabilities, batch.targets)
         advance(0.5 * len(batch) / scan.num_rows)
     if running.known == 0:
         raise InputError(f"{scan.path} must have some truth to be evaluated; all is unknown.")
-    precisions = None if scan.soft else _label_precisions(scan, advance)
+    precisions = _label_precisions(scan, advance)
     numbers = running.summary(precisions, min_count)
+    by_label = running.by_label(precisions, min_count)
     if zero is not None:
-        numbers |= zero.numbers(int((sums[0] > 0).sum()))
-    known = np.maximum(sums[0], 1)
-    by_label = {
-        "known": sums[0].astype(np.int64),
-        "rate": np.where(sums[0] > 0, sums[1] / known, np.nan),
-        "mean probability": np.where(sums[0] > 0, sums[2] / known, np.nan),
-        **({} if precisions is None else {"AP": precisions}),
-        "ACE": np.asarray(running.calibration_error("ace", average=None)),
-        "NLL": np.asarray(running.log_loss(average=None)),
-        "Brier": np.asarray(running.brier(average=None)),
-    }
+        numbers |= zero.numbers(int((by_label["known"] > 0).sum()))
     return Evaluation(
         str(scan.path),
         scan.num_rows,
@@ -195,14 +184,6 @@ def _evaluate_scan(scan: Scan, *, bins: int, min_count: int, advance: Advance) -
     )
 
 
-def _count(sums: Array, probabilities: Array, targets: Array) -> None:
-    """Add the known entries of each label, their truth and their probabilities to ``sums``."""
-    known = targets >= 0
-    sums[0] += known.sum(0)
-    sums[1] += np.where(known, targets, 0).sum(0, dtype=np.float64)
-    sums[2] += np.where(known, probabilities, 0).sum(0, dtype=np.float64)
-
-
 def _label_precisions(scan: Scan, advance: Advance) -> Array:
     width = max(1, _COLUMN_VALUES // scan.num_rows)
     result = np.empty(len(scan.labels))
@@ -210,7 +191,7 @@ def _label_precisions(scan: Scan, advance: Advance) -> Array:
         names = scan.labels[first : first + width]
         values, targets = scan.columns(names, "scores" if scan.has_scores else "probabilities")
         assert targets is not None
-        result[first : first + width] = metrics.average_precision(values, targets)
+        result[first : first + width] = metrics.average_precision(values, targets, coding="unknown")
         advance(0.5 * len(names) / len(scan.labels))
     return result
 
@@ -226,7 +207,7 @@ class _ZeroLabel:
         self._rows: list[tuple[Array, Array, Array]] = []
 
     def update(self, probabilities: Array, targets: Array) -> None:
-        part = metrics.zero_label(probabilities, targets)
+        part = metrics.zero_label(probabilities, targets, coding="unknown")
         self._hits += part.rows_in * float(part.accuracy) if part.rows_in else 0.0
         known = targets >= 0
         confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
@@ -250,28 +231,14 @@ def _with_intervals(result: Evaluation, scan: Scan, seed: int) -> Evaluation:
     """Add a 95 % interval for each number, by resampling rows; read the whole file."""
     whole = scan.read()
     assert whole.targets is not None
-    arrays = whole.probabilities, whole.targets
     intervals = metrics.summary_intervals(
-        *arrays, whole.scores, min_count=result.min_count, seed=seed
+        whole.probabilities,
+        whole.targets,
+        whole.scores,
+        min_count=result.min_count,
+        bins=result.bins,
+        seed=seed,
+        coding="unknown",
     )
-    if result.bins != _USUAL_BINS:
-        for name, kind, has_min_count in _BINNED:
-            intervals[name] = metrics.interval(
-                metrics.calibration_error,
-                *arrays,
-                method="basic",
-                seed=seed,
-                kind=kind,
-                bins=result.bins,
-                min_count=result.min_count if has_min_count else 0,
-            )
     ends = {name: (each.low, each.high) for name, each in intervals.items()}
     return replace(result, intervals={name: ends[name] for name in result.numbers if name in ends})
-
-
-_USUAL_BINS = 15
-_BINNED = (
-    ("ACE", "ace", False),
-    ("MCE", "mce", True),
-    ("ECE", "ece", False),
-)
