@@ -8,7 +8,7 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.data._files", "credibly.data._tables", "credibly.data._rows"),
-    *("credibly.predictions._foreign", "credibly.predictions._cells"),
+    *("credibly.predictions._importers", "credibly.predictions._arrow"),
 )
 
 

@@ -13,7 +13,7 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.data._npz", "credibly.data._targets", "credibly.data._rows"),
-    "credibly.predictions._foreign",
+    "credibly.predictions._importers",
 )
 NAMES = ("features", "images", "targets", "labels", "ids", "split", "truth", "probabilities")
 END = b"\xff\xfe"

@@ -10,9 +10,13 @@ import numpy as np
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.predictions._part", "credibly.predictions._layout", "credibly.predictions._scan"),
-    *("credibly.predictions._cells", "credibly.predictions._values"),
-    *("credibly.predictions._foreign", "credibly.data._tables"),
+    *(
+        "credibly.predictions._shard",
+        "credibly.predictions._schema",
+        "credibly.predictions._dataset",
+    ),
+    *("credibly.predictions._arrow", "credibly.predictions._validation"),
+    *("credibly.predictions._importers", "credibly.data._tables"),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.cli import main
-from credibly.predictions import Scan
+from credibly.predictions import Dataset
 from credibly.workflows import evaluation
 
 LABELS = ["dog", "[red] cat", "no truth", "no positive", "e"]
@@ -51,7 +51,7 @@ each_record = pytest.mark.parametrize("name", RECORDS)
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(Scan, "_usual_rows", lambda self, names: 7)
+    monkeypatch.setattr(Dataset, "_usual_rows", lambda self, names: 7)
     monkeypatch.setattr(evaluation, "_COLUMN_VALUES", 500)
 
 

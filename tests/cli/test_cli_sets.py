@@ -12,7 +12,7 @@ import pytest
 
 from credibly import Predictions, decide, metrics
 from credibly.cli import main
-from credibly.predictions import Scan
+from credibly.predictions import Dataset
 from credibly.workflows import label_sets
 
 LABELS = ["dog", 'a, "b"', "狗", "d", "e", "f"]
@@ -37,7 +37,7 @@ def record(rows: int = 300, seed: int = 0, *, single: bool = False) -> Predictio
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(Scan, "_usual_rows", lambda self, names: 11)
+    monkeypatch.setattr(Dataset, "_usual_rows", lambda self, names: 11)
 
 
 @pytest.fixture

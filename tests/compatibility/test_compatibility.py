@@ -163,3 +163,20 @@ def test_a_folder_of_parts_written_by_0_1_is_read_where_one_part_has_no_truth():
     found = cr.Predictions.read(GOLDEN / "parts-0.1")
     np.testing.assert_allclose(found.probabilities, expected["probabilities"], rtol=1e-6)
     np.testing.assert_array_equal(found.targets, expected["targets"])
+
+
+@pytest.mark.parametrize("query", ["+{0}", "+{0} -{1}", "({0} | {1}) & !{2}"])
+def test_search_reads_the_folder_of_0_1_as_every_other_reader_does(query):
+    table = cr.Predictions.read(GOLDEN / "parts-0.1")
+    query = query.format(*(f'"{name}"' for name in table.labels))
+    index = cr.retrieve.Index(
+        table.probabilities, table.labels, table.ids, table.targets, coding="unknown"
+    )
+    expected = index.search(query, top=6)
+    for found in (
+        cr.retrieve.search(GOLDEN / "parts-0.1", query, top=6),
+        cr.retrieve.Index.read(GOLDEN / "parts-0.1").search(query, top=6),
+    ):
+        assert found.hits == expected.hits
+        assert (found.known_rows, found.known_hits) == (expected.known_rows, expected.known_hits)
+        assert found.expected_hits == pytest.approx(expected.expected_hits)

@@ -231,7 +231,7 @@ def test_a_row_count_that_contradicts_the_row_groups_is_refused(claimed, tmp_pat
     place = whole.index(before + _varint(500) + after, start) + len(before)
     path.write_bytes(whole[:place] + _varint(claimed) + whole[place + 2 :])
     assert pq.read_metadata(path).num_rows == claimed
-    with pytest.raises(cr.InputError, match=f"x.parquet .* {claimed} rows; its parts, 500"):
+    with pytest.raises(cr.InputError, match=f"x.parquet .* {claimed} rows; its row groups, 500"):
         cr.Predictions.read(path)
 
 

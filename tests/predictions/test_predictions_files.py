@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from predictions_instances import ODD_LABELS, RECORDS, random_record, write_pieces
 
 from credibly import InputError, Predictions
-from credibly.predictions import Writer, _layout
+from credibly.predictions import Writer, _schema
 
 UNICODE = st.characters(exclude_categories=["Cs"])  # all but halves of surrogate pairs
 each_record = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
@@ -72,7 +72,7 @@ def test_pieces_in_order_make_the_whole(record, rows, tmp_path):
 @each_record
 @pytest.mark.parametrize("group", [1, 7, 100_000])
 def test_a_file_written_in_pieces_is_the_one_written_whole(record, group, tmp_path, monkeypatch):
-    monkeypatch.setattr(_layout, "ROW_GROUP_ROWS", group)
+    monkeypatch.setattr(_schema, "ROW_GROUP_ROWS", group)
     starts = range(0, len(record), 5)
     write_pieces(tmp_path / "p.parquet", (record[start : start + 5] for start in starts))
     assert Predictions.read(tmp_path / "p.parquet") == record
@@ -86,7 +86,7 @@ def _row_groups(path: Path) -> list[int]:
     return [meta.row_group(place).num_rows for place in range(meta.num_row_groups)]
 
 
-def test_the_layout_is_the_documented_one(tmp_path):
+def test_the_schema_is_the_documented_one(tmp_path):
     random_record().write(tmp_path / "p.parquet")
     file = pq.ParquetFile(tmp_path / "p.parquet")
     types = {field.name: field.type for field in file.schema_arrow}
@@ -115,9 +115,9 @@ def test_another_program_reads_unknown_as_null(tmp_path):
 
 
 def test_row_groups_shrink_where_there_are_many_columns(tmp_path):
-    assert _layout.row_group_rows(161) == 100_000
-    assert _layout.row_group_rows(20_001) * 20_001 <= _layout.ROW_GROUP_CELLS
-    assert _layout.row_group_rows(10**9) == 1
+    assert _schema.row_group_rows(161) == 100_000
+    assert _schema.row_group_rows(20_001) * 20_001 <= _schema.ROW_GROUP_CELLS
+    assert _schema.row_group_rows(10**9) == 1
 
 
 def test_a_folder_of_parts_is_one_file(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 from credibly.checks import InputError, located
 from credibly.data._rows import Data
 from credibly.data._targets import unknown_targets
-from credibly.predictions._npz import read_arrays
+from credibly.predictions import read_arrays
 from credibly.targets import Coding, decode
 from credibly.types import Array
 

@@ -1,4 +1,4 @@
-"""The record on disk that everything downstream reads: one Parquet file, one column a label.
+"""The predictions file, which everything downstream reads: one Parquet file, one column per label.
 
     id          string, no two alike
     p:<label>   float32, probability that the label is present
@@ -8,13 +8,47 @@
 and, under the key ``credibly`` of the file's metadata, a JSON object with the version of this
 layout, the labels in order, and whatever the writer knew: loss, link, calibrator, decision, seed.
 
-``Predictions`` holds a whole file (or some rows or labels of it) in memory; ``Predictions.scan``
-and ``Predictions.batches`` read a file of any size in pieces; ``Writer`` writes one in pieces.
+``Predictions`` is the table in memory. ``Dataset`` is one file or a folder of shards, opened but
+not read; every reader of predictions goes through it. ``Writer`` writes a file in batches.
+``read_table`` imports what other programs wrote.
 """
 
-from credibly.predictions._foreign import ForeignTable, read_table
-from credibly.predictions._record import Predictions, label_mismatch
-from credibly.predictions._scan import Scan
+import warnings
+from typing import Any
+
+from credibly.predictions._dataset import Dataset
+from credibly.predictions._importers import ImportedTable, read_table
+from credibly.predictions._npz import read_arrays
+from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
+from credibly.predictions._shard import Shard
+from credibly.predictions._table import Predictions, label_mismatch
 from credibly.predictions._writer import Writer
 
-__all__ = ["ForeignTable", "Predictions", "Scan", "Writer", "label_mismatch", "read_table"]
+__all__ = [
+    "ID",
+    "PATH",
+    "PROBABILITY",
+    "SCORE",
+    "TRUTH",
+    "Dataset",
+    "ImportedTable",
+    "Predictions",
+    "Schema",
+    "Shard",
+    "Writer",
+    "label_mismatch",
+    "read_arrays",
+    "read_table",
+]
+
+_RENAMED: dict[str, Any] = {"Scan": Dataset, "ForeignTable": ImportedTable}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _RENAMED[name]
+    warnings.warn(
+        f"credibly.predictions.{name} is now called {new.__name__}", DeprecationWarning, 2
+    )
+    return new

@@ -1,4 +1,4 @@
-"""Write a predictions file in pieces; it appears under its name only when it is whole."""
+"""Write a predictions file in batches; it appears under its name only when it is whole."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.files import atomic_path
-from credibly.predictions import _layout, _values
-from credibly.predictions._record import Predictions, label_mismatch
-from credibly.predictions._scan import Scan
+from credibly.predictions import _schema, _validation
+from credibly.predictions._dataset import Dataset
+from credibly.predictions._table import Predictions, label_mismatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Append pieces; leaving the ``with`` block finishes the file, an exception discards it.
+    """Append batches; leaving the ``with`` block finishes the file, an exception discards it.
 
-    ``metadata`` may be changed until then. The first piece decides whether the file has scores and
-    truth; ``soft`` makes room for truth between 0 and 1 where the first piece has none.
+    The first batch decides whether the file has scores and truth.
+
+    Args:
+        path: the file to write.
+        labels: names of the labels.
+        metadata: anything JSON can hold; may be changed until the file is finished.
+        soft: whether truth between 0 and 1 may come where the first batch has none.
 
     Example:
         >>> import tempfile, pathlib
@@ -46,12 +51,12 @@ class Writer:
         soft: bool = False,
     ) -> None:
         self.path = path
-        self.labels = _values.as_labels(labels)
+        self.labels = _validation.as_labels(labels)
         self.metadata: dict[str, Any] = {
             "created_by": f"credibly {__version__}",
             **(metadata or {}),
         }
-        _layout.encode_metadata(self.metadata, self.labels)
+        _schema.encode_metadata(self.metadata, self.labels)
         self.num_rows = 0
         self._soft = soft
         self._schema: pa.Schema | None = None
@@ -66,7 +71,7 @@ class Writer:
         return self
 
     def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
-        """Rows to add: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes."""
+        """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes."""
         if predictions is None:
             predictions = Predictions.from_arrays(labels=self.labels, **arrays)
             if arrays.get("ids") is None:
@@ -74,11 +79,11 @@ class Writer:
                 predictions.ids[:] = numbers
         elif predictions.labels != self.labels:
             if set(predictions.labels) != set(self.labels):
-                raise InputError(label_mismatch("the piece", predictions.labels, self.labels))
+                raise InputError(label_mismatch("the batch", predictions.labels, self.labels))
             predictions = predictions.select(self.labels)
         schema = self._schema_for(predictions)
         self._hashes.append(np.fromiter(map(hash, predictions.ids), np.int64, len(predictions)))
-        table = _layout.to_table(
+        table = _schema.to_arrow(
             schema,
             predictions.ids,
             predictions.probabilities,
@@ -88,7 +93,7 @@ class Writer:
         self._waiting.append(table)
         self._waiting_rows += len(predictions)
         self.num_rows += len(predictions)
-        self._flush(_layout.row_group_rows(len(schema)))
+        self._flush(_schema.row_group_rows(len(schema)))
 
     def _schema_for(self, predictions: Predictions) -> pa.Schema:
         soft = predictions.targets is not None and predictions.targets.dtype.kind == "f"
@@ -98,10 +103,10 @@ class Writer:
             )
             self._soft = truth == "soft"
             self._has = (predictions.scores is not None, truth is not None)
-            self._schema = _layout.schema(self.labels, scores=self._has[0], targets=truth)
+            self._schema = _schema.arrow_schema(self.labels, scores=self._has[0], targets=truth)
         elif self._has != (predictions.scores is not None, predictions.targets is not None):
             raise InputError(
-                "every piece must have what the first has of scores and targets; this one differs."
+                "every batch must have what the first has of scores and targets; this one differs."
             )
         elif soft and not self._soft:
             raise InputError(
@@ -110,7 +115,7 @@ class Writer:
         return self._schema
 
     def _flush(self, size: int) -> None:
-        """Write whole row groups of ``size``; the rest waits."""
+        """Write full row groups of ``size`` rows; the rest waits."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -131,12 +136,12 @@ class Writer:
             raise InputError(f"{self.path}: a predictions file needs at least one row; got none.")
         if self._waiting_rows:
             self._flush(self._waiting_rows)
-        document = _layout.encode_metadata(self.metadata, self.labels)
-        self._file.add_key_value_metadata({_layout.KEY.decode(): document})
+        document = _schema.encode_metadata(self.metadata, self.labels, self.num_rows)
+        self._file.add_key_value_metadata({_schema.KEY.decode(): document})
         self._close()
         hashes = np.concatenate(self._hashes)
-        if len(np.unique(hashes)) < len(hashes):  # alike ids, or (hardly ever) alike hashes only
-            _values.check_unique(Scan(self._beside).ids(), f"{self.path}: ")
+        if len(np.unique(hashes)) < len(hashes):  # equal ids, or (hardly ever) only equal hashes
+            _validation.check_unique(Dataset(self._beside).ids(), f"{self.path}: ")
 
     def __exit__(
         self,

@@ -8,9 +8,9 @@ is the formula alone; ``Joint`` corrects for labels that depend on each other.
 from credibly.retrieve._answer import Answer, Hit
 from credibly.retrieve._engines import search
 from credibly.retrieve._formula import Query
+from credibly.retrieve._index import Index
 from credibly.retrieve._joint import Joint
 from credibly.retrieve._parser import parse
-from credibly.retrieve._resident import Index
-from credibly.retrieve._rows import probability
+from credibly.retrieve._probability import probability
 
 __all__ = ["Answer", "Hit", "Index", "Joint", "Query", "parse", "probability", "search"]

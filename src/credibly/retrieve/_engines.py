@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import math
 import os
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, choice
+from credibly.predictions import PROBABILITY, TRUTH, Dataset, Schema
 from credibly.retrieve import _sql
 from credibly.retrieve._answer import Answer, Hit, conditions
 from credibly.retrieve._diagram import Diagram, diagram
 from credibly.retrieve._formula import Query
-from credibly.retrieve._parts import PROBABILITY, Parts, is_remote, open_parts
-from credibly.retrieve._rows import as_query
+from credibly.retrieve._probability import as_query
 
 if TYPE_CHECKING:
     from credibly.retrieve._joint import Joint
 
 Row = tuple[Any, ...]
 Run = Callable[[str], list[Row]]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Predictions that an engine has opened, and how it runs statements on them.
+
+    Attributes:
+        where: path or address, for errors.
+        labels: names of the labels.
+        sources: tables to search as one, in SQL; all files of one have the same columns.
+        quote: the dialect's mark around identifiers.
+        run: runs a statement and returns its rows.
+    """
+
+    where: str
+    labels: list[str]
+    sources: list[_sql.Source]
+    quote: str
+    run: Run
 
 
 def search(
@@ -32,63 +54,84 @@ def search(
     joint: Joint | None = None,
     session: Any = None,
 ) -> Answer:
-    """Rank the rows of a predictions file, or of a folder of parts, by a query.
+    """Rank the rows of a predictions file, or of a folder of shards, by a query.
 
     Args:
-        path: a Parquet file or a folder of Parquet parts; with Spark also any address its cluster
+        path: a Parquet file or a folder of Parquet files; with Spark also any address its cluster
             reads.
         query: text (see ``parse``) or a ``Query``.
-        top: how many rows to give back.
+        top: how many rows to return.
         engine: ``"duckdb"`` or ``"spark"``; both give the same ids and probabilities.
         joint: a fitted ``Joint``, for labels that depend on each other.
         session: a Spark session to use; one on this machine is started otherwise.
+
+    Returns:
+        The best rows, most probable first, and the number of hits to expect in all.
+
+    Raises:
+        InputError: if the query or the predictions cannot be used; says why.
+        FileNotFoundError: if there is nothing at ``path``.
     """
     choice("engine", engine, ("duckdb", "spark"))
     top = checked_top(top)
     if engine == "spark":
-        from credibly.retrieve._spark import opened
+        from credibly.retrieve._spark import spark_engine
 
-        parts, source, run = opened(path, session)
-        names = None
-        quote = "`"
+        opened = spark_engine(path, session)
     else:
-        if is_remote(path):
-            raise InputError(f"{path} is an address; only `engine='spark'` reads those.")
-        parts = open_parts(path)
-        source, run = _duckdb_source(parts.files), _duckdb()
-        names, quote = _duckdb_names(run, source, parts), '"'
-    asked = as_query(query, parts.labels)
-    found = diagram(asked)
+        opened = _duckdb_engine(path)
+    asked = as_query(query, opened.labels)
+    compiled = diagram(asked)
     if joint is not None:
-        joint.check(parts.labels)
-    texts = _sql.statements(
-        found,
-        source,
-        quote=quote,
-        top=top,
-        truth=parts.truths.issuperset(found.labels),
-        paths=parts.has_paths,
-        joint=joint,
-        names=names,
-    )
-    return _answer(asked, found, parts, texts, run)
+        joint.check(opened.labels)
+    _check_names(compiled.labels if joint is None else opened.labels, opened.where)
+    statements = _sql.statements(compiled, opened.sources, quote=opened.quote, top=top, joint=joint)
+    return _answer(asked, compiled, opened, statements)
 
 
 def checked_top(top: int) -> int:
-    """A whole number of at least 1."""
+    """Return ``top``, a whole number of at least 1."""
     if isinstance(top, bool) or not hasattr(top, "__index__") or top < 1:
         raise InputError(f"`top` must be a whole number of at least 1; got {top!r}.")
     return int(top)
 
 
-def _answer(asked: Query, found: Diagram, parts: Parts, texts: _sql.Statements, run: Run) -> Answer:
-    truth = parts.truths.issuperset(found.labels)
-    rows, bad, expected, *known = run(texts.totals)[0]
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Return whether ``path`` is an address (``s3a://…``, ``hdfs://…``) that only Spark reads."""
+    return "://" in str(path)
+
+
+def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:
+    """Return the files of a dataset, those with the same columns in the same order together."""
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, shard in enumerate(dataset.shards):
+        kinds = (str(kind) for kind in shard.schema.types.values())
+        groups[(*shard.schema.columns, *kinds)].append(place)
+    return [
+        (dataset.shards[places[0]].schema, [dataset.files[place] for place in places])
+        for places in groups.values()
+    ]
+
+
+def _check_names(labels: Sequence[str], where: str) -> None:
+    for name in labels:
+        if "\0" in name:
+            raise InputError(
+                f"{where}: a label must not hold a zero byte to be searched; got {name!r}."
+            )
+
+
+def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: _sql.Statements) -> Answer:
+    truth = statements.truth
+    rows, bad, bad_truth, expected, *known = opened.run(statements.totals)[0]
     if bad or (expected is not None and math.isnan(expected)):
-        raise InputError(_first_bad(parts, texts, run, int(bad)))
-    hits = (
-        [] if found.impossible else [_hit(asked, found, parts, truth, x) for x in run(texts.best)]
-    )
+        raise InputError(_first_bad(opened, statements, PROBABILITY, int(bad or 0)))
+    if bad_truth:
+        raise InputError(_first_bad(opened, statements, TRUTH, int(bad_truth)))
+    hits = []
+    if not compiled.impossible:
+        best = opened.run(statements.best)
+        hits = [_hit(asked, compiled, statements, row) for row in best]
     known_rows = int(known[0] or 0) if truth else 0
     return Answer(
         query=asked,
@@ -98,17 +141,17 @@ def _answer(asked: Query, found: Diagram, parts: Parts, texts: _sql.Statements, 
         known_rows=known_rows,
         known_expected=float(known[1]) if known_rows else None,
         known_hits=int(known[2]) if known_rows else None,
-        contradiction=found.impossible,
-        sql=(texts.best, texts.totals),
+        contradiction=compiled.impossible,
+        sql=(statements.best, statements.totals),
     )
 
 
-def _hit(asked: Query, found: Diagram, parts: Parts, truth: bool, row: Row) -> Hit:
+def _hit(asked: Query, compiled: Diagram, statements: _sql.Statements, row: Row) -> Hit:
     values = iter(row)
     name, probability = next(values), float(next(values))
-    file = next(values) if parts.has_paths else None
-    real = next(values) if truth else None
-    present = dict(zip(found.labels, map(float, values), strict=True))
+    file = next(values) if statements.paths else None
+    real = next(values) if statements.truth else None
+    present = dict(zip(compiled.labels, map(float, values), strict=True))
     each = {
         text: present[label] if wanted else 1.0 - present[label]
         for text, label, wanted in conditions(asked)
@@ -116,19 +159,41 @@ def _hit(asked: Query, found: Diagram, parts: Parts, truth: bool, row: Row) -> H
     return Hit(name, probability, each, None if real is None else real == 1, file)
 
 
-def _first_bad(parts: Parts, texts: _sql.Statements, run: Run, bad: int) -> str:
-    for place, label in enumerate(texts.labels):
-        wrong = f"CASE WHEN {_sql.good([place])} THEN 0 ELSE 1 END = 1"
-        first = f"SELECT id, p{place} FROM {texts.step} WHERE {wrong} ORDER BY id LIMIT 1"
-        rows = run(f"{texts.scored}\n{first}")
+def _first_bad(opened: Engine, statements: _sql.Statements, prefix: str, count: int) -> str:
+    """Return the message about the first row that holds a value it must not hold."""
+    letter = "p" if prefix == PROBABILITY else "y"
+    must = "probabilities must lie in [0, 1]"
+    if prefix == TRUTH:
+        must = "targets must be 1 (present), 0 (absent), −1 (unknown) or soft in [0, 1]"
+    for place, label in enumerate(statements.labels):
+        good = _sql.good([place]) if prefix == PROBABILITY else _sql.good_truth([place])
+        first = (
+            f"SELECT id, {letter}{place} FROM {statements.step} "
+            f"WHERE CASE WHEN {good} THEN 0 ELSE 1 END = 1 ORDER BY id LIMIT 1"
+        )
+        rows = opened.run(f"{statements.scored}\n{first}")
         if rows:
             name, value = rows[0]
+            got = "nothing" if value is None else "NaN" if math.isnan(value) else value
             return (
-                f"{parts.where}: probabilities must lie in [0, 1]; got {value} in column "
-                f"{PROBABILITY + label!r} of the row with id {name!r} ({bad} such rows). "
-                "Predict again, or drop those rows."
+                f"{opened.where}: {must}; got {got} in column {prefix + label!r} of the row with "
+                f"id {name!r} ({count} such rows). Predict again, or drop those rows."
             )
-    raise AssertionError("a bad row was counted but not found")
+    return f"{opened.where}: {must}; got {count} rows where they do not. It may have changed."
+
+
+# DuckDB ---------------------------------------------------------------------------------------
+
+
+def _duckdb_engine(path: str | os.PathLike[str]) -> Engine:
+    if is_remote(path):
+        raise InputError(f"{path} is an address; only `engine='spark'` reads those.")
+    dataset, run = Dataset(path), _duckdb(path)
+    sources = []
+    for schema, files in by_columns(dataset):
+        table = _read_parquet(files)
+        sources.append(_sql.Source(table, schema, _duckdb_names(run, table, schema)))
+    return Engine(str(path), dataset.labels, sources, '"', run)
 
 
 @cache
@@ -138,30 +203,34 @@ def _database() -> Any:
     return duckdb.connect()  # in memory; opening one costs as much as half a search
 
 
-def _duckdb() -> Run:
+def _duckdb(path: str | os.PathLike[str]) -> Run:
     import duckdb
 
-    connection = _database().cursor()  # a thread's own
+    connection = _database().cursor()  # one per thread
 
     def run(statement: str) -> list[Row]:
         try:
             return connection.execute(statement).fetchall()
-        except duckdb.IOException as error:
+        except duckdb.Error as error:
             raise InputError(
-                f"the predictions could not be read; {str(error).splitlines()[0]} "
-                "If a part was replaced meanwhile, search again."
+                f"{path} could not be searched; {str(error).splitlines()[0]} "
+                "If a file was replaced meanwhile, search again."
             ) from error
 
     return run
 
 
-def _duckdb_source(files: Sequence[str]) -> str:
+def _read_parquet(files: Sequence[Path]) -> str:
     # A path is a glob to DuckDB: a bracket around each special character takes its meaning away.
-    plain = ["".join(f"[{c}]" if c in "*?[" else c for c in file) for file in files]
-    return f"read_parquet([{', '.join(map(_sql.text_literal, plain))}])"
+    plain = ["".join(f"[{c}]" if c in "*?[" else c for c in str(file)) for file in files]
+    listed = ", ".join(map(_sql.text_literal, plain))
+    # Folders may be called "id=5"; that says nothing about a column.
+    return f"read_parquet([{listed}], hive_partitioning = false)"
 
 
-def _duckdb_names(run: Run, source: str, parts: Parts) -> dict[str, str]:
-    """What DuckDB calls each column: names that differ only by case get a number."""
-    described = [row[0] for row in run(f"DESCRIBE SELECT * FROM {source}")]
-    return dict(zip(parts.columns, described, strict=True))
+def _duckdb_names(run: Run, table: str, schema: Schema) -> dict[str, str]:
+    """Return what DuckDB calls columns whose names differ only by case: it numbers them."""
+    if len({name.lower() for name in schema.columns}) == len(schema.columns):
+        return {}
+    described = [row[0] for row in run(f"DESCRIBE SELECT * FROM {table}")]
+    return dict(zip(schema.columns, described, strict=True))

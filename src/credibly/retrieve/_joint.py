@@ -92,7 +92,7 @@ class Joint:
         self, query: Any, probabilities: ArrayLike, labels: Sequence[str] | None = None
     ) -> Array:
         """Probability that each row satisfies the query; columns as ``labels``, or as fitted."""
-        from credibly.retrieve._rows import probability
+        from credibly.retrieve._probability import probability
 
         return probability(query, probabilities, self.labels if labels is None else labels, self)
 

@@ -1,36 +1,72 @@
-"""Spark reads the parts; the statements are those of every engine."""
+"""Spark reads the files; the statements are those of every engine."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from credibly.checks import InputError
-from credibly.retrieve._parts import Parts, is_remote, open_parts, parts_of
-
-if TYPE_CHECKING:
-    from credibly.retrieve._engines import Run
+from credibly.predictions import Dataset, Schema
+from credibly.retrieve._engines import Engine, Row, Run, by_columns, is_remote
+from credibly.retrieve._sql import Source
 
 _VIEW = "credibly_predictions"
+_ARROW = {
+    "string": "string",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool_",
+    "tinyint": "int8",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "void": "null",
+}
 
 
-def opened(path: str | os.PathLike[str], session: Any = None) -> tuple[Parts, str, Run]:
-    """What is at ``path``, its name in SQL, and a function that runs statements."""
+def spark_engine(path: str | os.PathLike[str], session: Any = None) -> Engine:
+    """Return the predictions at ``path``, opened by Spark."""
     spark = _session() if session is None else session
-    local = None if is_remote(path) else open_parts(path)
-    # Label names may differ by case alone; Spark takes them for one unless told.
+    # Label names may differ by case alone; Spark takes them for one unless told otherwise.
     spark.conf.set("spark.sql.caseSensitive", "true")
-    if local is None:
+    if is_remote(path):
         frame = spark.read.parquet(str(path))
-    else:
-        frame = spark.read.parquet(*(_address(file) for file in local.files))
-    parts = parts_of(str(path), (str(path),), frame.columns) if local is None else local
-    frame.createOrReplaceTempView(_VIEW)
+        frame.createOrReplaceTempView(_VIEW)
+        schema = Schema.from_arrow(_arrow_schema(frame.schema), None, f"{path}: ")
+        return Engine(str(path), schema.labels, [Source(_VIEW, schema)], "`", _runner(spark, path))
+    dataset = Dataset(path)
+    sources = []
+    for place, (schema, files) in enumerate(by_columns(dataset)):
+        frame = spark.read.parquet(*(_address(str(file)) for file in files))
+        frame.createOrReplaceTempView(f"{_VIEW}_{place}")
+        sources.append(Source(f"{_VIEW}_{place}", schema))
+    return Engine(str(path), dataset.labels, sources, "`", _runner(spark, path))
 
-    def run(statement: str) -> list[Any]:
-        return [tuple(row) for row in spark.sql(statement).collect()]
 
-    return parts, _VIEW, run
+def _runner(spark: Any, path: str | os.PathLike[str]) -> Run:
+    def run(statement: str) -> list[Row]:
+        try:
+            return [tuple(row) for row in spark.sql(statement).collect()]
+        except Exception as error:  # py4j and Spark raise types of their own
+            raise InputError(
+                f"{path} could not be searched; {str(error).splitlines()[0]}"
+            ) from error
+
+    return run
+
+
+def _arrow_schema(struct: Any) -> Any:
+    """Return Spark's columns as Arrow's; types that predictions never have become lists."""
+    import pyarrow as pa
+
+    other = pa.list_(pa.null())
+    kinds = {field.name: field.dataType.simpleString() for field in struct.fields}
+    return pa.schema(
+        [
+            (name, getattr(pa, _ARROW[kind])() if kind in _ARROW else other)
+            for name, kind in kinds.items()
+        ]
+    )
 
 
 def _address(file: str) -> str:

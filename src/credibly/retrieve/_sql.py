@@ -8,22 +8,38 @@ twice becomes a column of an earlier step, so the text stays as short as the for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from credibly.predictions import ID, PATH, PROBABILITY, TRUTH, Schema
 from credibly.retrieve._diagram import Diagram, evaluate
-from credibly.retrieve._parts import ID, PATH, PROBABILITY, TRUTH
+from credibly.targets import IGNORED
 
 if TYPE_CHECKING:
     from credibly.retrieve._joint import Joint
 
 
 @dataclass(frozen=True)
-class Statements:
-    """``best`` ranks; ``totals`` counts and sums over all rows; ``scored`` is what both start with.
+class Source:
+    """A table in SQL, what its columns hold, and those that the engine calls differently."""
 
-    ``step`` is the name of the last step of ``scored``; ``labels`` belong to p0, p1, ….
+    table: str
+    schema: Schema
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statements:
+    """What to run for a query.
+
+    Attributes:
+        labels: belong to the columns p0, p1, ….
+        scored: the clause that ``best`` and ``totals`` begin with.
+        step: name of the last step of ``scored``.
+        best: ranks the rows.
+        totals: counts and sums over all rows.
+        truth, paths: whether the best rows come with their truth, and with a path.
     """
 
     labels: tuple[str, ...]
@@ -31,11 +47,13 @@ class Statements:
     step: str
     best: str
     totals: str
+    truth: bool
+    paths: bool
 
 
 @dataclass(frozen=True)
 class Term:
-    """A piece of SQL that yields a float64, and the step whose columns it needs."""
+    """An expression of SQL that yields a float64, and the step whose columns it needs."""
 
     text: str
     step: int
@@ -70,19 +88,19 @@ class Steps:
         self.kept = 0
 
     def keep(self, term: Term) -> Term:
-        """Give the value a column of its own."""
+        """Give the value a column of its own and return that column."""
         self.kept += 1
         return self.name(f"v{self.kept}", term)
 
     def name(self, column: str, term: Term) -> Term:
-        """Add the value as ``column``."""
+        """Add the value as ``column`` and return that column."""
         while len(self.added) <= term.step:
             self.added.append([])
         self.added[term.step].append(f"{term.text} AS {column}")
         return Term(column, term.step + 1)
 
     def text(self) -> tuple[str, str]:
-        """The ``WITH`` clause, and the name of its last step."""
+        """Return the ``WITH`` clause and the name of its last step."""
         lines, last = [f"rows_read AS ({self.first})"], "rows_read"
         for place, columns in enumerate(self.added, start=1):
             lines.append(f"step{place} AS (SELECT *, {', '.join(columns)} FROM {last})")
@@ -91,49 +109,35 @@ class Steps:
 
 
 def statements(
-    found: Diagram,
-    source: str,
+    compiled: Diagram,
+    sources: Sequence[Source],
     *,
     quote: str,
     top: int,
-    truth: bool = False,
-    paths: bool = False,
     joint: Joint | None = None,
-    names: dict[str, str] | None = None,
 ) -> Statements:
-    """The statements for a diagram over ``source``, already a piece of SQL.
+    """Return the statements for a diagram over all ``sources`` together.
 
-    ``quote`` is the dialect's mark around identifiers; ``names`` gives columns that the engine
-    calls differently than the file does.
+    ``quote`` is the dialect's mark around identifiers.
     """
-
-    def column(name: str) -> str:
-        return identifier((names or {}).get(name, name), quote)
-
-    def columns(prefix: str, letter: str, labels: Sequence[str]) -> list[str]:
-        return [
-            f"CAST({column(prefix + label)} AS DOUBLE) AS {letter}{place}"
-            for place, label in enumerate(labels)
-        ]
-
+    truth = any(source.schema.has_targets for source in sources)
+    paths = any(source.schema.has_paths for source in sources)
     # The query's labels come first: p0, p1, … are its conditions whatever else is read.
-    labels = found.labels if joint is None else joint.in_order(found.labels)
-    read = [f"{column(ID)} AS id", *([f"{column(PATH)} AS path"] if paths else [])]
-    read += columns(PROBABILITY, "p", labels)
-    read += columns(TRUTH, "y", found.labels) if truth else []
-    steps = Steps(f"SELECT {', '.join(read)} FROM {source}")
+    labels = compiled.labels if joint is None else joint.in_order(compiled.labels)
+    wanted = _Columns(labels, compiled.labels if truth else (), paths, quote)
+    steps = Steps("\nUNION ALL ".join(wanted.select(source) for source in sources))
     present = [Term(f"p{place}", 0) for place in range(len(labels))]
     if joint is None:
-        probability = evaluate(found, present, steps.keep)
+        probability = evaluate(compiled, present, steps.keep)
     else:
-        probability = joint.evaluate(found, labels, present, steps.keep, _at_most_one)
+        probability = joint.evaluate(compiled, labels, present, steps.keep, _at_most_one)
     steps.name("probability", probability)
     if truth:
-        _add_truth(steps, found)
+        _add_truth(steps, compiled)
     scored, last = steps.text()
     shown = ["id", "probability", *(["path"] if paths else []), *(["truth"] if truth else [])]
-    shown += [f"p{place}" for place in range(len(found.labels))]
-    totals = ", ".join(_totals(range(len(labels)), truth))
+    shown += [f"p{place}" for place in range(len(compiled.labels))]
+    totals = ", ".join(_totals(range(len(labels)), range(len(compiled.labels)) if truth else None))
     return Statements(
         labels=labels,
         scored=scored,
@@ -141,11 +145,63 @@ def statements(
         best=f"{scored}\nSELECT {', '.join(shown)}\nFROM {last}\n"
         f"ORDER BY probability DESC, id\nLIMIT {top:d}",
         totals=f"{scored}\nSELECT {totals}\nFROM {last}",
+        truth=truth,
+        paths=paths,
     )
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns to read, the same from every source whatever its types are."""
+
+    probabilities: Sequence[str]
+    truths: Sequence[str]
+    paths: bool
+    quote: str
+
+    def select(self, source: Source) -> str:
+        read = [f"{self._id(source)} AS id"]
+        if self.paths:
+            path = self._column(source, PATH) if source.schema.has_paths else _missing("STRING")
+            read.append(f"{path} AS path")
+        read += [
+            f"{self._probability(source, PROBABILITY + label)} AS p{place}"
+            for place, label in enumerate(self.probabilities)
+        ]
+        for place, label in enumerate(self.truths):
+            value = _missing("DOUBLE")
+            if source.schema.has_targets:
+                value = f"CAST({self._column(source, TRUTH + label)} AS DOUBLE)"
+            read.append(f"{value} AS y{place}")
+        return f"SELECT {', '.join(read)} FROM {source.table}"
+
+    def _column(self, source: Source, name: str) -> str:
+        return identifier(source.names.get(name, name), self.quote)
+
+    def _id(self, source: Source) -> str:
+        column = self._column(source, ID)
+        return column if str(source.schema.types[ID]) in _TEXT else f"CAST({column} AS STRING)"
+
+    def _probability(self, source: Source, name: str) -> str:
+        column = self._column(source, name)
+        if str(source.schema.types[name]) in _EXACT:
+            return f"CAST({column} AS DOUBLE)"
+        # Probabilities count as float32; those outside [0, 1] must not be rounded into it.
+        exact = f"CAST({column} AS DOUBLE)"
+        rounded = f"CAST(CAST({column} AS FLOAT) AS DOUBLE)"
+        return f"CASE WHEN {exact} >= 0e0 AND {exact} <= 1e0 THEN {rounded} ELSE {exact} END"
+
+
+_TEXT = ("string", "large_string")
+_EXACT = ("float", "halffloat", "bool", "int8")  # Arrow types whose [0, 1] fits into float32
+
+
+def _missing(kind: str) -> str:
+    return f"CAST(NULL AS {kind})"
+
+
 def identifier(name: str, quote: str) -> str:
-    """A name between quotes, quotes inside doubled.
+    """Return a name between quotes, quotes inside doubled.
 
     Example:
         >>> print(identifier('p:5" disk', '"'))
@@ -155,12 +211,12 @@ def identifier(name: str, quote: str) -> str:
 
 
 def text_literal(text: str) -> str:
-    """A string between single quotes, quotes inside doubled."""
+    """Return a string between single quotes, quotes inside doubled."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def number(value: float) -> str:
-    """A float64 literal: the exponent makes it one, 17 digits make it exact.
+    """Return a float64 literal: the exponent makes it one, 17 digits make it exact.
 
     Example:
         >>> number(1.0), number(0.1)
@@ -170,7 +226,7 @@ def number(value: float) -> str:
 
 
 def good(places: Sequence[int]) -> str:
-    """Whether probabilities can be used; NULL is not true.
+    """Return the condition that probabilities can be used; it is not true for NULL.
 
     The last comparison is there for NaN. DuckDB trusts the file's least and greatest values, which
     leave NaN out, and takes plain comparisons (and ``isnan``) for decided by them.
@@ -180,25 +236,39 @@ def good(places: Sequence[int]) -> str:
     )
 
 
+def good_truth(places: Sequence[int]) -> str:
+    """Return the condition that the truth can be used: null, unknown, or in [0, 1].
+
+    NaN is unknown, as in ``credibly.targets``.
+    """
+    return " AND ".join(
+        f"(y{place} IS NULL OR (y{place} >= 0e0 AND y{place} <= 1e0) OR "
+        f"y{place} IN ({', '.join(map(str, IGNORED))}) OR isnan(y{place}))"
+        for place in places
+    )
+
+
 def _at_most_one(term: Term) -> Term:
     return Term(f"least(1e0, {term.text})", term.step)
 
 
-def _add_truth(steps: Steps, found: Diagram) -> None:
-    places = range(len(found.labels))
+def _add_truth(steps: Steps, compiled: Diagram) -> None:
+    places = range(len(compiled.labels))
     known = " AND ".join(f"y{place} IN (0, 1)" for place in places)
     steps.name("known", Term(f"CASE WHEN {known} THEN 1 ELSE 0 END", 0))
-    real = evaluate(found, [Term(f"y{place}", 0) for place in places], steps.keep)
+    real = evaluate(compiled, [Term(f"y{place}", 0) for place in places], steps.keep)
     steps.name("truth", Term(f"CASE WHEN {known} THEN {real.text} END", real.step))
 
 
-def _totals(places: range, truth: bool) -> list[str]:
+def _totals(places: range, truths: range | None) -> list[str]:
+    bad_truth = "0" if truths is None else f"sum(CASE WHEN {good_truth(truths)} THEN 0 ELSE 1 END)"
     totals = [
         "count(*) AS num_rows",
         f"sum(CASE WHEN {good(places)} THEN 0 ELSE 1 END) AS bad_rows",
+        f"{bad_truth} AS bad_truths",
         "sum(probability) AS expected_hits",
     ]
-    if truth:
+    if truths is not None:
         totals += [
             "sum(known) AS known_rows",
             "sum(CASE WHEN known = 1 THEN probability END) AS known_expected",

@@ -228,6 +228,7 @@ class _Uncalibrated(Book):
             targets=rows.targets,
             labels=rows.labels,
             ids=rows.ids,
+            coding="unknown",
         )
 
     def column(self, label: str) -> tuple[Array, Array | None]:

@@ -95,6 +95,7 @@ class Run:
             targets=rows.targets if truth else None,
             scores=ranked,
             metadata=self.metadata(),
+            coding="unknown",  # decoded when the data were read
         )
 
     def metadata(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from credibly import calibrate, losses, metrics
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.predictions import ForeignTable, Predictions, read_table
+from credibly.predictions import ImportedTable, Predictions, read_table
 from credibly.targets import Coding, decode
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
@@ -114,7 +114,7 @@ def calibrate_scores(
     count = values.shape[1] // owner.scores_per_label
     names = [str(place) for place in range(count)] if labels is None else list(labels)
     truth = decode(targets, coding=coding, num_labels=count)
-    table = ForeignTable("", names, None, None, values, truth, None)
+    table = ImportedTable("", names, None, None, values, truth, None)
     return _calibrate_table(table, owner, str(loss), method, fit_rows or FitRows())
 
 
@@ -161,7 +161,7 @@ def _loss_for(name: str, scores: Array, labels: Sequence[str] | None) -> Loss:
 
 
 def _calibrate_table(
-    table: ForeignTable, loss: Loss, loss_name: str, method: str, fit_rows: FitRows
+    table: ImportedTable, loss: Loss, loss_name: str, method: str, fit_rows: FitRows
 ) -> CalibratedScores:
     scores = _checked_scores(loss, table)
     ranking = _in_batches(loss.ranking_scores, scores, len(table.labels))
@@ -172,6 +172,7 @@ def _calibrate_table(
         ids=table.ids,
         scores=ranking,
         metadata={"loss": loss_name, "seed": fit_rows.seed},
+        coding="unknown",  # decoded when they were read
         where=table.where,
     )
     assert bare.targets is not None
@@ -213,7 +214,7 @@ def _calibrate_table(
     )
 
 
-def _split(targets: Array, table: ForeignTable, fit_rows: FitRows) -> tuple[Array, Array]:
+def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Array, Array]:
     """Return rows to fit on and rows to judge by; both have some known truth."""
     known = (targets >= 0).any(axis=1)
     split = table.split
@@ -230,7 +231,7 @@ def _split(targets: Array, table: ForeignTable, fit_rows: FitRows) -> tuple[Arra
     return fit_rows.draw(np.flatnonzero(known), f"{table.where}rows with known truth")
 
 
-def _checked_scores(loss: Loss, table: ForeignTable) -> Array:
+def _checked_scores(loss: Loss, table: ImportedTable) -> Array:
     scores = np.asarray(table.scores, dtype=np.float32)
     width = len(table.labels) * loss.scores_per_label
     if scores.shape[1] != width:

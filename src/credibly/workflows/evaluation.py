@@ -16,7 +16,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.checks import InputError
-from credibly.predictions import Predictions, Scan, label_mismatch
+from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.types import Array
 
 Advance = Callable[[float], None]
@@ -151,7 +151,7 @@ def evaluate_all(
     return results
 
 
-def _evaluate_scan(scan: Scan, *, bins: int, min_count: int, advance: Advance) -> Evaluation:
+def _evaluate_scan(scan: Dataset, *, bins: int, min_count: int, advance: Advance) -> Evaluation:
     if not scan.has_targets:
         raise InputError(
             f"{scan.path} must have the truth to be evaluated, columns 'y:<label>'; it has none. "
@@ -184,7 +184,7 @@ def _evaluate_scan(scan: Scan, *, bins: int, min_count: int, advance: Advance) -
     )
 
 
-def _label_precisions(scan: Scan, advance: Advance) -> Array:
+def _label_precisions(scan: Dataset, advance: Advance) -> Array:
     width = max(1, _COLUMN_VALUES // scan.num_rows)
     result = np.empty(len(scan.labels))
     for first in range(0, len(scan.labels), width):
@@ -227,7 +227,7 @@ class _ZeroLabel:
         }
 
 
-def _with_intervals(result: Evaluation, scan: Scan, seed: int) -> Evaluation:
+def _with_intervals(result: Evaluation, scan: Dataset, seed: int) -> Evaluation:
     """Add a 95 % interval for each number, by resampling rows; read the whole file."""
     whole = scan.read()
     assert whole.targets is not None

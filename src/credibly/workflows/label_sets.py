@@ -17,7 +17,7 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.decide import AverageSize, BestF, Coverage, Decision, Threshold, TopK
 from credibly.files import atomic_path
-from credibly.predictions import Predictions, Scan, label_mismatch
+from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
 
@@ -136,7 +136,7 @@ def _check_out(out: Path, inputs: list[Path]) -> None:
 
 
 def _fit(
-    decision: Decision, scan: Scan, fit_on: str | os.PathLike[str] | None, fit_rows: FitRows
+    decision: Decision, scan: Dataset, fit_on: str | os.PathLike[str] | None, fit_rows: FitRows
 ) -> tuple[Decision, Array]:
     """Return the fitted decision, and a mask of the rows of ``scan`` it was not fitted on."""
     if isinstance(decision, (TopK, Threshold)):
@@ -158,7 +158,7 @@ def _fit(
     return _fit_on(decision, scan, scan.labels, keep), ~keep
 
 
-def _fit_on(decision: Decision, scan: Scan, labels: list[str], keep: Array | None) -> Decision:
+def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | None) -> Decision:
     """Fit on the rows ``keep`` (all if None) of a file, its columns in the order of ``labels``."""
     if isinstance(decision, (BestF, Coverage)):
         part = scan.read(labels, keep)

@@ -1,4 +1,4 @@
-"""What the cells of a predictions file must hold; every complaint names row and label."""
+"""What the values of a predictions file must be; every error names row and label."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import numpy as np
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.targets import IGNORED, Coding, decode
 from credibly.types import Array, ArrayLike
-
-UNKNOWN = -1
 
 
 def as_labels(labels: Sequence[Any] | Array, where: str = "") -> list[str]:
-    """Label names as a list of str: at least one, none empty, no two alike."""
+    """Return label names as a list of str: at least one, none empty, no two alike."""
     names = [str(label) for label in labels]
     if not names:
         raise InputError(f"{where}`labels` must name at least one label; got none.")
@@ -34,10 +33,12 @@ def as_labels(labels: Sequence[Any] | Array, where: str = "") -> list[str]:
 
 
 def as_ids(ids: Sequence[Any] | Array | None, num_rows: int, where: str = "") -> Array:
-    """Row ids as an object array of str, no two alike; row numbers where none are given."""
+    """Return row ids as an object array of str, all different; row numbers where none are given."""
     values = range(num_rows) if ids is None else to_numpy(ids).tolist()
     if len(values) != num_rows:
-        raise InputError(f"{where}`ids` must have one entry a row, {num_rows}; got {len(values)}.")
+        raise InputError(
+            f"{where}`ids` must have one entry per row, {num_rows}; got {len(values)}."
+        )
     result = np.empty(num_rows, dtype=object)
     result[:] = [str(value) for value in values]
     check_unique(result, where)
@@ -45,7 +46,7 @@ def as_ids(ids: Sequence[Any] | Array | None, num_rows: int, where: str = "") ->
 
 
 def check_unique(ids: Array, where: str = "") -> None:
-    """No two ids may be alike."""
+    """Raise if two ids are alike; the error names both rows."""
     if len(set(ids.tolist())) == len(ids):
         return
     first: dict[str, int] = {}
@@ -59,7 +60,7 @@ def check_unique(ids: Array, where: str = "") -> None:
 
 
 def as_matrix(name: str, values: ArrayLike | Any, num_labels: int, where: str = "") -> Array:
-    """``values`` as a numeric (rows, labels) array."""
+    """Return ``values`` as a numeric (rows, labels) array."""
     array = to_numpy(values)
     if array.dtype.kind not in "buif":
         raise InputError(f"{where}`{name}` must be numbers; got dtype {array.dtype}.")
@@ -74,13 +75,13 @@ def as_matrix(name: str, values: ArrayLike | Any, num_labels: int, where: str = 
 def as_probabilities(
     array: Array, labels: Sequence[str], where: str = "", first_row: int = 0
 ) -> Array:
-    """float32 in [0, 1], no NaN."""
+    """Return probabilities as float32; they must lie in [0, 1] and hold no NaN."""
     # Not `min() < 0 or max() > 1`: NaN must fail too, in one pass each.
     if array.size and not (array.min() >= 0 and array.max() <= 1):
         value, spot = _first(~((array >= 0) & (array <= 1)), array, labels, "p:", first_row)
         if np.isnan(value):
             raise InputError(
-                f"{where}probabilities must not be NaN; {spot} is. Drop the row or predict it anew."
+                f"{where}probabilities must not be NaN; {spot} is. Drop the row or predict again."
             )
         raise InputError(
             f"{where}probabilities must lie in [0, 1]; got {value:.6g} at {spot}. If these are "
@@ -91,52 +92,47 @@ def as_probabilities(
 
 
 def as_scores(array: Array, labels: Sequence[str], where: str = "", first_row: int = 0) -> Array:
-    """float32, no NaN."""
+    """Return scores as float32; they must hold no NaN."""
     array = np.ascontiguousarray(array, dtype=np.float32)
     if array.size and np.isnan(array.min()):
         _, spot = _first(np.isnan(array), array, labels, "s:", first_row)
         raise InputError(
-            f"{where}scores must not be NaN; {spot} is. Drop the row or score it anew."
+            f"{where}scores must not be NaN; {spot} is. Drop the row or score it again."
         )
     return array
 
 
-def as_targets(array: Array, labels: Sequence[str], where: str = "", first_row: int = 0) -> Array:
-    """int8 (1, 0, −1 unknown); float32 if any value is soft, strictly between 0 and 1."""
-    if array.dtype.kind == "b":
-        return np.ascontiguousarray(array, dtype=np.int8)
-    hard = (array == 0) | (array == 1) | (array == UNKNOWN)
-    if hard.all():
-        return np.ascontiguousarray(array, dtype=np.int8)
-    good = hard | ((array > 0) & (array < 1))
-    if not good.all():
-        value, spot = _first(~good, array, labels, "y:", first_row)
+def as_targets(
+    values: ArrayLike | Any,
+    labels: Sequence[str],
+    where: str = "",
+    first_row: int = 0,
+    coding: Coding | None = "unknown",
+) -> Array:
+    """Return targets as int8 (1, 0, −1 unknown), or float32 if any value is soft.
+
+    ``values`` is coded as ``credibly.targets`` says; in files, where null is unknown, the coding
+    is certain.
+    """
+    array = to_numpy(values)
+    try:
+        decoded = decode(array, coding=coding, num_labels=len(labels))
+    except InputError as error:
+        if array.ndim == 2 and array.dtype.kind in "uif" and coding != "signed":
+            _refuse_targets(array, labels, where, first_row)
+        raise InputError(f"{where}{error}") from error
+    return decoded if decoded.dtype == np.int8 else np.ascontiguousarray(decoded, np.float32)
+
+
+def _refuse_targets(array: Array, labels: Sequence[str], where: str, first_row: int) -> None:
+    """Raise with the row and column of the first value that means nothing, if there is one."""
+    bad = ~(np.isnan(array) | np.isin(array, IGNORED) | ((array >= 0) & (array <= 1)))
+    if array.shape[1] == len(labels) and bad.any():
+        value, spot = _first(bad, array, labels, "y:", first_row)
         raise InputError(
             f"{where}targets must be 1 (present), 0 (absent), −1 (unknown) or soft in [0, 1]; "
             f"got {value:.6g} at {spot}."
         )
-    return np.ascontiguousarray(array, dtype=np.float32)
-
-
-def class_matrix(classes: Array, labels: Sequence[str], where: str = "") -> Array:
-    """Class indices (rows,) as a 0/1 matrix; index −1 gives a row of unknowns."""
-    if classes.dtype.kind not in "ui":
-        raise InputError(
-            f"{where}`targets` must be (rows, labels), or integer class indices (rows,); "
-            f"got {classes.shape} of {classes.dtype}."
-        )
-    bad = (classes < UNKNOWN) | (classes >= len(labels))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{where}class indices must lie in [0, {len(labels) - 1}] or be −1 (unknown); "
-            f"got {classes[row]} in row {row}."
-        )
-    matrix = np.zeros((len(classes), len(labels)), dtype=np.int8)
-    known = classes >= 0
-    matrix[known, classes[known]] = 1
-    matrix[~known] = UNKNOWN
-    return matrix
 
 
 def _first(

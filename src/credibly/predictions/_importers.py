@@ -1,7 +1,8 @@
-"""Scores or probabilities that another program wrote: npz, CSV or Parquet."""
+"""Import scores or probabilities that another program wrote: npz, CSV or Parquet."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,28 +11,38 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, fits_memory, nearest
-from credibly.predictions import _layout, _values
-from credibly.predictions._cells import id_cells, number_cells
+from credibly.predictions import _schema, _validation
+from credibly.predictions._arrow import id_array, number_matrix
+from credibly.predictions._dataset import parquet_files
 from credibly.predictions._npz import read_arrays
-from credibly.predictions._part import open_parquet
-from credibly.predictions._record import Predictions
-from credibly.predictions._scan import parquet_files
+from credibly.predictions._shard import open_parquet
+from credibly.predictions._table import Predictions
+from credibly.targets import UNKNOWN, Coding
 from credibly.types import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from credibly.losses._base import Loss
+    from credibly.losses import Loss
 
 Kind = Literal["npz", "csv", "parquet"]
 Meaning = Literal["probabilities", "scores"]
 _ARRAYS = ("probabilities", "scores", "targets", "labels", "ids", "split")
-_NOT_LABELS = (_layout.ID, "split")
+_NOT_LABELS = (_schema.ID, "split")
 
 
 @dataclass(frozen=True)
-class ForeignTable:
-    """What a foreign file held. ``split`` is 0 train, 1 test, 2 calibration, where given."""
+class ImportedTable:
+    """What an imported file held.
+
+    Attributes:
+        where: what errors begin with: the path and a colon.
+        labels: names of the labels.
+        ids: (rows,), None where the file has none.
+        probabilities, scores: (rows, labels); scores may have two columns per label.
+        targets: (rows, labels) of 1, 0, soft values and −1 for unknown.
+        split: (rows,), 0 train, 1 test, 2 calibration.
+    """
 
     where: str
     labels: list[str]
@@ -48,16 +59,25 @@ def read_table(
     kind: Kind | None = None,
     plain: Meaning = "probabilities",
     labels: Sequence[str] | None = None,
-) -> ForeignTable:
-    """Read a file by its ending (or ``kind``); columns with plain label names hold ``plain``."""
+    coding: Coding | None = None,
+) -> ImportedTable:
+    """Read a file by its ending, or as ``kind``.
+
+    Args:
+        path: an ``.npz``, ``.csv`` or ``.parquet`` file, or a folder of Parquet files.
+        kind: of the file, where its ending does not say.
+        plain: what columns with plain label names hold.
+        labels: which columns are labels; all but ``id`` and ``split`` if not given.
+        coding: how to read targets of only −1 and +1.
+    """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     kind = kind or _kind(path)
     if kind == "npz":
-        return _from_npz(path)
+        return _from_npz(path, coding)
     columns = _csv(path) if kind == "csv" else _parquet(path)
-    return _from_columns(columns, f"{path}: ", plain, labels)
+    return _from_columns(columns, f"{path}: ", plain, labels, coding)
 
 
 def from_file(
@@ -66,11 +86,11 @@ def from_file(
     *,
     loss: str | Loss | None = None,
     labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
 ) -> Predictions:
-    """Predictions from a foreign file; its scores, if it has only those, go through ``loss``."""
-    table = read_table(
-        path, kind=kind, plain="probabilities" if loss is None else "scores", labels=labels
-    )
+    """Return the predictions of a file; its scores, if it has only those, go through ``loss``."""
+    plain: Meaning = "probabilities" if loss is None else "scores"
+    table = read_table(path, kind=kind, plain=plain, labels=labels, coding=coding)
     probabilities, metadata = table.probabilities, {}
     if probabilities is None:
         if loss is None:
@@ -87,17 +107,18 @@ def from_file(
         ids=table.ids,
         scores=table.scores,
         metadata=metadata,
+        coding="unknown",
         where=table.where,
     )
 
 
-def _through(loss: str | Loss, table: ForeignTable) -> Array:
+def _through(loss: str | Loss, table: ImportedTable) -> Array:
     import torch
 
     from credibly import losses
 
     owner = losses.from_name(loss, num_labels=len(table.labels)) if isinstance(loss, str) else loss
-    scores = _values.as_scores(to_numpy(table.scores), table.labels, table.where)
+    scores = _validation.as_scores(to_numpy(table.scores), table.labels, table.where)
     with torch.no_grad():
         return to_numpy(owner.probabilities(torch.from_numpy(scores)))
 
@@ -111,7 +132,7 @@ def _kind(path: Path) -> Kind:
     return kinds[path.suffix.lower()]
 
 
-def _from_npz(path: Path) -> ForeignTable:
+def _from_npz(path: Path, coding: Coding | None) -> ImportedTable:
     arrays = read_arrays(path, _ARRAYS)
     where = f"{path}: "
     main = arrays.get("probabilities", arrays.get("scores"))
@@ -124,17 +145,17 @@ def _from_npz(path: Path) -> ForeignTable:
     if main.shape[0] == 0:
         raise InputError(f"{where}must have at least one row; it is empty.")
     names = arrays.get("labels")
-    labels = _values.as_labels(range(main.shape[1]) if names is None else names.tolist(), where)
+    labels = _validation.as_labels(range(main.shape[1]) if names is None else names.tolist(), where)
     targets = arrays.get("targets")
-    if targets is not None and targets.ndim == 1:
-        targets = _values.class_matrix(targets, labels, where)
+    if targets is not None:
+        targets = _validation.as_targets(targets, labels, where, coding=coding)
     for name in ("scores", "probabilities", "targets", "ids", "split"):
         if name in arrays and len(arrays[name]) != len(main):
             raise InputError(
                 f"{where}`{name}` must have {len(main)} rows, as the others; "
                 f"got {len(arrays[name])}."
             )
-    return ForeignTable(
+    return ImportedTable(
         where,
         labels,
         arrays.get("ids"),
@@ -150,10 +171,10 @@ def _csv(path: Path) -> pa.Table:
     from pyarrow import csv
 
     # Ids keep their leading zeros.
-    options = csv.ConvertOptions(column_types={_layout.ID: pa.string()})
+    options = csv.ConvertOptions(column_types={_schema.ID: pa.string()})
     try:
         table = csv.read_csv(path, convert_options=options)
-        _ = table.column_names  # decoded here: names may be no text at all
+        _ = table.column_names  # decoded here: names may not be text
         return table
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from error
@@ -174,8 +195,12 @@ def _parquet(path: Path) -> pa.Table:
 
 
 def _from_columns(
-    table: pa.Table, where: str, plain: Meaning, labels: Sequence[str] | None
-) -> ForeignTable:
+    table: pa.Table,
+    where: str,
+    plain: Meaning,
+    labels: Sequence[str] | None,
+    coding: Coding | None,
+) -> ImportedTable:
     names = table.column_names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -183,12 +208,12 @@ def _from_columns(
     if table.num_rows == 0:
         raise InputError(f"{where}must have at least one row; it is empty.")
     found = {
-        kind: _layout.label_columns(names, kind)
-        for kind in (_layout.PROBABILITY, _layout.SCORE, _layout.TRUTH)
+        kind: _schema.label_columns(names, kind)
+        for kind in (_schema.PROBABILITY, _schema.SCORE, _schema.TRUTH)
     }
-    prefixed = found[_layout.PROBABILITY] or found[_layout.SCORE]
+    prefixed = found[_schema.PROBABILITY] or found[_schema.SCORE]
     used = {prefix + name for prefix, group in found.items() for name in group}
-    chosen = _values.as_labels(
+    chosen = _validation.as_labels(
         labels or prefixed or [n for n in names if n not in used and n not in _NOT_LABELS], where
     )
 
@@ -201,24 +226,32 @@ def _from_columns(
                 hint = nearest(prefix + name, names)
                 raise InputError(f"{where}there must be a column {prefix + name!r}. {hint}")
             columns[prefix + name] = table.column(prefix + name).combine_chunks()
-        return number_cells(columns, where, nulls=nulls)
+        return number_matrix(columns, where, nulls=nulls, fill=math.nan)
 
     bare = None if prefixed else cells("")
-    return ForeignTable(
+    truth = cells("y:", nulls=True)
+    return ImportedTable(
         where=where,
         labels=chosen,
-        ids=_optional(table, _layout.ID, where),
+        ids=_optional(table, _schema.ID, where),
         probabilities=bare if plain == "probabilities" and not prefixed else cells("p:"),
         scores=bare if plain == "scores" and not prefixed else cells("s:"),
-        targets=cells("y:", nulls=True),
+        targets=None if truth is None else _decoded(truth, chosen, where, coding),
         split=_optional(table, "split", where),
     )
+
+
+def _decoded(truth: Array, labels: list[str], where: str, coding: Coding | None) -> Array:
+    """Return targets; where no cell holds −1, unknown ones are the empty cells and nothing else."""
+    if coding is None and not (truth == UNKNOWN).any():
+        coding = "unknown"
+    return _validation.as_targets(truth, labels, where, coding=coding)
 
 
 def _optional(table: pa.Table, name: str, where: str) -> Array | Any:
     if name not in table.column_names:
         return None
     column: Any = table.column(name).combine_chunks()
-    if name == _layout.ID:
-        return id_cells(column, where)
-    return number_cells({name: column}, where)[:, 0]
+    if name == _schema.ID:
+        return id_array(column, where)
+    return number_matrix({name: column}, where)[:, 0]

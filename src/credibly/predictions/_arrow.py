@@ -1,41 +1,54 @@
-"""From Arrow columns to arrays, with complaints that name the file, the row and the column."""
+"""From Arrow columns to arrays; errors name the file, the row and the column."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.predictions._values import UNKNOWN
+from credibly.targets import UNKNOWN
 from credibly.types import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def id_cells(column: pa.Array, where: str, first_row: int = 0) -> Array:
-    """Ids as an object array of str; every row must have one."""
+def id_array(column: pa.Array, where: str, first_row: int = 0) -> Array:
+    """Return ids as an object array of str; every row must have one."""
     import pyarrow as pa
 
     if column.null_count:
         row = first_row + _first_null(column)
         raise InputError(f"{where}every row must have an id; row {row} has none.")
-    return column.cast(pa.string()).to_numpy(zero_copy_only=False)
+    try:
+        return column.cast(pa.string()).to_numpy(zero_copy_only=False)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{where}column 'id' must hold text or whole numbers; it holds {column.type}."
+        ) from error
 
 
-def number_cells(
-    columns: Mapping[str, pa.Array], where: str, first_row: int = 0, *, nulls: bool = False
+def number_matrix(
+    columns: Mapping[str, pa.Array],
+    where: str,
+    first_row: int = 0,
+    *,
+    nulls: bool = False,
+    fill: float = UNKNOWN,
 ) -> Array:
-    """Columns side by side, (rows, columns); nulls, where they may be, become −1 (unknown)."""
+    """Return columns side by side, (rows, columns); nulls, where allowed, become ``fill``."""
     return np.stack(
-        [_numbers(name, column, where, first_row, nulls) for name, column in columns.items()],
+        [_numbers(name, column, where, first_row, nulls, fill) for name, column in columns.items()],
         axis=1,
     )
 
 
-def _numbers(name: str, column: pa.Array, where: str, first_row: int, nulls: bool) -> Array:
+def _numbers(
+    name: str, column: pa.Array, where: str, first_row: int, nulls: bool, fill: float
+) -> Array:
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type) or (nulls and pa.types.is_null(column.type)):
@@ -51,7 +64,9 @@ def _numbers(name: str, column: pa.Array, where: str, first_row: int, nulls: boo
             f"{_first_text(column, first_row)}."
         )
     if column.null_count:
-        column = column.fill_null(UNKNOWN)
+        if math.isnan(fill) and pa.types.is_integer(column.type):
+            column = column.cast(pa.float64())
+        column = column.fill_null(fill)
     return column.to_numpy(zero_copy_only=False)
 
 
@@ -60,7 +75,7 @@ def _first_null(column: pa.Array) -> int:
 
 
 def _first_text(column: pa.Array, first_row: int) -> str:
-    """Where a column of text first is not a number, so that a typo can be found."""
+    """Return where a column of text first holds something else than a number."""
     import pyarrow as pa
 
     if not pa.types.is_string(column.type):

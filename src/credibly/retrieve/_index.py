@@ -11,26 +11,37 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.predictions import Dataset
 from credibly.retrieve._answer import Answer, Hit, conditions, holds
 from credibly.retrieve._diagram import ALWAYS, Diagram, diagram
 from credibly.retrieve._engines import checked_top
 from credibly.retrieve._formula import Query
-from credibly.retrieve._parts import ID, PROBABILITY, TRUTH, open_parts
-from credibly.retrieve._rows import as_query, evaluate_rows
+from credibly.retrieve._probability import as_query, evaluate_rows
+from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from credibly.retrieve._joint import Joint
 
+_READ_CELLS = 2**24  # values read at a time: 64 MB beside the index itself
 # A walk this long costs about as much as the scan it wants to save: its reads are scattered.
 _WALKED_SHARE = 1 / 400
 
 
 class Index:
-    """Rows resident in memory, label by label, for many queries.
+    """Predictions in memory, label by label, for many queries.
 
     Rows are kept in the order of their ids, so that equal probabilities come out by id as in every
-    other engine. Without ``ids`` rows are called by their number.
+    other engine.
+
+    Args:
+        probabilities: (rows, labels) in [0, 1].
+        labels: one name per column.
+        ids: one per row, all different; the row numbers if not given.
+        targets: (rows, labels) coded as ``credibly.targets`` says, or class indices (rows,).
+        coding: how to read targets that are only −1 and +1.
 
     Example:
         >>> index = Index([[0.9, 0.2], [0.8, 0.7]], labels=["fork", "knife"], ids=["a", "b"])
@@ -45,10 +56,18 @@ class Index:
         labels: Sequence[str],
         ids: Sequence[Any] | Array | None = None,
         targets: ArrayLike | None = None,
+        *,
+        coding: Coding | None = None,
     ) -> None:
+        import pyarrow as pa
+
         chances = checks.matrix("probabilities", np.asarray(to_numpy(probabilities)))
-        truth = None if targets is None else np.asarray(to_numpy(targets))
-        if truth is not None:
+        if not chances.size:
+            raise InputError(f"predictions must have rows and labels; got {chances.shape}.")
+        checks.probabilities(chances)
+        truth = None
+        if targets is not None:
+            truth = decode(targets, coding=coding, num_labels=chances.shape[1])
             checks.same_shapes(probabilities=chances, targets=truth)
         self.labels = tuple(str(name) for name in labels)
         if len(self.labels) != chances.shape[1] or len(set(self.labels)) != len(self.labels):
@@ -61,51 +80,46 @@ class Index:
             raise InputError(f"`ids` must name {len(chances)} rows; got {len(names)}.")
         # Label-major and contiguous: a query reads its own labels' columns and nothing else.
         columns = np.ascontiguousarray(chances.T, np.float32)
-        self._set(columns, names, None if truth is None else np.ascontiguousarray(truth.T))
+        held = None if truth is None else np.ascontiguousarray(truth.T)
+        self._set(columns, pa.array(names), held, "")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], labels: Sequence[str] | None = None) -> Index:
-        """Load a predictions file, or a folder of parts; all labels or some, column by column."""
-        import pyarrow.dataset as arrow_dataset
-
-        parts = open_parts(path)
-        chosen = parts.labels if labels is None else tuple(labels)
-        for name in chosen:
-            if name not in parts.labels:
-                raise InputError(
-                    f"{path}: unknown label {name!r}. {checks.nearest(name, parts.labels)}"
-                )
-        dataset = arrow_dataset.dataset(list(parts.files), format="parquet")
-        rows = dataset.count_rows()
+        """Read a predictions file, or a folder of shards; all labels or some of them."""
+        dataset = Dataset(path)
         index = cls.__new__(cls)
-        index.labels = chosen
-        columns = np.empty((len(chosen), rows), np.float32)
-        truths = parts.truths.issuperset(chosen)
-        targets = np.empty((len(chosen), rows), np.int8) if truths else None
-        for place, name in enumerate(chosen):
-            columns[place] = _column(dataset, PROBABILITY + name, np.nan)
-            if targets is not None:
-                soft = _column(dataset, TRUTH + name, -1)
-                targets[place] = np.where((soft == 0) | (soft == 1), soft, -1)
-        index._set(columns, dataset.to_table(columns=[ID])[ID].combine_chunks(), targets)
+        index.labels = tuple(dataset.check_labels(labels))
+        columns = np.empty((len(index.labels), dataset.num_rows), np.float32)
+        targets = np.empty(columns.shape, np.int8) if dataset.has_targets else None
+        width = max(1, _READ_CELLS // dataset.num_rows)
+        for first in range(0, len(index.labels), width):
+            names = index.labels[first : first + width]
+            values, truth = dataset.columns(names, label_major=True)
+            columns[first : first + width] = values.T
+            if targets is not None and truth is not None:
+                hard = (truth == 0) | (truth == 1)  # soft truth is no truth to count by
+                targets[first : first + width] = np.where(hard, truth, UNKNOWN).T
+        index._set(columns, dataset.arrow_ids(), targets, f"{path}: ")
         return index
 
-    def _set(self, columns: Array, ids: Any, targets: Array | None) -> None:
+    def _set(self, columns: Array, ids: pa.Array, targets: Array | None, where: str) -> None:
+        """Keep checked columns in the order of their ids, which must differ."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        checks.probabilities(columns.T)
-        if not columns.size:
-            raise InputError(f"predictions must have rows and labels; got {columns.T.shape}.")
-        if targets is not None:
-            checks.target_values(targets.T)
-        self._ids: Any = ids if isinstance(ids, pa.Array) else pa.array(ids)
+        self._ids: Any = ids
         order = pc.call_function("array_sort_indices", [self._ids]).to_numpy()
         if (np.diff(order.astype(np.int64)) != 1).any():
             self._ids = self._ids.take(pa.array(order))
             for column in columns:  # one at a time: never two whole copies
                 column[:] = column[order]
             targets = None if targets is None else targets[:, order]
+        same = pc.call_function("equal", [self._ids[1:], self._ids[:-1]])
+        if place := pc.call_function("index", [same], pc.IndexOptions(pa.scalar(True))).as_py() + 1:
+            raise InputError(
+                f"{where}ids must differ; {self._ids[place].as_py()!r} is there twice. Drop one of "
+                "the rows or make the ids distinct."
+            )
         self._columns, self._targets = columns, targets
         self._places = {name: place for place, name in enumerate(self.labels)}
         self._masses = columns.sum(axis=1, dtype=np.float64)
@@ -117,11 +131,16 @@ class Index:
     def search(
         self, query: str | Query, *, top: int = 20, count: bool = True, joint: Joint | None = None
     ) -> Answer:
-        """The best rows for a query.
+        """Return the best rows for a query.
 
-        ``count=False`` leaves out the expected hits, which need every row. A conjunction with a
-        wanted label then walks down the rarest one's probabilities and stops as soon as no further
-        row can enter; the order it walks in is sorted once a label, when first used.
+        Args:
+            query: text (see ``parse``) or a ``Query``.
+            top: how many rows to return.
+            count: whether to sum the expected hits, which needs every row. Without it, a
+                conjunction with a wanted label walks down the rarest one's probabilities and stops
+                as soon as no further row can enter; the order of the walk is sorted once per
+                label, when first used.
+            joint: a fitted ``Joint``, for labels that depend on each other.
         """
         asked = as_query(query, self.labels)
         found, top = diagram(asked), min(checked_top(top), len(self))
@@ -140,7 +159,7 @@ class Index:
         return Answer(asked, hits, len(self), total if count else None, **known)
 
     def _ranked(self, found: Diagram, top: int, count: bool) -> tuple[Array, Array, float]:
-        from credibly.retrieve import _scan
+        from credibly.retrieve import _kernels
 
         places = np.array([self._places[name] for name in found.labels])
         wanted = [place for place, sign in found.signs or () if sign]
@@ -148,12 +167,12 @@ class Index:
             signs = np.array([sign for _, sign in found.signs or ()])
             driver = int(min(places[wanted], key=self._masses.__getitem__))
             visits = int(len(self) * _WALKED_SHARE) + 4 * top
-            best, rows, filled = _scan.walk(
+            best, rows, filled = _kernels.walk(
                 self._columns, self._order(driver), places, signs, driver, top, visits
             )
             if filled >= 0:
                 return best, rows, np.nan
-        return _scan.scan(self._columns, *self._nodes(found, places), top)
+        return _kernels.scan(self._columns, *self._nodes(found, places), top)
 
     def _order(self, place: int) -> Array:
         if place not in self._orders:
@@ -162,11 +181,11 @@ class Index:
 
     def _truth(self, found: Diagram, values: Array | None) -> dict[str, Any]:
         """Rows with known truth, and expected and real hits among them."""
-        from credibly.retrieve import _scan
+        from credibly.retrieve import _kernels
 
         assert self._targets is not None
         places = np.array([self._places[name] for name in found.labels], np.int64)
-        known, expected, real = _scan.count_known(
+        known, expected, real = _kernels.count_known(
             self._columns, self._targets, places, *self._nodes(found, places)
         )
         rows = int(known.sum())
@@ -206,10 +225,3 @@ class Index:
 def _best(values: Array, top: int) -> tuple[Array, Array]:
     rows = np.argsort(-values, kind="stable")[:top]
     return values[rows], rows
-
-
-def _column(dataset: Any, name: str, missing: float) -> Array:
-    import pyarrow.compute as pc
-
-    column = dataset.to_table(columns=[name])[name]
-    return pc.fill_null(column, missing).to_numpy()

@@ -1,4 +1,4 @@
-"""Predictions in memory: probabilities of every label for every row, with ids and truth."""
+"""The table in memory: probabilities of every label for every row, with ids and truth."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 from credibly import __version__
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, nearest
-from credibly.predictions import _values
+from credibly.predictions import _validation
+from credibly.targets import UNKNOWN, Coding
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
-    from credibly.losses._base import Loss
-    from credibly.predictions._scan import Scan
+    from credibly.losses import Loss
+    from credibly.predictions._dataset import Dataset
 
 Path = str | os.PathLike[str]
 Rows = slice | Sequence[int] | Array
@@ -63,18 +64,32 @@ class Predictions:
         ids: Sequence[Any] | Array | None = None,
         scores: ArrayLike | Any = None,
         metadata: Mapping[str, Any] | None = None,
+        coding: Coding | None = None,
         where: str = "",
     ) -> Predictions:
-        """Checked predictions from arrays or tensors, which stay as they are.
+        """Return checked predictions from arrays or tensors, which are not modified.
 
-        ``targets`` may also be integer class indices (rows,), −1 unknown. Without ``ids`` rows are
-        called by their number. ``where`` goes in front of error messages: a file name.
+        Args:
+            probabilities: (rows, labels) in [0, 1].
+            labels: one name per column.
+            targets: (rows, labels) coded as ``credibly.targets`` says, or integer class indices
+                (rows,), −1 unknown.
+            ids: one per row, all different; the row numbers if not given.
+            scores: (rows, labels), the model's output.
+            metadata: anything JSON can hold.
+            coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
+            where: goes in front of error messages: a file name.
+
+        Raises:
+            InputError: if shapes disagree or a value is out of range; names row and label.
         """
-        names = _values.as_labels(labels, where)
-        matrix = _values.as_matrix("probabilities", probabilities, len(names), where)
+        names = _validation.as_labels(labels, where)
+        matrix = _validation.as_matrix("probabilities", probabilities, len(names), where)
         rows = len(matrix)
-        truth = None if targets is None else _truth(targets, names, where)
-        raw = None if scores is None else _values.as_matrix("scores", scores, len(names), where)
+        truth = None
+        if targets is not None:
+            truth = _validation.as_targets(targets, names, where, coding=coding)
+        raw = None if scores is None else _validation.as_matrix("scores", scores, len(names), where)
         for name, other in (("targets", truth), ("scores", raw)):
             if other is not None and len(other) != rows:
                 raise InputError(
@@ -82,11 +97,11 @@ class Predictions:
                     f"got {len(other)}."
                 )
         return cls(
-            probabilities=_values.as_probabilities(matrix, names, where),
+            probabilities=_validation.as_probabilities(matrix, names, where),
             labels=names,
-            ids=_values.as_ids(ids, rows, where),
+            ids=_validation.as_ids(ids, rows, where),
             targets=truth,
-            scores=None if raw is None else _values.as_scores(raw, names, where),
+            scores=None if raw is None else _validation.as_scores(raw, names, where),
             metadata={"created_by": f"credibly {__version__}", **(metadata or {})},
         )
 
@@ -96,63 +111,75 @@ class Predictions:
     def read(
         cls, path: Path, labels: Sequence[str] | None = None, rows: Rows | None = None
     ) -> Predictions:
-        """A predictions file, or a folder of them as one; all of it or some labels and rows."""
+        """Read a predictions file, or a folder of shards as one; all of it or some labels, rows."""
         return cls.scan(path).read(labels=labels, rows=rows)
 
     @classmethod
-    def scan(cls, path: Path) -> Scan:
-        """A file opened but not read: its labels, rows and metadata, and ways to read parts."""
-        from credibly.predictions._scan import Scan
+    def scan(cls, path: Path) -> Dataset:
+        """Open without reading: labels, rows and metadata, and ways to read some of it."""
+        from credibly.predictions._dataset import Dataset
 
-        return Scan(path)
+        return Dataset(path)
 
     @classmethod
     def batches(
         cls, path: Path, rows: int | None = None, labels: Sequence[str] | None = None
     ) -> Iterator[Predictions]:
-        """A file of any size as pieces of at most ``rows`` rows, in order (see ``Scan``)."""
+        """Yield at most ``rows`` rows of a file of any size at a time (see ``Dataset``)."""
         return cls.scan(path).batches(rows=rows, labels=labels)
 
     def write(self, path: Path) -> None:
-        """Write one Parquet file; ``path`` holds its old content or the whole new one."""
+        """Write one Parquet file; ``path`` holds its old content or all of the new one."""
         from credibly.predictions._writer import Writer
 
         with Writer(path, self.labels, metadata=self.metadata) as writer:
             writer.append(self)
 
     @classmethod
-    def from_npz(cls, path: Path, *, loss: str | Loss | None = None) -> Predictions:
-        """From arrays ``probabilities`` or ``scores``, ``labels``, optional ``targets``, ``ids``.
+    def from_npz(
+        cls, path: Path, *, loss: str | Loss | None = None, coding: Coding | None = None
+    ) -> Predictions:
+        """Import arrays ``probabilities`` or ``scores``, ``labels``, optional ``targets``, ``ids``.
 
         Scores need the ``loss`` they were trained with (an object or a name of the command line):
-        it owns the map to probabilities.
+        it owns the map to probabilities. ``coding`` is that of ``from_arrays``.
         """
-        from credibly.predictions._foreign import from_file
+        from credibly.predictions._importers import from_file
 
-        return from_file(path, "npz", loss=loss)
+        return from_file(path, "npz", loss=loss, coding=coding)
 
     @classmethod
     def from_csv(
-        cls, path: Path, *, loss: str | Loss | None = None, labels: Sequence[str] | None = None
+        cls,
+        path: Path,
+        *,
+        loss: str | Loss | None = None,
+        labels: Sequence[str] | None = None,
+        coding: Coding | None = None,
     ) -> Predictions:
-        """From a CSV file with a header; an empty cell of truth is unknown.
+        """Import a CSV file with a header; an empty cell of truth is unknown.
 
         Columns are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and ``id``; or plain label names
         (all columns but ``id`` and ``split``, or those of ``labels``): probabilities, or scores if
-        the ``loss`` they were trained with is given.
+        the ``loss`` they were trained with is given. ``coding`` is that of ``from_arrays``.
         """
-        from credibly.predictions._foreign import from_file
+        from credibly.predictions._importers import from_file
 
-        return from_file(path, "csv", loss=loss, labels=labels)
+        return from_file(path, "csv", loss=loss, labels=labels, coding=coding)
 
     @classmethod
     def from_parquet(
-        cls, path: Path, *, loss: str | Loss | None = None, labels: Sequence[str] | None = None
+        cls,
+        path: Path,
+        *,
+        loss: str | Loss | None = None,
+        labels: Sequence[str] | None = None,
+        coding: Coding | None = None,
     ) -> Predictions:
-        """From another program's Parquet file, its columns named as for ``from_csv``."""
-        from credibly.predictions._foreign import from_file
+        """Import another program's Parquet file, its columns named as for ``from_csv``."""
+        from credibly.predictions._importers import from_file
 
-        return from_file(path, "parquet", loss=loss, labels=labels)
+        return from_file(path, "parquet", loss=loss, labels=labels, coding=coding)
 
     # Parts and wholes ------------------------------------------------------------------------
 
@@ -164,7 +191,7 @@ class Predictions:
         return len(self.labels)
 
     def __getitem__(self, rows: Rows) -> Predictions:
-        """Some rows: a slice, indices or a bool mask."""
+        """Return some rows: a slice, indices or a bool mask."""
         chosen = row_index(rows)
         return replace(
             self,
@@ -175,11 +202,11 @@ class Predictions:
         )
 
     def select(self, labels: Sequence[str]) -> Predictions:
-        """Some labels, in the order given."""
+        """Return some labels, in the order given."""
         columns = positions(labels, self.labels)
         return replace(
             self,
-            labels=_values.as_labels(labels),
+            labels=_validation.as_labels(labels),
             probabilities=self.probabilities[:, columns],
             targets=None if self.targets is None else self.targets[:, columns],
             scores=None if self.scores is None else self.scores[:, columns],
@@ -191,23 +218,27 @@ class Predictions:
         *,
         ids: Sequence[Any] | Array | None = None,
         labels: Sequence[str] | None = None,
+        coding: Coding | None = None,
     ) -> Predictions:
-        """The same predictions with the truth of another record, matched by id and label.
+        """Return the same predictions with the truth of another table, matched by id and label.
 
-        ``truth`` is a ``Predictions`` with targets, or a target matrix with its ``ids`` and
-        ``labels`` (default: those of this record). Rows and labels it lacks become unknown.
+        Args:
+            truth: ``Predictions`` with targets, or a target matrix. Rows and labels it lacks
+                become unknown.
+            ids, labels: of the matrix; those of these predictions if not given.
+            coding: how to read a matrix of only −1 and +1.
         """
         if isinstance(truth, Predictions):
             if truth.targets is None:
                 raise InputError("`truth` must have targets; got predictions without any.")
             matrix, ids, names = truth.targets, truth.ids, truth.labels
         else:
-            names = self.labels if labels is None else _values.as_labels(labels)
-            matrix = _truth(truth, names, "")
+            names = self.labels if labels is None else _validation.as_labels(labels)
+            matrix = _validation.as_targets(truth, names, coding=coding)
         columns = positions(names, self.labels)
-        given = self.ids if ids is None else _values.as_ids(ids, len(matrix))
+        given = self.ids if ids is None else _validation.as_ids(ids, len(matrix))
         if len(given) != len(matrix):
-            raise InputError(f"`truth` must have one row an id, {len(given)}; got {len(matrix)}.")
+            raise InputError(f"`truth` must have one row per id, {len(given)}; got {len(matrix)}.")
         row_of = {name: row for row, name in enumerate(given.tolist())}
         source = np.array([row_of.get(name, -1) for name in self.ids.tolist()], dtype=np.intp)
         if len(self) and (source < 0).all():
@@ -216,20 +247,20 @@ class Predictions:
                 f" it has {given[:1].tolist()}, "
                 f"the predictions {self.ids[:1].tolist()}. Use the same ids in both."
             )
-        targets = np.full(self.probabilities.shape, _values.UNKNOWN, dtype=matrix.dtype)
+        targets = np.full(self.probabilities.shape, UNKNOWN, dtype=matrix.dtype)
         found = np.flatnonzero(source >= 0)
         targets[found[:, None], columns] = matrix[source[found]]
         return replace(self, targets=targets)
 
     @classmethod
     def concat(cls, parts: Sequence[Predictions]) -> Predictions:
-        """Rows of several records, one after the other; labels must agree, ids must differ.
+        """Return the rows of several tables, one after the other; labels must agree, ids differ.
 
-        Truth that a part lacks becomes unknown; scores are kept if every part has them. Metadata
-        is the first part's.
+        Truth that a table lacks becomes unknown; scores are kept if every table has them. The
+        metadata is the first table's.
         """
         if not parts:
-            raise InputError("`parts` must hold at least one record; got none.")
+            raise InputError("`parts` must hold at least one table; got none.")
         first = parts[0]
         for number, part in enumerate(parts):
             if set(part.labels) != set(first.labels):
@@ -238,7 +269,7 @@ class Predictions:
             part if part.labels == first.labels else part.select(first.labels) for part in parts
         ]
         ids = np.concatenate([part.ids for part in aligned])
-        _values.check_unique(ids)
+        _validation.check_unique(ids)
         targets = None
         if any(part.targets is not None for part in aligned):
             targets = np.concatenate([_targets_or_unknown(part) for part in aligned])
@@ -275,7 +306,7 @@ class Predictions:
 
 
 def row_index(rows: Rows) -> slice | Array:
-    """``rows`` as numpy takes them: a slice, indices or a mask."""
+    """Return ``rows`` as numpy takes them: a slice, indices or a mask."""
     if isinstance(rows, slice):
         return rows
     if isinstance(rows, (int, np.integer)):
@@ -285,7 +316,7 @@ def row_index(rows: Rows) -> slice | Array:
 
 
 def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
-    """Where each of ``labels`` stands among ``known``."""
+    """Return where each of ``labels`` stands among ``known``."""
     place = {name: position for position, name in enumerate(known)}
     for name in labels:
         if name not in place:
@@ -294,7 +325,7 @@ def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
 
 
 def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
-    """A message that names the first few labels on which two records differ."""
+    """Return a message that names the first few labels on which two tables differ."""
     missing = [name for name in expected if name not in set(labels)][:3]
     surplus = [name for name in labels if name not in set(expected)][:3]
     parts = [f"lacks {missing}"] if missing else []
@@ -302,19 +333,10 @@ def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) ->
     return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
 
 
-def _truth(targets: ArrayLike | Any, labels: Sequence[str], where: str) -> Array:
-    array = to_numpy(targets)
-    if array.ndim == 1:
-        return _values.class_matrix(array, labels, where)
-    return _values.as_targets(
-        _values.as_matrix("targets", array, len(labels), where), labels, where
-    )
-
-
 def _targets_or_unknown(part: Predictions) -> Array:
     if part.targets is not None:
         return part.targets
-    return np.full(part.probabilities.shape, _values.UNKNOWN, dtype=np.int8)
+    return np.full(part.probabilities.shape, UNKNOWN, dtype=np.int8)
 
 
 def _same(one: Array | None, two: Array | None) -> bool:

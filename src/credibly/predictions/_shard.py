@@ -1,0 +1,180 @@
+"""One Parquet file of predictions, read in batches; errors name file, row and column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from credibly.checks import InputError
+from credibly.predictions import _schema, _validation
+from credibly.predictions._arrow import id_array, number_matrix
+from credibly.predictions._schema import ID, PROBABILITY, SCORE, TRUTH, Schema
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+class Batch(NamedTuple):
+    """Some rows of a file; ``first_row`` counts from the start of the file."""
+
+    first_row: int
+    ids: Array | None = None
+    probabilities: Array | None = None
+    scores: Array | None = None
+    targets: Array | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to read: labels, kinds of columns (``id`` and prefixes), rows at a time."""
+
+    labels: Sequence[str]
+    kinds: Sequence[str]
+    rows: int
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns to read."""
+        ids = [ID] if ID in self.kinds else []
+        return ids + [kind + name for kind in self.kinds if kind != ID for name in self.labels]
+
+
+class Shard:
+    """One file, open only while it is read: a folder may have thousands.
+
+    Attributes:
+        path: of the file.
+        schema: its columns and metadata.
+        num_rows: its number of rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.where = f"{path}: "
+        with open_parquet(path) as file:
+            self._footer = file.metadata
+            raw = (self._footer.metadata or {}).get(_schema.KEY)
+            self.schema = Schema.from_arrow(file.schema_arrow, raw, self.where)
+        self.identity = _identity(path)
+        self.num_rows: int = self._footer.num_rows
+        groups = range(self._footer.num_row_groups)
+        held = sum(self._footer.row_group(group).num_rows for group in groups)
+        if held != self.num_rows or self.num_rows < 0:
+            raise InputError(
+                _damaged(
+                    path, ValueError(f"it claims {self.num_rows} rows; its row groups, {held}")
+                )
+            )
+
+    @property
+    def ids_checked(self) -> bool:
+        """Whether the writer of this file compared the ids of exactly these rows."""
+        return self.schema.checked_rows == self.num_rows
+
+    def ids_may_be_missing(self) -> bool:
+        """Return whether the footer leaves open that a row has no id."""
+        place = self.schema.columns.index(ID)
+        if self._footer.num_columns != len(self.schema.columns):
+            return True  # nested columns: places in the footer are not those of the schema
+        if self._footer.schema.column(place).max_definition_level == 0:
+            return False
+        groups = range(self._footer.num_row_groups)
+        found = (self._footer.row_group(group).column(place).statistics for group in groups)
+        return any(each is None or not each.has_null_count or each.null_count for each in found)
+
+    def batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
+        """Yield batches of the rows; ``keep`` is a mask over them.
+
+        Row groups without any row to keep are not read.
+        """
+        if _identity(self.path) != self.identity:
+            raise InputError(f"{self.path} has changed since it was opened. Open it again.")
+        first = 0
+        with open_parquet(self.path, self._footer) as file:
+            for group in range(self._footer.num_row_groups):
+                size = self._footer.row_group(group).num_rows
+                if keep is None or keep[first : first + size].any():
+                    yield from self._group(file, group, first, wanted, keep)
+                first += size
+
+    def _group(
+        self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None
+    ) -> Iterator[Batch]:
+        try:
+            # Selecting a column named "p:a" also selects "p:a.b": columns are taken by name below.
+            for record in file.iter_batches(
+                wanted.rows, row_groups=[group], columns=wanted.columns
+            ):
+                batch = self._batch(record, first, wanted)
+                last = first + record.num_rows
+                yield batch if keep is None else _masked(batch, keep[first:last])
+                first = last
+        except (OSError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(_damaged(self.path, error)) from error
+
+    def _batch(self, record: pa.RecordBatch, first: int, wanted: Selection) -> Batch:
+        ids = probabilities = scores = targets = None
+        labels = wanted.labels
+        if ID in wanted.kinds:
+            ids = id_array(record.column(ID), self.where, first)
+        if PROBABILITY in wanted.kinds:
+            matrix = self._matrix(record, PROBABILITY, labels, first)
+            probabilities = _validation.as_probabilities(matrix, labels, self.where, first)
+        if SCORE in wanted.kinds:
+            matrix = self._matrix(record, SCORE, labels, first)
+            scores = _validation.as_scores(matrix, labels, self.where, first)
+        if TRUTH in wanted.kinds:
+            matrix = self._matrix(record, TRUTH, labels, first)
+            targets = _validation.as_targets(matrix, labels, self.where, first)
+        return Batch(first, ids, probabilities, scores, targets)
+
+    def _matrix(
+        self, record: pa.RecordBatch, prefix: str, labels: Sequence[str], first: int
+    ) -> Array:
+        columns = {prefix + name: record.column(prefix + name) for name in labels}
+        return number_matrix(columns, self.where, first, nulls=prefix == TRUTH)
+
+
+def open_parquet(path: Path, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    """Open a Parquet file.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        InputError: if the file is not Parquet or not whole.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is an empty file, 0 bytes; it must be Parquet. Write it again.")
+    try:
+        return pq.ParquetFile(path, metadata=footer)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(_damaged(path, error)) from error
+
+
+def _identity(path: Path) -> tuple[int, int, int]:
+    """Return what changes when another file takes this one's name."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _damaged(path: Path, error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0].rstrip(".")
+    return (
+        f"{path} must be a whole Parquet file; reading it failed: {reason}. If it is still being "
+        "written, wait until it is whole; otherwise write it again."
+    )
+
+
+def _masked(batch: Batch, keep: Array) -> Batch:
+    kept = (None if cells is None else cells[keep] for cells in batch[1:])
+    return Batch(batch.first_row, *kept)
