@@ -12,7 +12,7 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.train.run", "credibly.train.checkpoint", "credibly.train.configuration"),
-    *("credibly.calibrate.naming", "credibly.calibrate._base"),
+    *("credibly.calibrate.registry", "credibly.calibrate._base"),
     *("credibly.decide.naming", "credibly.decide._base"),
 )
 FILES = ("config.toml", "model.safetensors", "calibration.json", "metrics.json")
@@ -64,8 +64,8 @@ def _write_run(folder) -> None:
     about |= {"train_rows": 4, "kind": "features"}
     run = empty_run(folder, Settings(loss="bce", model="linear"), about)
     odds = np.array([[1.0, -1.0], [2.0, 0.0], [-1.0, 1.0]])
-    run.calibrator = Affine().fit(odds, np.array([[1, 0], [0, 1], [0, 1]]))
-    run.decision = Threshold(0.5)
+    run.pipeline.calibrator = Affine().fit(odds, np.array([[1, 0], [0, 1], [0, 1]]))
+    run.pipeline.decision = Threshold(0.5)
     write_config(folder, run.settings, about)
     write_run(run)
     (folder / "metrics.json").write_text(json.dumps({"log_loss": 0.5}))

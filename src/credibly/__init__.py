@@ -28,6 +28,7 @@ _PACKAGES = (
 )
 _NAMES = {
     "InputError": "credibly.checks",
+    "Pipeline": "credibly.pipeline",
     "Predictions": "credibly.predictions",
     "CredibleClassifier": "credibly.estimator",
     "load": "credibly.train",
@@ -40,6 +41,7 @@ _NAMES = {
 __all__ = [
     "CredibleClassifier",
     "InputError",
+    "Pipeline",
     "Predictions",
     "__version__",
     "calibrate",
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     )
     from credibly.checks import InputError
     from credibly.estimator import CredibleClassifier
+    from credibly.pipeline import Pipeline
     from credibly.predictions import Predictions
     from credibly.train import load
     from credibly.workflows import calibrate_scores, compare, evaluate, write_sets

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from credibly import checks
+from credibly.targets import UNKNOWN, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class CredibleClassifier(ClassifierMixin, BaseEstimator):
-    """Zero, one or many labels a row, with calibrated probabilities.
+    """Classifier for zero, one or many labels per row, with calibrated probabilities.
 
-    ``y`` may be class labels (n,), or a matrix (n, L) of 0, 1, −1 (unknown) and anything in
-    between (soft). With class labels exactly one is present, and rows of ``predict_proba`` sum to
-    one; with a matrix each column is a probability of its own. The matrix needs at least two
+    ``y`` may be class labels (n,), or a matrix (n, L) of 0, 1, −1 or NaN (unknown) and values
+    between 0 and 1 (soft). With class labels exactly one is present, and rows of ``predict_proba``
+    sum to one; with a matrix each column is a probability of its own. The matrix needs at least two
     columns, since scikit-learn reads one column as class labels.
 
     The probabilities are calibrated on rows that the scores were not trained on. ``linear`` is
@@ -42,12 +43,15 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
             entries; scikit-learn's 1/C for ``bce``. For ``linear``.
         hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``.
         calibrate: a calibrator's name, or ``none``.
-        held_out: share of rows that calibrate.
-        random_state: of everything random.
+        held_out: share of the rows that the calibrator is fitted on.
+        coding: how to read a matrix ``y`` of only −1 and +1: ``"signed"`` (−1 is absent, 0 unknown)
+            or ``"unknown"`` (−1 is unknown); see ``credibly.targets``. Needed in that case only.
+        random_state: seed of everything random.
 
     Attributes:
         classes_: class labels, or column numbers.
-        held_out_probabilities_: of the rows that calibrated; label budgets are fitted on them.
+        held_out_probabilities_: of the rows the calibrator was fitted on; label budgets are fitted
+            on them too.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -72,6 +76,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int | None = None,
         calibrate: str = "affine",
         held_out: float = 0.2,
+        coding: Any = None,
         random_state: Any = 0,
     ) -> None:
         self.loss = loss
@@ -84,6 +89,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.calibrate = calibrate
         self.held_out = held_out
+        self.coding = coding
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> CredibleClassifier:
@@ -91,7 +97,12 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         from credibly.train import fit_matrix
 
         X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True
+            self,
+            X,
+            _without_missing(y),
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            multi_output=True,
         )
         targets = self._targets(y)
         self.fitted_: FittedModel = fit_matrix(X, targets, self._seed(), **self._recipe())
@@ -99,20 +110,20 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """(n, L): how probable each label is."""
+        """Return the probability of each label, (n, L)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
         return self._normalised(self.fitted_.probabilities(X))
 
     def predict(self, X: Any) -> Array:
-        """The most probable class; with many labels, those more probable than not, as 0/1."""
+        """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
         estimates = self.predict_proba(X)
         if self.multi_label_:
             return (estimates > 0.5).astype(self.target_dtype_)
         return self.classes_[estimates.argmax(axis=1)]
 
     def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
-        """Label sets, a bool matrix (n, L), with ``average_size`` labels a row on average.
+        """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
 
         The threshold comes from held-out rows; ``guarantee="expected"`` makes the budget hold in
         expectation for exchangeable rows (see ``cr.decide.AverageSize``).
@@ -126,7 +137,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
     # The pieces ------------------------------------------------------------------------------
 
     def _targets(self, y: Any) -> Array:
-        """(n, L) targets; sets ``classes_``, ``multi_label_`` and ``target_dtype_``."""
+        """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``."""
         y = y.toarray() if sparse.issparse(y) else np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
@@ -137,11 +148,11 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
             y = y[:, 0]
         self.multi_label_ = y.ndim == 2
         if self.multi_label_:
-            checks.target_values(y, "y")
+            targets = decode(y, coding=self.coding, name="y")
             self.classes_, self.target_dtype_ = np.arange(y.shape[1]), y.dtype
-            if y.dtype.kind == "f" and not np.isin(y, (0, 1, -1)).all():
+            if targets.dtype.kind == "f":  # soft: predictions are whole
                 self.target_dtype_ = np.dtype(int)
-            return y.astype(np.float64)
+            return targets.astype(np.float64)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         return np.eye(len(self.classes_))[index]
@@ -172,3 +183,13 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_label = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _without_missing(y: Any) -> Any:
+    """Return a matrix with −1 for NaN, since scikit-learn refuses NaN; all else as it came."""
+    if sparse.issparse(y) or np.ndim(y) != 2:
+        return y
+    array = np.asarray(y)
+    if array.dtype.kind != "f" or not np.isnan(array).any():
+        return y
+    return np.where(np.isnan(array), array.dtype.type(UNKNOWN), array)

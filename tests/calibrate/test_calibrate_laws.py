@@ -204,7 +204,12 @@ BAD = {
     "shape": (np.zeros((3, 2)), np.zeros((2, 2)), None, r"shape of `log_odds`, \(3, 2\)"),
     "vector": (np.zeros(3), np.zeros(3), None, r"shape \(rows, labels\)"),
     "target 2": (np.zeros((1, 2)), np.array([[2, 0]]), None, r"must be 0, 1, −1 .* at \(0, 0\)"),
-    "class 5": (np.zeros((2, 3)), np.array([0, 5]), None, r"class indices must lie in \[0, 2\]"),
+    "class 5": (
+        np.zeros((2, 3)),
+        np.array([0, 5]),
+        None,
+        r"class indices .* must lie in \[0, 2\]",
+    ),
     "weights": (
         np.zeros((2, 3)),
         np.zeros((2, 3)),
@@ -212,7 +217,7 @@ BAD = {
         r"`weights` must have shape \(2,\)",
     ),
     "negative": (np.zeros((2, 3)), np.zeros((2, 3)), -np.ones(2), "finite and at least 0"),
-    "weightless": (np.zeros((2, 3)), np.zeros((2, 3)), np.zeros(2), "weigh more than 0"),
+    "weightless": (np.zeros((2, 3)), np.zeros((2, 3)), np.zeros(2), "weight above 0"),
 }
 
 
@@ -257,3 +262,23 @@ def test_class_indices_equal_their_matrix():
     log_odds, classes = noise.normal(size=(80, 4)), noise.integers(-1, 4, 80)
     matrix = np.where(classes[:, None] < 0, -1, np.arange(4) == classes[:, None])
     assert Affine().fit(log_odds, classes).state() == Affine().fit(log_odds, matrix).state()
+
+
+@each_fitted
+def test_signed_targets_are_never_guessed(kind):
+    noise = np.random.default_rng(3)
+    log_odds = noise.normal(0, 2, (200, 3))
+    present = noise.random(log_odds.shape) < 1 / (1 + np.exp(-log_odds))
+    signed = np.where(present, 1, -1)
+    with pytest.raises(InputError, match=r'coding="signed".*coding="unknown"'):
+        kind().fit(log_odds, signed)
+    found = kind().fit(log_odds, signed, coding="signed").transform(log_odds)
+    np.testing.assert_array_equal(found, kind().fit(log_odds, present).transform(log_odds))
+
+
+def test_choosing_a_calibrator_reads_the_coding_too():
+    log_odds = np.random.default_rng(4).normal(0, 2, (200, 3))
+    signed = np.where(log_odds > 0.3, 1, -1)
+    with pytest.raises(InputError, match="coding"):
+        calibrate.choose(log_odds, signed)
+    assert calibrate.choose(log_odds, signed, coding="signed").name in calibrate.CALIBRATORS

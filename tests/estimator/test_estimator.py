@@ -184,3 +184,35 @@ def test_bad_arguments_are_explained(message, settings, targets, many):
     Y = Y if targets is None else np.full(Y.shape, targets)
     with pytest.raises(InputError, match=message):
         CredibleClassifier(**settings).fit(X, Y)
+
+
+@each
+def test_signed_targets_are_never_guessed(estimator, many):
+    X, Y = many
+    with pytest.raises(InputError, match=r'`y`.*coding="signed".*coding="unknown"'):
+        clone(estimator).fit(X, 2 * Y - 1)
+    signed = clone(estimator).set_params(coding="signed").fit(X, 2 * Y - 1)
+    plain = clone(estimator).fit(X, Y)
+    np.testing.assert_array_equal(signed.predict_proba(X), plain.predict_proba(X))
+
+
+@each
+def test_missing_and_ignored_targets_are_unknown(estimator, many):
+    X, Y = many
+    unknown = Y.astype(float)
+    unknown[::3, 1] = -1
+    expected = clone(estimator).fit(X, unknown).predict_proba(X)
+    for value in (np.nan, -100):
+        other = np.where(unknown == -1, value, unknown)
+        np.testing.assert_array_equal(clone(estimator).fit(X, other).predict_proba(X), expected)
+
+
+@each
+def test_soft_targets_are_learned(estimator):
+    noise = np.random.default_rng(0)
+    X = noise.normal(size=(900, 3))
+    rates = 1 / (1 + np.exp(-X @ noise.normal(size=(3, 2))))
+    soft = np.round(rates * 4) / 4
+    fitted = clone(estimator).fit(X[:600], soft[:600])
+    assert np.abs(fitted.predict_proba(X[600:]) - rates[600:]).mean() < 0.06
+    assert set(np.unique(fitted.predict(X[600:]))) <= {0, 1}

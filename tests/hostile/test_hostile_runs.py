@@ -24,7 +24,7 @@ def folder(tmp_path):
     about = {"source": "x", "fingerprint": "0", "labels": ["a", "b"], "shape": [2]}
     about |= {"train_rows": 4, "kind": "features"}
     run = empty_run(tmp_path, Settings(loss="bce", model="linear"), about)
-    run.decision = decide.Threshold(0.5)
+    run.pipeline.decision = decide.Threshold(0.5)
     write_config(tmp_path, run.settings, about)
     write_run(run)
     return tmp_path

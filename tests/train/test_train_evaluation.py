@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from credibly import calibrate, losses, metrics
+from credibly.pipeline import sigmoid
 from credibly.train.configuration import Settings
-from credibly.train.evaluation import ENTRIES_TO_FIT, EpochEvaluator, probabilities
+from credibly.train.evaluation import ENTRIES_TO_FIT, EpochEvaluator
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def rows() -> tuple[torch.Tensor, np.ndarray]:
 
 def full(scores: torch.Tensor, targets: np.ndarray) -> float:
     odds = calibrate.Affine().fit(scores.numpy(), targets).transform(scores.numpy())
-    return float(metrics.log_loss(probabilities(odds), targets))
+    return float(metrics.log_loss(sigmoid(odds), targets))
 
 
 def test_some_rows_settle_the_map(rows: tuple[torch.Tensor, np.ndarray]) -> None:

@@ -13,9 +13,9 @@ from credibly.calibrate.beta import Beta
 from credibly.calibrate.choose import choose, cross_validate
 from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic
-from credibly.calibrate.naming import CALIBRATORS, from_name, from_state
 from credibly.calibrate.per_label import PerLabel
 from credibly.calibrate.rates import shift_rates
+from credibly.calibrate.registry import CALIBRATORS, from_name, from_state
 from credibly.calibrate.temperature import Temperature
 
 __all__ = [

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.calibrate._entries import PIECE, Entries
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Calibrator(ABC):
     """A map from log-odds to log-odds, fitted by log loss on rows the model was not trained on.
 
-    A subclass gives ``_fit`` (sets its parameters from :class:`Entries`), ``_map`` (float64 in,
-    float64 out) and ``_parameters`` (the attributes that make up its state).
+    A subclass defines ``_fit`` (sets its parameters from :class:`Entries`), ``_map`` (float64 in,
+    float64 out), ``to_module`` (the same map in torch) and ``_parameters`` (the attributes that
+    make up its state).
     """
 
     name: ClassVar[str]
@@ -25,25 +30,37 @@ class Calibrator(ABC):
 
     _parameters: ClassVar[tuple[str, ...]] = ()
 
-    def fit(self, log_odds: ArrayLike, targets: ArrayLike, weights: Any = None) -> Self:
+    def fit(
+        self,
+        log_odds: ArrayLike,
+        targets: ArrayLike,
+        weights: Any = None,
+        *,
+        coding: Coding | None = None,
+    ) -> Self:
         """Fit on held-out rows.
 
         Args:
             log_odds: (n, L), numpy or torch; ±inf allowed; NaN only where the target is unknown.
             targets: (n, L) of 0, 1, soft in [0, 1] or −1 (unknown: ignored); or (n,) class indices.
-            weights: one a row (n,) or one an entry (n, L), at least 0.
+            weights: one per row (n,) or one per entry (n, L), at least 0.
+            coding: how to read targets of only −1 and +1, ``"signed"`` or ``"unknown"``; see
+                ``credibly.targets``.
+
+        Returns:
+            The fitted calibrator itself.
         """
-        self._fit(Entries.check(log_odds, targets, weights))
+        self._fit(Entries.check(log_odds, targets, weights, coding=coding))
         return self
 
     def transform(self, log_odds: ArrayLike) -> Any:
-        """Calibrated log-odds: numpy in, numpy out; torch in, torch out; float64 stays float64."""
+        """Return calibrated log-odds: numpy for numpy, torch for torch; float64 stays float64."""
         self._require_fitted()
         array = to_numpy(log_odds)
         return like(self._mapped(array), log_odds)
 
     def state(self) -> dict[str, Any]:
-        """The fitted map as plain numbers, for JSON; ``from_state`` brings it back exactly."""
+        """Return the fitted map as plain numbers, for JSON; ``from_state`` restores it exactly."""
         self._require_fitted()
         plain = {name: _plain(getattr(self, name)) for name in self._parameters}
         return {"calibrator": self.name, **plain}
@@ -88,6 +105,13 @@ class Calibrator(ABC):
                 f"{type(self).__name__} must be fitted first: call `.fit(log_odds, targets)` on "
                 "held-out rows."
             )
+
+    @abstractmethod
+    def to_module(self) -> nn.Module:
+        """Return the fitted map as a torch module: log-odds in, calibrated log-odds out.
+
+        Its numbers are float32 buffers, so it moves to any device and exports to ONNX.
+        """
 
     @abstractmethod
     def _fit(self, entries: Entries) -> None:

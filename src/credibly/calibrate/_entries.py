@@ -1,4 +1,4 @@
-"""What calibrators are fitted on: the known entries, checked once and read in small pieces."""
+"""What calibrators are fitted on: the known entries, checked once and read in small blocks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
+from credibly.targets import Coding, decode
 from credibly.types import Array, ArrayLike
 
 PIECE = 1 << 18
-"""Entries converted to float64 at a time: 2 MB an array, whatever the size of the whole."""
+"""Entries converted to float64 at a time: 2 MB per array, whatever the size of the whole."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,23 @@ class Entries:
     weights: Array | None  # (n, 1) or (n, L)
 
     @classmethod
-    def check(cls, log_odds: ArrayLike, targets: ArrayLike, weights: Any = None) -> Entries:
-        """The three arrays, or an error that says what is wrong with them."""
+    def check(
+        cls,
+        log_odds: ArrayLike,
+        targets: ArrayLike,
+        weights: Any = None,
+        *,
+        coding: Coding | None = None,
+    ) -> Entries:
+        """Return the entries of checked arrays.
+
+        Raises:
+            InputError: if shapes do not agree, a value has no meaning, or no entry is known.
+        """
         odds = checks.matrix("log_odds", to_numpy(log_odds))
         if odds.dtype.kind not in "fiu":
             raise checks.InputError(f"`log_odds` must be numbers; got {odds.dtype}.")
-        truth = _targets(to_numpy(targets), odds.shape)
+        truth = _targets(to_numpy(targets), odds.shape, coding)
         entries = cls(odds, truth, _weights(weights, odds.shape))
         known = 0
         for start, (g, _, w) in zip(entries._starts(), entries.pieces(), strict=True):
@@ -45,7 +57,7 @@ class Entries:
         if not known:
             raise checks.InputError(
                 f"calibration needs known targets (0, 1 or soft); got none in {odds.shape[0]} rows "
-                f"× {odds.shape[1]} labels that are known and weigh more than 0. Pass held-out "
+                f"× {odds.shape[1]} labels that are known and have a weight above 0. Pass held-out "
                 "rows with truth."
             )
         return entries
@@ -55,7 +67,10 @@ class Entries:
         return self.log_odds.shape[1]
 
     def pieces(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Log-odds, targets, weights in float64, some rows at a time; unknown entries weigh 0."""
+        """Yield log-odds, targets and weights in float64, some rows at a time.
+
+        Unknown entries have weight 0.
+        """
         for start in self._starts():
             rows = slice(start, start + self._step)
             y = self.targets[rows].astype(np.float64)
@@ -66,7 +81,7 @@ class Entries:
             yield np.where(w > 0, self.log_odds[rows], 0.0).astype(np.float64, copy=False), y, w
 
     def take(self, rows: Array) -> Entries:
-        """The same for some of the rows."""
+        """Return the entries of some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
         return Entries(self.log_odds[rows], self.targets[rows], weights)
 
@@ -78,28 +93,14 @@ class Entries:
         return range(0, self.log_odds.shape[0], self._step)
 
 
-def _targets(targets: Array, shape: tuple[int, ...]) -> Array:
-    if targets.ndim == 1 and targets.dtype.kind in "iu" and len(targets) == shape[0]:
-        return one_hot(targets, shape[1])
-    if targets.shape != shape:
+def _targets(targets: Array, shape: tuple[int, ...], coding: Coding | None) -> Array:
+    indices = targets.ndim == 1 and targets.dtype.kind in "iu" and len(targets) == shape[0]
+    if not indices and targets.shape != shape:
         raise checks.InputError(
             f"`targets` must have the shape of `log_odds`, {shape}, or be class indices of shape "
             f"({shape[0]},); got {targets.shape}, {targets.dtype}."
         )
-    return checks.target_values(targets.astype(np.int8) if targets.dtype == bool else targets)
-
-
-def one_hot(indices: Array, num_labels: int) -> Array:
-    """Class indices as a 0/1 matrix; index −1 gives a row of unknowns."""
-    if indices.size and (indices.min() < -1 or indices.max() >= num_labels):
-        raise checks.InputError(
-            f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); got "
-            f"[{indices.min()}, {indices.max()}]. There are {num_labels} columns of log-odds."
-        )
-    matrix = np.zeros((len(indices), num_labels), dtype=np.int8)
-    matrix[np.arange(len(indices)), np.maximum(indices, 0)] = 1
-    matrix[indices < 0] = -1
-    return matrix
+    return decode(targets, coding=coding, num_labels=shape[1])
 
 
 def _weights(weights: Any, shape: tuple[int, ...]) -> Array | None:
@@ -109,7 +110,7 @@ def _weights(weights: Any, shape: tuple[int, ...]) -> Array | None:
     array = array[:, None] if array.ndim == 1 else array
     if array.shape not in (shape, (shape[0], 1)):
         raise checks.InputError(
-            f"`weights` must have shape ({shape[0]},), one a row, or {shape}, one an entry; got "
+            f"`weights` must have shape ({shape[0]},), one per row, or {shape}, one per entry; got "
             f"{np.shape(weights)}."
         )
     array = array.astype(np.float64)

@@ -1,4 +1,4 @@
-r"""Log loss of $\mathrm{squeeze}(\sum_i e^{\alpha_i} f_i(g) + c)$ and its derivatives in one pass.
+r"""Log loss of $\mathrm{clip}(\sum_i e^{\alpha_i} f_i(g) + c)$ and its derivatives in one pass.
 
 All parametric calibrators are of this form and differ only in their features $f_i$ of the log-odds
 $g$. Slopes are $e^{\alpha}$, so they stay above 0 and no order is ever reversed.
@@ -18,14 +18,14 @@ Features = Callable[[Array], Array]
 """Log-odds (rows, L) to features (k, rows, L), each increasing in the log-odds."""
 
 
-def squeeze(log_odds: Array, floor: float, ceiling: float) -> Array:
+def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
     """Everything below ``floor`` pressed into (floor − 1, floor), above ``ceiling`` likewise.
 
     In order, smooth at the joint, and ±inf land on floor − 1 and ceiling + 1: probabilities that
     no finite set of rows can vouch for become ones that it can.
 
     Example:
-        >>> squeeze(np.array([-np.inf, -7.0, -6.0, 0.0, 7.0]), -6.0, 6.0)
+        >>> soft_clip(np.array([-np.inf, -7.0, -6.0, 0.0, 7.0]), -6.0, 6.0)
         array([-7. , -6.5, -6. ,  0. ,  6.5])
     """
     below = np.maximum(floor - log_odds, 0.0)

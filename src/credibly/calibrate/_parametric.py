@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
-from credibly.calibrate._likelihood import Features, squeeze, sums
+from credibly.calibrate._likelihood import Features, soft_clip, sums
 from credibly.calibrate._newton import minimise
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 # The weak prior, in nats: it decides only where the data do not (separable scores, one class,
 # constant scores), and costs less than one entry otherwise.
@@ -22,7 +25,7 @@ LIMIT_SD = 4.0
 
 
 class Parametric(Calibrator):
-    """Shared by all labels: squeeze(Σ slope × feature + intercept), each slope above 0."""
+    """Shared by all labels: soft_clip(Σ slope × feature + intercept), each slope above 0."""
 
     slope: float
     intercept: float
@@ -31,7 +34,15 @@ class Parametric(Calibrator):
     _parameters = ("slope", "intercept", "floor", "ceiling")
 
     def _map(self, log_odds: Array) -> Array:
-        return squeeze(self.slope * log_odds + self.intercept, self.floor, self.ceiling)
+        return soft_clip(self.slope * log_odds + self.intercept, self.floor, self.ceiling)
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.calibrate._modules import AffineModule
+
+        return AffineModule(
+            slope=self.slope, intercept=self.intercept, floor=self.floor, ceiling=self.ceiling
+        )
 
 
 def fit_shared(entries: Entries, features: Features, start: Array, intercept: bool = True) -> Array:

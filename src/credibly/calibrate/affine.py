@@ -24,7 +24,7 @@ class Affine(Parametric):
 
     Attributes:
         slope, intercept: $a$ and $b$.
-        floor, ceiling: where the squeezing starts, in calibrated log-odds.
+        floor, ceiling: where the soft limit starts, in calibrated log-odds.
 
     Example:
         >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
-from credibly.calibrate._likelihood import squeeze
+from credibly.calibrate._likelihood import soft_clip
 from credibly.calibrate._parametric import centre_and_spread, fit_shared, start_slope
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Beta(Calibrator):
@@ -16,12 +21,12 @@ class Beta(Calibrator):
 
     Beta calibration (Kull, Silva Filho & Flach, 2017) written on log-odds: $a$ is the slope far
     below ½, $b$ far above; $a = b$ gives :class:`Affine`. Both are positive by construction, so
-    the order is kept. Fitted, bounded and squeezed as :class:`Affine` is.
+    the order is kept. Fitted, bounded and limited as :class:`Affine` is.
 
     Attributes:
         slope_low, slope_high: $a$ and $b$.
         intercept: $c$.
-        floor, ceiling: where the squeezing starts, in calibrated log-odds.
+        floor, ceiling: where the soft limit starts, in calibrated log-odds.
 
     Example:
         >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
@@ -49,7 +54,13 @@ class Beta(Calibrator):
     def _map(self, log_odds: Array) -> Array:
         low, high = _ends(log_odds)
         odds = self.slope_low * low + self.slope_high * high + self.intercept
-        return squeeze(odds, self.floor, self.ceiling)
+        return soft_clip(odds, self.floor, self.ceiling)
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.calibrate._modules import BetaModule
+
+        return BetaModule(**{name: getattr(self, name) for name in self._parameters})
 
 
 def _ends(log_odds: Array) -> Array:

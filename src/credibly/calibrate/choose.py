@@ -11,7 +11,8 @@ from credibly import checks
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
 from credibly.calibrate._likelihood import log_loss
-from credibly.calibrate.naming import CALIBRATORS, from_name
+from credibly.calibrate.registry import CALIBRATORS, from_name
+from credibly.targets import Coding
 from credibly.types import ArrayLike
 
 
@@ -22,12 +23,23 @@ def cross_validate(
     seed: int = 0,
     weights: Any = None,
     names: Sequence[str] = tuple(CALIBRATORS),
+    *,
+    coding: Coding | None = None,
 ) -> dict[str, float]:
-    """Mean log loss of each calibrator on rows it was not fitted on, by name.
+    """Return each calibrator's mean log loss on rows it was not fitted on, by name.
 
-    Whole rows go to a fold, so entries of one row never stand on both sides.
+    Whole rows go to a fold, so the entries of one row are never in both parts.
+
+    Args:
+        log_odds: (n, L).
+        targets: as for ``Calibrator.fit``.
+        folds: number of folds, at least 2.
+        seed: of the assignment of rows to folds.
+        weights: as for ``Calibrator.fit``.
+        names: which calibrators.
+        coding: as for ``Calibrator.fit``.
     """
-    entries = Entries.check(log_odds, targets, weights)
+    entries = Entries.check(log_odds, targets, weights, coding=coding)
     usable = _known_rows(entries)
     if not 2 <= folds <= len(usable):
         raise checks.InputError(
@@ -55,10 +67,13 @@ def choose(
     seed: int = 0,
     weights: Any = None,
     names: Sequence[str] = tuple(CALIBRATORS),
+    *,
+    coding: Coding | None = None,
 ) -> Calibrator:
-    """The calibrator with the lowest cross-validated log loss, fitted on all rows.
+    """Return the calibrator with the lowest cross-validated log loss, fitted on all rows.
 
-    The same seed gives the same choice; equal losses go to the simpler one.
+    The same seed gives the same choice; of equal losses the simpler calibrator is chosen. The
+    arguments are those of ``cross_validate``.
 
     Example:
         >>> noise = np.random.default_rng(0)
@@ -67,9 +82,9 @@ def choose(
         >>> choose(3 * truth - 2, targets).name
         'affine'
     """
-    losses = cross_validate(log_odds, targets, folds, seed, weights, names)
+    losses = cross_validate(log_odds, targets, folds, seed, weights, names, coding=coding)
     best = min(losses, key=lambda name: losses[name])
-    return from_name(best).fit(log_odds, targets, weights)
+    return from_name(best).fit(log_odds, targets, weights, coding=coding)
 
 
 def _known_rows(entries: Entries) -> Any:

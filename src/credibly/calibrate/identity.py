@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Identity(Calibrator):
@@ -23,3 +28,8 @@ class Identity(Calibrator):
 
     def _map(self, log_odds: Array) -> Array:
         return log_odds
+
+    def to_module(self) -> nn.Module:
+        from torch import nn
+
+        return nn.Identity()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Isotonic(Calibrator):
@@ -61,3 +66,9 @@ class Isotonic(Calibrator):
     def _map(self, log_odds: Array) -> Array:
         rates = np.interp(log_odds, self.points, self.rates)
         return np.log(rates) - np.log1p(-rates)
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.calibrate._modules import InterpolationModule
+
+        return InterpolationModule(self.points, self.rates)

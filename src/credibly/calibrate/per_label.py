@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from credibly import checks
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
-from credibly.calibrate._likelihood import squeeze, sums
+from credibly.calibrate._likelihood import soft_clip, sums
 from credibly.calibrate._newton import minimise
 from credibly.calibrate._parametric import centre_and_spread, fit_shared, start_slope
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 ROUNDS = 6  # of refitting the labels under a new covariance; the changes after it are < 1e-3
 
@@ -27,7 +32,7 @@ class PerLabel(Calibrator):
     Attributes:
         slopes, intercepts: $a_t$ and $b_t$, one a label.
         slope, intercept: of the shared map.
-        floor, ceiling: where the squeezing starts; shared.
+        floor, ceiling: where the soft limit starts; shared.
 
     Example:
         >>> noise = np.random.default_rng(0)
@@ -62,7 +67,14 @@ class PerLabel(Calibrator):
                 f"`log_odds` must have {len(self.slopes)} columns, the labels this calibrator was "
                 f"fitted on; got {log_odds.shape[-1]}."
             )
-        return squeeze(self.slopes * log_odds + self.intercepts, self.floor, self.ceiling)
+        return soft_clip(self.slopes * log_odds + self.intercepts, self.floor, self.ceiling)
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.calibrate._modules import AffineModule
+
+        limits = {"floor": self.floor, "ceiling": self.ceiling}
+        return AffineModule(slope=self.slopes, intercept=self.intercepts, **limits)
 
 
 def _labels(entries: Entries, mean: float, shared: Array) -> Array:

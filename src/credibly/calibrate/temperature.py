@@ -11,7 +11,7 @@ from credibly.calibrate._parametric import Parametric, centre_and_spread, fit_sh
 class Temperature(Parametric):
     r"""$g \mapsto a\,g$ with $a = 1/T > 0$: sharper or softer, with ½ left in its place.
 
-    Fitted, bounded and squeezed as :class:`Affine` is. It cannot move a base rate, so it does
+    Fitted, bounded and limited as :class:`Affine` is. It cannot move a base rate, so it does
     little for losses whose scores are shifted.
 
     Example:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Decision(ABC):
@@ -51,6 +54,17 @@ class Decision(ABC):
         self._require_fitted()
         names = self._settings + self._fitted
         return {"decision": self.name, **{name: _plain(getattr(self, name)) for name in names}}
+
+    def to_module(self) -> nn.Module:
+        """Return the rule as a torch module: probabilities in, a bool matrix out.
+
+        Raises:
+            InputError: if the rule has no such form.
+        """
+        raise checks.InputError(
+            f"a decision of kind {self.name!r} has no form in torch, so it cannot be exported. Use "
+            "Threshold, AverageSize or BestF."
+        )
 
     @classmethod
     def _restore(cls, state: dict[str, Any]) -> Self:

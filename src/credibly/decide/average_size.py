@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from credibly.decide._base import Decision
 from credibly.decide._chunks import Chunks
 from credibly.decide._selection import Leading, largest
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Guarantee = Literal["expected"] | tuple[Literal["probability"], float] | None
 
@@ -142,6 +145,12 @@ class AverageSize(Decision):
             first = slice(0, self.tied_labels)
             sets[:, first] |= probabilities[:, first] == cut
         return sets
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.decide._modules import AboveThreshold
+
+        return AboveThreshold(self.threshold, tied_labels=self.tied_labels)
 
 
 def sets_of(chunks: Chunks, leading: Leading, budget: int) -> tuple[float, int, int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from credibly import checks
 from credibly.decide._base import Decision, with_truth
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class BestF(Decision):
@@ -71,6 +74,12 @@ class BestF(Decision):
                 f"thresholds were fitted on; got {probabilities.shape[1]}."
             )
         return probabilities > self.thresholds
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.decide._modules import AboveThreshold
+
+        return AboveThreshold(self.thresholds)
 
 
 def _best_threshold(probabilities: Array, targets: Array, beta: float) -> float | None:

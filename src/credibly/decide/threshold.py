@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from credibly import checks
 from credibly.decide._base import Decision
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class Threshold(Decision):
@@ -42,3 +45,9 @@ class Threshold(Decision):
 
     def _sets(self, probabilities: Array) -> Array:
         return probabilities >= self.threshold
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.decide._modules import AboveThreshold
+
+        return AboveThreshold(self.threshold, inclusive=True)

@@ -30,14 +30,14 @@ from credibly.train.configuration import Settings
 from credibly.train.presets import PRESETS, preset
 
 if TYPE_CHECKING:
-    from credibly.train.assembly import resolve_settings
+    from credibly.train.assembly import build_loss, resolve_settings
     from credibly.train.callbacks import Callback, Watcher
     from credibly.train.fitting import fit
     from credibly.train.in_memory import FittedModel, fit_matrix
     from credibly.train.onnx import export
     from credibly.train.prediction import predict_to
     from credibly.train.run import Run, load
-    from credibly.train.run_folder import read_config
+    from credibly.train.run_folder import read_config, write_json
 
 __all__ = [
     "PRESETS",
@@ -46,6 +46,7 @@ __all__ = [
     "Run",
     "Settings",
     "Watcher",
+    "build_loss",
     "export",
     "fit",
     "fit_matrix",
@@ -54,6 +55,7 @@ __all__ = [
     "preset",
     "read_config",
     "resolve_settings",
+    "write_json",
 ]
 
 # No module has the name of a function: importing it would put the module in the function's place.
@@ -62,6 +64,7 @@ _MODULES = {
     "FittedModel": "in_memory",
     "Run": "run",
     "Watcher": "callbacks",
+    "build_loss": "assembly",
     "export": "onnx",
     "fit": "fitting",
     "fit_matrix": "in_memory",
@@ -69,6 +72,7 @@ _MODULES = {
     "predict_to": "prediction",
     "read_config": "run_folder",
     "resolve_settings": "assembly",
+    "write_json": "run_folder",
 }
 
 

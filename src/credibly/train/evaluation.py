@@ -6,9 +6,9 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from credibly.pipeline import Pipeline, sigmoid
 from credibly.train.configuration import Settings
 from credibly.types import Array
 
@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 
 ENTRIES_TO_FIT = 100_000
 """Number of held-out entries, evenly chosen, that the evaluator's affine map is fitted on."""
-
-
-@torch.no_grad()
-def log_odds(criterion: Loss, scores: Tensor) -> Array:
-    """Log-odds where the loss has a link; else what it ranks by, for a calibrator to map."""
-    odds = criterion.log_odds(scores) if criterion.has_link else criterion.ranking_scores(scores)
-    return odds.double().numpy()
-
-
-def probabilities(odds: Array) -> Array:
-    """σ of log-odds, float64."""
-    from scipy.special import expit
-
-    return expit(odds)
 
 
 class EpochEvaluator:
@@ -49,12 +35,11 @@ class EpochEvaluator:
     def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
         from credibly import metrics
 
-        odds = log_odds(criterion, scores)
+        pipeline, array = Pipeline(criterion), scores.numpy()
+        odds = pipeline.link_log_odds(array)
         if self.settings.calibrate != "none":
             odds = self._calibrated(odds)
-        estimates = probabilities(odds)
-        with torch.no_grad():
-            ranked = criterion.ranking_scores(scores).numpy()
+        estimates, ranked = sigmoid(odds), pipeline.ranking_scores(array)
         precision = metrics.average_precision(ranked, self.targets, coding="unknown")
         figures = {
             "nll": float(metrics.log_loss(estimates, self.targets, coding="unknown")),
@@ -82,7 +67,11 @@ class EpochEvaluator:
         # After a first epoch scores may still rank backwards; only the finished run need warn.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return calibrate.Affine().fit(odds[rows], self.targets[rows]).transform(odds)
+            return (
+                calibrate.Affine()
+                .fit(odds[rows], self.targets[rows], coding="unknown")
+                .transform(odds)
+            )
 
     def _coverage(self, estimates: Array) -> float:
         from credibly import decide, metrics

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.pipeline import Pipeline
 from credibly.train import assembly
 from credibly.train.callbacks import Callback, LoggingCallback
 from credibly.train.configuration import Settings
 from credibly.train.distributed import score
-from credibly.train.evaluation import EpochEvaluator, log_odds, probabilities
+from credibly.train.evaluation import EpochEvaluator
 from credibly.train.log import Log
 from credibly.train.run import Run, load, write_run
 from credibly.train.run_folder import METRICS, claim, description, write_json
@@ -85,7 +86,7 @@ def _assemble(data: Data, folder: Path, settings: Settings, processes: int) -> R
     criterion = assembly.build_loss(settings, data, len(train))
     _check_rows(train, held_out, settings, criterion, processes)
     model = assembly.build_model(settings, data, criterion, train.targets)
-    return Run(folder, settings, description(data, settings), model, criterion)
+    return Run(folder, settings, description(data, settings), model, Pipeline(criterion))
 
 
 def _check_rows(
@@ -195,8 +196,8 @@ def _finish(run: Run, rows: Data, network: nn.Module, accelerator: Accelerator) 
     run.model.cpu()
     run.criterion.cpu()
     if held_out_scores is not None:
-        run.calibrator = _calibrator(run, held_out_scores, held_out.targets)
-        run.decision = _decision(run, probabilities(run.log_odds(held_out_scores)))
+        run.pipeline.calibrator = _calibrator(run, held_out_scores, held_out.targets)
+        run.pipeline.decision = _decision(run, held_out_scores)
     if not accelerator.is_main_process:
         return
     write_run(run)
@@ -220,20 +221,22 @@ def _finish_loss(run: Run, train: Data, network: nn.Module, accelerator: Acceler
 def _calibrator(run: Run, scores: Tensor, targets: Array) -> Any:
     from credibly import calibrate
 
-    name, odds = run.settings.calibrate, log_odds(run.criterion, scores)
+    name, odds = run.settings.calibrate, run.pipeline.link_log_odds(scores.numpy())
     if name == "none":
         return None
     if name == "choose":
-        return calibrate.choose(odds, targets)
-    return calibrate.from_name(name).fit(odds, targets)
+        return calibrate.choose(odds, targets, coding="unknown")
+    return calibrate.from_name(name).fit(odds, targets, coding="unknown")
 
 
-def _decision(run: Run, estimates: Array) -> Any:
+def _decision(run: Run, scores: Tensor) -> Any:
     from credibly import decide
 
     if run.settings.average_size is None:
         return decide.Threshold(0.5)
-    return decide.AverageSize(run.settings.average_size).fit(estimates)
+    return decide.AverageSize(run.settings.average_size).fit(
+        run.pipeline.probabilities(scores.numpy())
+    )
 
 
 def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
@@ -242,7 +245,8 @@ def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
 
     if predictions.targets is None:
         return {}
-    sets = None if run.decision is None else run.decision.predict(predictions.probabilities)
+    decision = run.pipeline.decision
+    sets = None if decision is None else decision.predict(predictions.probabilities)
     figures = metrics.summary(
         predictions.probabilities,
         predictions.targets,

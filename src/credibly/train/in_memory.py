@@ -11,10 +11,11 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.pipeline import Pipeline
 from credibly.train.assembly import set_prior_bias
 from credibly.train.batches import mixed
 from credibly.train.configuration import Settings
-from credibly.train.evaluation import EpochEvaluator, log_odds, probabilities
+from credibly.train.evaluation import EpochEvaluator
 from credibly.train.lbfgs import minimise
 from credibly.train.trainer import Trainer
 from credibly.types import Array
@@ -28,17 +29,15 @@ FEW_ROWS = 20
 
 @dataclasses.dataclass
 class FittedModel:
-    """A trained model with its loss and calibrator."""
+    """A trained model with its pipeline, and the probabilities of its held-out rows."""
 
     model: nn.Module
-    criterion: Loss
-    calibrator: Any
+    pipeline: Pipeline
     held_out: Array
 
     def probabilities(self, rows: Any) -> Array:
-        odds = log_odds(self.criterion, scores(self.model, rows))
-        odds = odds if self.calibrator is None else self.calibrator.transform(odds)
-        return probabilities(odds)
+        """Return the probability of each label for rows of a matrix, dense or CSR."""
+        return self.pipeline.probabilities(scores(self.model, rows))
 
 
 class Columns(nn.Module):
@@ -95,13 +94,13 @@ def as_inputs(rows: Any) -> Any:
 
 
 @torch.no_grad()
-def scores(model: nn.Module, rows: Any) -> Tensor:
-    """float64, in pieces, so that a row's scores do not depend on its neighbours."""
+def scores(model: nn.Module, rows: Any) -> Array:
+    """Return float64 scores; blocks of fixed size keep memory small."""
     model.eval()
     pieces = [rows[start : start + 4096] for start in range(0, rows.shape[0], 4096)]
     if not isinstance(model, Columns):
         pieces = [p.toarray() if sparse.issparse(p) else p for p in pieces]
-    return torch.cat([model(as_inputs(piece)) for piece in pieces])
+    return torch.cat([model(as_inputs(piece)) for piece in pieces]).numpy()
 
 
 def fit_matrix(
@@ -151,13 +150,13 @@ def _calibrated(calibrate: str, criterion: Loss, odds: Array, targets: Array) ->
     if not (targets >= 0).any():
         raise InputError("`y` must hold known labels; got only −1 (unknown).")
     if calibrate == "choose":
-        return maps.choose(odds, targets)
-    return maps.from_name(calibrate).fit(odds, targets)
+        return maps.choose(odds, targets, coding="unknown")
+    return maps.from_name(calibrate).fit(odds, targets, coding="unknown")
 
 
 def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -> FittedModel:
-    mapped = odds if calibrator is None else calibrator.transform(odds)
-    return FittedModel(model.eval(), criterion.eval(), calibrator, probabilities(mapped))
+    held_out = Pipeline(None, calibrator).probabilities(odds)
+    return FittedModel(model.eval(), Pipeline(criterion.eval(), calibrator), held_out)
 
 
 # Linear: to the optimum, cross-fitted ---------------------------------------------------------
@@ -168,7 +167,7 @@ def _cross_fitted(
 ) -> FittedModel:
     model, criterion = _linear(rows, targets, loss, l2)
     if calibrate == "none" or len(targets) < FEW_ROWS:
-        odds = log_odds(criterion, scores(model, rows))
+        odds = Pipeline(criterion).link_log_odds(scores(model, rows))
         calibrator = _calibrated(calibrate, criterion, odds, targets)
         return _finished(model, criterion, calibrator, odds)
     odds = np.empty(targets.shape)
@@ -176,7 +175,7 @@ def _cross_fitted(
     for fold in range(folds):
         out = part == fold
         other, other_criterion = _linear(rows[~out], targets[~out], loss, l2)
-        odds[out] = log_odds(other_criterion, scores(other, rows[out]))
+        odds[out] = Pipeline(other_criterion).link_log_odds(scores(other, rows[out]))
     calibrator = _calibrated(calibrate, criterion, odds, targets)
     return _finished(model, criterion, calibrator, odds)
 
@@ -227,7 +226,7 @@ def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> Fi
     )
     trainer.run()
     trainer.finish()
-    odds = log_odds(criterion.eval(), scores(model, rows[held_out]))
+    odds = Pipeline(criterion.eval()).link_log_odds(scores(model, rows[held_out]))
     calibrator = _calibrated(settings.calibrate, criterion, odds, targets[held_out])
     return _finished(model, criterion, calibrator, odds)
 

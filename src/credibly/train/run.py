@@ -12,10 +12,10 @@ from torch import Tensor
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.pipeline import Pipeline
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.configuration import Settings, read_toml
 from credibly.train.distributed import SingleProcess, score
-from credibly.train.evaluation import log_odds, probabilities
 from credibly.train.run_folder import (
     CALIBRATION,
     CONFIG,
@@ -29,7 +29,9 @@ from credibly.train.run_folder import (
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
+    from credibly.calibrate import Calibrator
     from credibly.data import Data
+    from credibly.decide import Decision
     from credibly.losses import Loss
     from credibly.models import Network
     from credibly.predictions import Predictions
@@ -37,31 +39,45 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class Run:
-    """A model with its loss, calibrator and decision; ``predict`` gives calibrated predictions.
+    """A trained model with the pipeline from its scores to label sets.
 
     Attributes:
         folder: where the run lives.
         settings: how it was trained.
         data: what it was trained on: source, fingerprint, labels, input shape.
-        model: scores of rows.
-        criterion: the loss, which owns the link.
-        calibrator: the map fitted on held-out log-odds, or None.
-        decision: from probabilities to label sets, fitted on held-out rows.
-        metrics: figures on test rows; empty where there are none.
+        model: returns the scores of rows.
+        pipeline: from scores to log-odds, probabilities and label sets: the link of the loss, the
+            calibrator and the decision, both fitted on held-out rows.
+        metrics: of the test rows; empty where there are none.
     """
 
     folder: Path
     settings: Settings
     data: dict[str, Any]
     model: Network
-    criterion: Loss
-    calibrator: Any = None
-    decision: Any = None
+    pipeline: Pipeline
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def labels(self) -> list[str]:
+        """Return the names of the labels, in the order of the columns."""
         return list(self.data["labels"])
+
+    @property
+    def criterion(self) -> Loss:
+        """Return the loss."""
+        assert self.pipeline.loss is not None
+        return self.pipeline.loss
+
+    @property
+    def calibrator(self) -> Calibrator | None:
+        """Return the fitted calibrator, if there is one."""
+        return self.pipeline.calibrator
+
+    @property
+    def decision(self) -> Decision | None:
+        """Return the fitted decision, if there is one."""
+        return self.pipeline.decision
 
     def scores(self, rows: Data) -> Tensor:
         """Return what the model puts out for each row."""
@@ -70,9 +86,8 @@ class Run:
         return score(self.model, dataset, SingleProcess(device), self.settings.workers)
 
     def log_odds(self, scores: Tensor) -> Array:
-        """Calibrated log-odds of ``scores``."""
-        odds = log_odds(self.criterion, scores)
-        return odds if self.calibrator is None else self.calibrator.transform(odds)
+        """Return the calibrated log-odds of ``scores``."""
+        return self.pipeline.log_odds(scores.numpy())
 
     def predict(self, rows: Data | ArrayLike) -> Predictions:
         """Predictions for data, or for an array of features or images as the run was trained on."""
@@ -86,26 +101,25 @@ class Run:
         """The record of ``rows`` with these ``scores``, and their ``truth`` if wanted."""
         from credibly.predictions import Predictions
 
-        with torch.no_grad():
-            ranked = self.criterion.ranking_scores(scores).numpy()
+        array = scores.numpy()
         return Predictions.from_arrays(
-            probabilities=probabilities(self.log_odds(scores)).astype(np.float32),
+            probabilities=self.pipeline.probabilities(array).astype(np.float32),
             labels=self.labels,
             ids=rows.ids,
             targets=rows.targets if truth else None,
-            scores=ranked,
+            scores=self.pipeline.ranking_scores(array),
             metadata=self.metadata(),
             coding="unknown",  # decoded when the data were read
         )
 
     def metadata(self) -> dict[str, Any]:
         """What a predictions file says of where it comes from."""
-        calibrator = None if self.calibrator is None else self.calibrator.state()
+        calibrator, decision = self.pipeline.calibrator, self.pipeline.decision
         return {
             "loss": self.settings.loss,
             "link": self.settings.loss if self.criterion.has_link else None,
-            "calibrator": calibrator,
-            "decision": None if self.decision is None else self.decision.state(),
+            "calibrator": None if calibrator is None else calibrator.state(),
+            "decision": None if decision is None else decision.state(),
             "seed": self.settings.seed,
             "model": self.settings.model,
             "data": self.data["source"],
@@ -194,7 +208,8 @@ def _same_shapes(
 def empty_run(folder: Path, settings: Settings, data: dict[str, Any]) -> Run:
     """A run with fresh weights of the right shapes."""
     criterion = _empty_loss(settings, data, data["train_rows"])
-    return Run(folder, settings, data, _empty_model(settings, data, criterion), criterion)
+    model = _empty_model(settings, data, criterion)
+    return Run(folder, settings, data, model, Pipeline(criterion))
 
 
 def _empty_loss(settings: Settings, data: dict[str, Any], num_rows: int) -> Loss:
@@ -230,9 +245,9 @@ def _read_calibration(run: Run) -> None:
 
     state = read_json(run.folder / CALIBRATION)
     if state.get("calibrator") is not None:
-        run.calibrator = calibrate.from_state(state["calibrator"])
+        run.pipeline.calibrator = calibrate.from_state(state["calibrator"])
     if state.get("decision") is not None:
-        run.decision = decide.from_state(state["decision"])
+        run.pipeline.decision = decide.from_state(state["decision"])
 
 
 def write_run(run: Run) -> None:
@@ -242,6 +257,9 @@ def write_run(run: Run) -> None:
         **prefixed("loss", dict(run.criterion.named_buffers())),
     }
     save_tensors(run.folder / MODEL, kept, {"data": run.data["fingerprint"]})
-    calibrator = None if run.calibrator is None else run.calibrator.state()
-    decision = None if run.decision is None else run.decision.state()
-    write_json(run.folder / CALIBRATION, {"calibrator": calibrator, "decision": decision})
+    calibrator, decision = run.pipeline.calibrator, run.pipeline.decision
+    document = {
+        "calibrator": None if calibrator is None else calibrator.state(),
+        "decision": None if decision is None else decision.state(),
+    }
+    write_json(run.folder / CALIBRATION, document)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.checks import InputError, at_least
-from credibly.train.configuration import Settings
+from credibly.train import Settings
 
 if TYPE_CHECKING:
     from credibly.data import Data
-    from credibly.train.run import Run
+    from credibly.train import Run
 
 LEVEL = 0.95
 Figure = dict[str, float]
@@ -139,7 +139,7 @@ def compare(
     ]
     figures = _work(work, jobs, done)
     results = _results(names, seeds, figures, rows, settings)
-    from credibly.train.run import write_json
+    from credibly.train import write_json
 
     write_json(out / "results.json", results.to_dict())
     return results
@@ -180,7 +180,7 @@ def _with_budget(settings: Settings, rows: Data) -> Settings:
 
 def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
     """Refuse a misspelt loss before hours are spent on the others."""
-    from credibly.train.assembly import build_loss, resolve_settings
+    from credibly.train import build_loss, resolve_settings
 
     for name in names:
         one = resolve_settings(dataclasses.replace(settings, loss=name), rows)
@@ -191,7 +191,7 @@ def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
 
 def _claim(out: Path, rows: Data, settings: Settings) -> None:
     """Refuse a folder that holds a comparison on other data; else record the data in it."""
-    from credibly.train.run import write_json
+    from credibly.train import write_json
 
     path = out / "comparison.json"
     about = {"data": rows.source, "fingerprint": rows.fingerprint()}
@@ -240,7 +240,7 @@ def perform(job: RunSpec) -> dict[str, Any]:
     """Train one run, or load it if it is finished; return its figures."""
     import torch
 
-    from credibly.train.fitting import fit
+    from credibly.train import fit
 
     rows = _load(job.source, job.settings.split_seed, tuple(sorted(job.options.items())))
     before = torch.get_num_threads()
@@ -255,7 +255,7 @@ def perform(job: RunSpec) -> dict[str, Any]:
         if figures.get("conditions") == job.conditions:
             return figures
     figures = {**run.metrics, **_further(run, job.conditions), "conditions": job.conditions}
-    from credibly.train.run import write_json
+    from credibly.train import write_json
 
     write_json(kept, figures)
     return figures
@@ -263,22 +263,20 @@ def perform(job: RunSpec) -> dict[str, Any]:
 
 def _further(run: Run, conditions: int) -> dict[str, Any]:
     """Return calibration before the calibrator, and retrieval by number of conditions."""
-    import torch
-
     from credibly import metrics
+    from credibly.pipeline import Pipeline
     from credibly.predictions import Predictions
-    from credibly.train.evaluation import log_odds, probabilities
 
     predictions = Predictions.read(run.folder / "predictions.parquet")
     scores, targets = predictions.scores, predictions.targets
     assert scores is not None
     assert targets is not None
     further: dict[str, Any] = {}
-    sigmoid = probabilities(scores.astype(np.float64))
+    sigmoid = Pipeline().probabilities(scores)
     options = {"kind": "ace", "min_count": metrics.MIN_COUNT, "coding": "unknown"}
     further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, targets, **options))
     if run.criterion.has_link and run.criterion.scores_per_label == 1:
-        linked = probabilities(log_odds(run.criterion, torch.from_numpy(scores)))
+        linked = Pipeline(run.criterion).probabilities(scores)
         further["ACE, link"] = float(metrics.calibration_error(linked, targets, **options))
     if targets.dtype == np.int8:
         most = min(conditions, len(predictions.labels))
@@ -340,7 +338,7 @@ def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return each figure of the only run, with a bootstrap interval where there is one."""
     from credibly import metrics
     from credibly.predictions import Predictions
-    from credibly.train.run import load
+    from credibly.train import load
 
     predictions = Predictions.read(folder / "predictions.parquet")
     assert predictions.targets is not None

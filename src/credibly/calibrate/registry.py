@@ -15,14 +15,14 @@ from credibly.calibrate.isotonic import Isotonic
 from credibly.calibrate.per_label import PerLabel
 from credibly.calibrate.temperature import Temperature
 
-# From the simplest to the most flexible: equal evidence goes to the earlier one.
+# From the simplest to the most flexible: of equal losses the earlier one is chosen.
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.name: kind for kind in (Identity, Temperature, Affine, Beta, PerLabel, Isotonic)
 }
 
 
 def from_name(name: str) -> Calibrator:
-    """An unfitted calibrator: affine, temperature, per-label, isotonic, beta or none.
+    """Return an unfitted calibrator: affine, temperature, per-label, isotonic, beta or none.
 
     Example:
         >>> from_name("per-label")
@@ -34,7 +34,7 @@ def from_name(name: str) -> Calibrator:
 
 
 def from_state(state: dict[str, Any]) -> Calibrator:
-    """The fitted calibrator that ``state`` (its ``.state()``, perhaps through JSON) describes.
+    """Return the fitted calibrator that ``state`` (from ``.state()``, perhaps through JSON) holds.
 
     Example:
         >>> state = {"calibrator": "affine", "slope": 0.5, "intercept": -1.0,

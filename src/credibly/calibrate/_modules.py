@@ -1,0 +1,77 @@
+"""Fitted calibrators as torch modules, for export and for use on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+
+class SoftClipped(nn.Module):
+    """A map whose outputs are limited softly to ``floor`` and ``ceiling``."""
+
+    floor: Tensor
+    ceiling: Tensor
+
+    def __init__(self, **numbers: Any) -> None:
+        super().__init__()
+        for name, value in numbers.items():
+            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32))
+
+    def forward(self, log_odds: Tensor) -> Tensor:
+        mapped = self.unlimited(log_odds)
+        below, above = torch.relu(self.floor - mapped), torch.relu(mapped - self.ceiling)
+        inside = torch.minimum(torch.maximum(mapped, self.floor), self.ceiling)
+        return inside + 1 / (1 + below) - 1 / (1 + above)
+
+    def unlimited(self, log_odds: Tensor) -> Tensor:
+        """Return the mapped log-odds before the limits."""
+        raise NotImplementedError
+
+
+class AffineModule(SoftClipped):
+    """slope × log-odds + intercept; one number for all labels, or one per label."""
+
+    slope: Tensor
+    intercept: Tensor
+
+    def unlimited(self, log_odds: Tensor) -> Tensor:
+        return self.slope * log_odds + self.intercept
+
+
+class BetaModule(SoftClipped):
+    """slope_low × log p − slope_high × log(1 − p) + intercept."""
+
+    slope_low: Tensor
+    slope_high: Tensor
+    intercept: Tensor
+
+    def unlimited(self, log_odds: Tensor) -> Tensor:
+        low, high = logsigmoid(log_odds), -logsigmoid(-log_odds)
+        return self.slope_low * low + self.slope_high * high + self.intercept
+
+
+class InterpolationModule(nn.Module):
+    """Rates interpolated between points, as log-odds."""
+
+    points: Tensor
+    rates: Tensor
+
+    def __init__(self, points: Any, rates: Any) -> None:
+        super().__init__()
+        self.register_buffer("points", torch.as_tensor(points, dtype=torch.float32).reshape(-1))
+        self.register_buffer("rates", torch.as_tensor(rates, dtype=torch.float32).reshape(-1))
+
+    def forward(self, log_odds: Tensor) -> Tensor:
+        points, rates = self.points, self.rates
+        if len(points) == 1:
+            return torch.logit(rates[0]).expand_as(log_odds)
+        log_odds = torch.minimum(torch.maximum(log_odds, points[0]), points[-1])
+        right = (log_odds[..., None] >= points).sum(-1).clamp(1, len(points) - 1)
+        start, stop = points[right - 1], points[right]
+        # Two points may coincide: a jump, whose right end counts.
+        share = torch.where(stop > start, (log_odds - start) / (stop - start), 1.0)
+        rate = rates[right - 1] + share * (rates[right] - rates[right - 1])
+        return torch.log(rate) - torch.log1p(-rate)

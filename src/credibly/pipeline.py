@@ -1,0 +1,302 @@
+"""From scores to label sets: the link of a loss, a calibrator and a decision as one object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from credibly import calibrate, decide
+from credibly.arrays import like, to_numpy
+from credibly.checks import InputError
+from credibly.files import atomic_path
+from credibly.targets import Coding
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from credibly.calibrate import Calibrator
+    from credibly.decide import Decision
+    from credibly.losses import Loss
+
+VERSION = 1
+BLOCK = 1 << 22
+"""Scores mapped at a time."""
+
+
+class Pipeline:
+    """Scores → log-odds (link, then calibrator) → probabilities → label sets.
+
+    A run, the estimator, the rescue of scores made elsewhere, the server and the ONNX export all
+    hold one of these, so that a score means the same everywhere.
+
+    Args:
+        loss: the loss whose link maps scores to log-odds: an object, or its name as
+            ``cr.losses.from_name`` takes it. None: the scores are log-odds already. A loss
+            without a link needs a calibrator, which then maps its ranking scores.
+        calibrator: a fitted map of log-odds, or one to fit by ``fit``; None leaves them.
+        decision: from probabilities to label sets; a threshold of ½ if not given.
+        context: what ``from_name`` needs beside the name: ``num_labels``, ``average_size``.
+
+    Example:
+        >>> import numpy as np, credibly as cr
+        >>> pipeline = cr.Pipeline("spa", decision=cr.decide.TopK(1))
+        >>> scores = np.array([[0.0, 0.952, 3.0]], dtype=np.float32)
+        >>> pipeline.probabilities(scores).round(3)
+        array([[0.054, 0.5  , 0.982]])
+        >>> pipeline.sets(scores)
+        array([[False, False,  True]])
+    """
+
+    def __init__(
+        self,
+        loss: Loss | str | None = None,
+        calibrator: Calibrator | None = None,
+        decision: Decision | None = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.context = {k: v for k, v in (context or {}).items() if v is not None}
+        self.loss_name = loss if isinstance(loss, str) else None
+        self.loss: Loss | None = None if loss is None else self._build(loss)
+        self.calibrator, self.decision = calibrator, decision
+
+    def _build(self, loss: Loss | str) -> Loss:
+        from credibly import losses
+
+        if isinstance(loss, str):
+            return losses.from_name(loss, **{"num_rows": 1, **self.context}).eval()
+        if not isinstance(loss, losses.Loss):
+            raise InputError(
+                "`loss` must be a loss of `cr.losses`, its name, or None for log-odds; got "
+                f"{type(loss).__name__}."
+            )
+        return loss
+
+    # From scores to sets ---------------------------------------------------------------------
+
+    def ranking_scores(self, scores: ArrayLike) -> Any:
+        """Return what to rank by, one column per label: the scores, unless there are two heads."""
+        return self._by_blocks(scores, self._ranking)
+
+    def link_log_odds(self, scores: ArrayLike) -> Any:
+        """Return log-odds before the calibrator; the ranking scores where there is no link."""
+        return self._by_blocks(scores, self._link)
+
+    def log_odds(self, scores: ArrayLike) -> Any:
+        """Return calibrated log-odds, float64."""
+        return self._by_blocks(scores, self._calibrated)
+
+    def probabilities(self, scores: ArrayLike) -> Any:
+        """Return the probability that each label is present, float64."""
+        return self._by_blocks(scores, lambda block: sigmoid(self._calibrated(block)))
+
+    def sets(self, scores: ArrayLike) -> Any:
+        """Return one label set per row, as a bool matrix."""
+        return self.decide(self.probabilities(scores))
+
+    def decide(self, probabilities: ArrayLike) -> Any:
+        """Return the label sets of probabilities that this pipeline made."""
+        return (self.decision or decide.Threshold(0.5)).predict(probabilities)
+
+    def _ranking(self, block: Array) -> Array:
+        return block if self.loss is None else self._torch(block, self.loss.ranking_scores)
+
+    def _link(self, block: Array) -> Array:
+        if self.loss is None:
+            return block.astype(np.float64)
+        mapped = self.loss.log_odds if self.loss.has_link else self.loss.ranking_scores
+        return self._torch(block, mapped).astype(np.float64)
+
+    def _calibrated(self, block: Array) -> Array:
+        if self.calibrator is None and self.loss is not None and not self.loss.has_link:
+            raise InputError(
+                f"{self.loss} has no link, so its scores become probabilities only through a "
+                "calibrator; got none. Fit one: `Pipeline(loss, cr.calibrate.Affine()).fit(scores, "
+                "targets)`."
+            )
+        odds = self._link(block)
+        return odds if self.calibrator is None else self.calibrator.transform(odds)
+
+    @staticmethod
+    def _torch(block: Array, function: Any) -> Array:
+        import torch
+
+        with torch.no_grad():
+            return function(torch.from_numpy(np.require(block, requirements=["C", "W"]))).numpy()
+
+    def _by_blocks(self, scores: ArrayLike, function: Any) -> Any:
+        """Apply ``function`` to blocks of rows: links and calibrators treat each row alone."""
+        array = to_numpy(scores)
+        if array.ndim != 2:
+            raise InputError(
+                f"`scores` must be a matrix (rows, labels); got shape {array.shape}. For one row "
+                "use `scores[None]`."
+            )
+        if array.dtype.kind != "f":
+            array = array.astype(np.float32)
+        step = max(1, BLOCK // max(1, array.shape[1]))
+        starts = range(0, max(len(array), 1), step)
+        parts = [function(array[start : start + step]) for start in starts]
+        return like(parts[0] if len(parts) == 1 else np.concatenate(parts), scores)
+
+    # Fitting ---------------------------------------------------------------------------------
+
+    def fit(self, scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Self:
+        """Fit the calibrator and then the decision on held-out rows.
+
+        Args:
+            scores: (rows, labels) of rows the model was not trained on.
+            targets: as for ``Calibrator.fit``.
+            coding: how to read targets of only −1 and +1.
+        """
+        if self.calibrator is not None:
+            self.calibrator.fit(self.link_log_odds(scores), targets, coding=coding)
+        if self.decision is not None:
+            from credibly.targets import decode
+
+            estimates = to_numpy(self.probabilities(scores))
+            truth = decode(targets, coding=coding, num_labels=estimates.shape[1])
+            self.decision.fit(estimates, truth)
+        return self
+
+    # Elsewhere -------------------------------------------------------------------------------
+
+    def to_module(self) -> nn.Module:
+        """Return the whole as a torch module: scores in; ranking scores, probabilities, sets out.
+
+        Raises:
+            InputError: if the decision has no form in torch.
+        """
+        return _module(self)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON; ``from_state`` restores it.
+
+        Raises:
+            InputError: if the loss was given as an object: only a name can be stored.
+        """
+        return {
+            "pipeline": VERSION,
+            "loss": self._loss_state(),
+            "calibrator": None if self.calibrator is None else self.calibrator.state(),
+            "decision": None if self.decision is None else self.decision.state(),
+        }
+
+    def _loss_state(self) -> dict[str, Any] | None:
+        if self.loss is None:
+            return None
+        if self.loss_name is None:
+            raise InputError(
+                "a pipeline must know its loss by name to be stored; got the object "
+                f"{self.loss}. Give the name, e.g. `cr.Pipeline('{self.loss.name}', …)`."
+            )
+        buffers = {name: value.tolist() for name, value in self.loss.named_buffers()}
+        return {"name": self.loss_name, "context": self.context, "buffers": buffers}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the pipeline that ``state`` (its ``.state()``, perhaps through JSON) describes."""
+        if not isinstance(state, Mapping) or state.get("pipeline") != VERSION:
+            raise InputError(
+                f"a pipeline's state must be a dict with 'pipeline': {VERSION}; got {state!r:.80}."
+            )
+        about = state.get("loss")
+        if about is not None and not _is_loss_state(about):
+            raise InputError(
+                f"a pipeline's 'loss' must hold its name and context; got {about!r:.80}."
+            )
+        calibrator, decision = state.get("calibrator"), state.get("decision")
+        pipeline = cls(
+            None if about is None else about["name"],
+            None if calibrator is None else calibrate.from_state(calibrator),
+            None if decision is None else decide.from_state(decision),
+            context=None if about is None else about.get("context"),
+        )
+        if about is not None:
+            pipeline._load_buffers(about.get("buffers", {}))
+        return pipeline
+
+    def _load_buffers(self, values: Any) -> None:
+        import torch
+
+        assert self.loss is not None
+        expected = dict(self.loss.named_buffers())
+        if not isinstance(values, Mapping) or set(values) != set(expected):
+            raise InputError(
+                f"a pipeline's loss {self.loss_name!r} must store {sorted(expected)}; got "
+                f"{values!r:.80}."
+            )
+        for name, buffer in expected.items():
+            try:
+                stored = torch.as_tensor(values[name], dtype=buffer.dtype)
+                buffer.copy_(stored.reshape(buffer.shape))
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise InputError(
+                    f"a pipeline's {name!r} must hold {tuple(buffer.shape)} numbers; {error}."
+                ) from error
+
+    def write(self, path: str | Path) -> None:
+        """Write the state as JSON; the file is complete or not there."""
+        text = json.dumps(self.state(), indent=2) + "\n"
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return the pipeline that ``write`` stored; nothing is unpickled."""
+        path = Path(path)
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} must be JSON; {error}.") from error
+        try:
+            return cls.from_state(state)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.loss_name or self.loss}, {self.calibrator!r}, {self.decision!r})"
+
+
+def _is_loss_state(about: Any) -> bool:
+    if not isinstance(about, Mapping) or not isinstance(about.get("name"), str):
+        return False
+    context = about.get("context", {})
+    return isinstance(context, Mapping) and set(context) <= {"num_labels", "average_size"}
+
+
+def sigmoid(log_odds: Array) -> Array:
+    """Return 1 / (1 + exp(−log-odds)), without overflow."""
+    from scipy.special import expit
+
+    return expit(log_odds)
+
+
+def _module(pipeline: Pipeline) -> nn.Module:
+    import torch
+    from torch import nn
+
+    class PipelineModule(nn.Module):
+        """Scores in; ranking scores, probabilities and label sets out."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.loss = pipeline.loss
+            kept = pipeline.calibrator
+            self.calibrator = nn.Identity() if kept is None else kept.to_module()
+            self.decision = (pipeline.decision or decide.Threshold(0.5)).to_module()
+
+        def forward(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            ranking, odds = scores, scores
+            if self.loss is not None:
+                ranking = self.loss.ranking_scores(scores)
+                odds = self.loss.log_odds(scores) if self.loss.has_link else ranking
+            probabilities = torch.sigmoid(self.calibrator(odds))
+            return ranking, probabilities, self.decision(probabilities)
+
+    return PipelineModule()
