@@ -17,9 +17,9 @@ from credibly import Predictions, metrics
 from credibly.cli import main
 from credibly.decide import AverageSize
 from credibly.serve import create_app
-from credibly.serve._app import Shelf
-from credibly.serve._book import Book
+from credibly.serve._app import AppState
 from credibly.serve._guard import BODY_LIMIT
+from credibly.serve._served import ServedPredictions
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,9 @@ def test_files_are_compared_once_and_equal_names_are_told_apart(shelf):
     again = shelf / "again"
     again.mkdir()
     shutil.copy(shelf / "ours.parquet", again)
-    served = Shelf((Book(shelf / "ours.parquet"), Book(again / "ours.parquet")))
+    served = AppState(
+        (ServedPredictions(shelf / "ours.parquet"), ServedPredictions(again / "ours.parquet"))
+    )
     assert list(served.compared.headlines) == [shelf.name, "again"]
     assert served.compared is served.compared
 

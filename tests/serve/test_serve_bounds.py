@@ -17,13 +17,13 @@ from starlette.testclient import TestClient
 from credibly.checks import InputError
 from credibly.serve import create_app
 from credibly.serve._app import WORKERS
-from credibly.serve._book import KEPT, Book
 from credibly.serve._charts import reliability_chart
+from credibly.serve._served import KEPT, ServedPredictions
 
 
 @pytest.fixture
 def book(shelf):
-    return Book(shelf / "ours.parquet")
+    return ServedPredictions(shelf / "ours.parquet")
 
 
 def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
@@ -39,7 +39,7 @@ def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
             now -= 1
         raise InputError("enough")
 
-    monkeypatch.setattr(Book, "search", slow)
+    monkeypatch.setattr(ServedPredictions, "search", slow)
     app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
     with TestClient(app) as client, ThreadPoolExecutor(4 * WORKERS) as pool:
         answers = list(pool.map(lambda _: client.get("/api/search?q=fork"), range(4 * WORKERS)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import math
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -13,7 +14,9 @@ from pydantic import BaseModel, Field
 
 from credibly import __version__
 from credibly.checks import InputError
-from credibly.serve._book import Book
+from credibly.decide import Decision
+from credibly.serve._model import Busy, Model
+from credibly.serve._served import ServedPredictions
 
 router = APIRouter(prefix="/api", tags=["api"])
 
@@ -26,8 +29,6 @@ Number = Annotated[int, Query(ge=0, le=99, description="which predictions file, 
 Raw = Annotated[bool, Query(description="before calibration")]
 Name = Annotated[str, Query(min_length=1, max_length=1000, description="name of a label")]
 Size = Annotated[float, Query(ge=0.05, le=1e6, description="labels a row, on average")]
-
-MOST_FEATURES = 2_000_000
 
 
 class ErrorMessage(BaseModel):
@@ -44,24 +45,36 @@ class Features(BaseModel):
 
 
 FAILURES: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorMessage} for status in (400, 403, 404, 408, 413, 414, 421, 422, 431)
+    status: {"model": ErrorMessage}
+    for status in (400, 403, 404, 408, 413, 414, 421, 422, 431, 503, 505)
 }
 
 
-def _book(request: Request, book: int, raw: bool) -> Book:
-    return request.app.state.shelf.book(book, raw)
+def state_of(request: Request) -> Any:
+    """Return what the server was started with, unless the request has waited too long."""
+    if time.monotonic() > request.scope.get("deadline", math.inf):
+        raise Busy("this request waited too long for its turn; try again soon.")
+    return request.app.state.served
+
+
+def _book(request: Request, book: int, raw: bool) -> ServedPredictions:
+    return state_of(request).book(book, raw)
 
 
 @router.get("/health")
-def health(request: Request) -> dict[str, Any]:
-    """Whether the server is up, and what it serves."""
-    shelf = request.app.state.shelf
+async def health(request: Request) -> dict[str, Any]:
+    """Whether the server is up, and what it serves. Answered whatever else is worked on."""
+    served = state_of(request)
     books = [
         {"name": book.name, "rows": book.scan.num_rows, "labels": len(book.labels)}
-        for book in shelf.books
+        for book in served.books
     ]
-    about = {"predictions": books, "images": shelf.images is not None, "run": shelf.run is not None}
-    return {"status": "ok", "version": __version__, **about}
+    about = {
+        "predictions": books,
+        "images": served.images is not None,
+        "run": served.model is not None,
+    }
+    return {"status": "ok", "version": __version__, "predictions": books, **about}
 
 
 @router.get("/labels", responses=FAILURES)
@@ -111,16 +124,7 @@ def sets(
 @router.post("/predict", responses=FAILURES)
 def predict(request: Request, rows: Features) -> dict[str, Any]:
     """Probabilities and a label set for each row of features."""
-    run = _run(request)
-    width = len(rows.features[0])
-    if any(len(row) != width for row in rows.features):
-        raise InputError("every row of `features` must have the same length.")
-    if width * len(rows.features) > MOST_FEATURES:
-        raise InputError(f"`features` must hold at most {MOST_FEATURES:,} numbers a request.")
-    array = np.array(rows.features, dtype=np.float32)
-    if not np.isfinite(array).all():
-        raise InputError("`features` must be finite numbers.")
-    return _predicted(request, run, array, rows.average_size)
+    return _model(request).predict_rows(rows.features, _decision(request, rows.average_size))
 
 
 @router.post("/predict/image", responses=FAILURES)
@@ -130,45 +134,28 @@ def predict_image(
     average_size: Size | None = None,
 ) -> dict[str, Any]:
     """Probabilities and a label set for one image: the request's body is the image file."""
-    from credibly.data import decode_image
-
-    run = _run(request)
-    if run.data["kind"] != "images":
-        raise InputError(f"this model takes {run.data['kind']}; post them to /api/predict.")
-    with decode_image(io.BytesIO(image), "the body of the request") as opened:
-        grey = run.data["shape"][0] == 1
-        pixels = np.asarray(opened.convert("L" if grey else "RGB"))
-    return _predicted(request, run, pixels[None], average_size)
+    return _model(request).predict_image(image, _decision(request, average_size))
 
 
-def _run(request: Request) -> Any:
-    run = request.app.state.shelf.run
-    if run is None:
+def _model(request: Request) -> Model:
+    model = state_of(request).model
+    if model is None:
         raise InputError(
             "this server has no model. Start it with `credibly serve PREDICTIONS --run RUN`."
         )
-    return run
+    return model
 
 
-def _predicted(
-    request: Request, run: Any, array: np.ndarray, average_size: float | None
-) -> dict[str, Any]:
-    from credibly.decide import Threshold
+def _decision(request: Request, average_size: float | None) -> Callable[[], Decision | None]:
+    """The rule for an average size, fitted on the first file; None for the run's own."""
 
-    found = run.predict(array)
-    if average_size is not None:
-        threshold = request.app.state.shelf.books[0].budget(round(average_size, 2)).threshold
-        decision = Threshold(threshold)
-    else:
-        decision = run.decision or Threshold(0.5)
-    chosen = decision.predict(found.probabilities)
-    return {
-        "labels": found.labels,
-        "probabilities": found.probabilities.tolist(),
-        "sets": [
-            [name for name, on in zip(found.labels, row, strict=True) if on] for row in chosen
-        ],
-    }
+    def fitted() -> Decision | None:
+        if average_size is None:
+            return None
+        served = state_of(request)
+        return served.books[0].decision(round(average_size, 2), served.model.run.labels)
+
+    return fitted
 
 
 def _plain(value: Any) -> Any:

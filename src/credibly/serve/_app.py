@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import Any
 
+from anyio import to_thread
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,10 +20,11 @@ from starlette.exceptions import HTTPException
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.serve import _api, _pages
-from credibly.serve._book import Book
-from credibly.serve._compared import Compared, compare
+from credibly.serve._comparison import Comparison, compare
 from credibly.serve._guard import Guard
 from credibly.serve._images import Images
+from credibly.serve._model import Busy, Model
+from credibly.serve._served import ServedPredictions
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
@@ -31,25 +33,31 @@ WORKERS = 8
 
 
 @dataclass(frozen=True)
-class Shelf:
+class AppState:
     """Everything the server was started with."""
 
-    books: tuple[Book, ...]
+    books: tuple[ServedPredictions, ...]
     images: Images | None = None
-    run: Any = None
+    model: Model | None = None
     _lock: Lock = field(default_factory=Lock)
 
     @property
-    def compared(self) -> Compared:
+    def compared(self) -> Comparison:
         """The files beside each other; the first to ask works it out and others wait."""
         with self._lock:
             return self._compared
 
     @cached_property
-    def _compared(self) -> Compared:
+    def _compared(self) -> Comparison:
         return compare(self.books)
 
-    def book(self, number: int, raw: bool) -> Book:
+    def warm_up(self) -> None:
+        """Read the files and answer one search each, so that the first request is fast."""
+        for book in self.books:
+            with suppress(InputError, OSError):  # told to whoever asks
+                book.search(f'"{book.labels[0]}"' if book.labels else "", 1)
+
+    def book(self, number: int, raw: bool) -> ServedPredictions:
         """One of the files, before calibration if asked."""
         if not 0 <= number < len(self.books):
             raise InputError(f"there are {len(self.books)} predictions files; got number {number}.")
@@ -80,12 +88,12 @@ def create_app(
         run: a trained run, which opens ``/api/predict``.
         hosts: names the server answers to; a request with another Host header is refused.
     """
-    shelf = Shelf(
-        books=tuple(Book(path) for path in predictions),
+    served = AppState(
+        books=tuple(ServedPredictions(path) for path in predictions),
         images=None if images is None else Images(images),
-        run=None if run is None else _load(run),
+        model=None if run is None else Model(_load(run)),
     )
-    if not shelf.books:
+    if not served.books:
         raise InputError("the web app needs at least one predictions file; got none.")
     app = FastAPI(
         title="credibly",
@@ -95,10 +103,12 @@ def create_app(
         redoc_url=None,
         lifespan=_lifespan,
     )
-    app.state.shelf = shelf
+    app.state.served = served
     app.include_router(_api.router)
     app.include_router(_pages.router)
     app.add_exception_handler(InputError, _input_error)
+    app.add_exception_handler(Busy, _busy)
+    app.add_exception_handler(OSError, _unreadable)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     return Guard(app, hosts)
@@ -107,6 +117,8 @@ def create_app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
+    # Kernels are compiled and files read before the first request is answered.
+    await to_thread.run_sync(app.state.served.warm_up)
     yield
 
 
@@ -118,6 +130,22 @@ def _load(run: str | os.PathLike[str]) -> Any:
 
 async def _input_error(request: Request, error: Exception) -> Any:
     return _pages.failure(request, 400, str(error))
+
+
+async def _busy(request: Request, error: Exception) -> Any:
+    answer = _pages.failure(request, 503, str(error))
+    answer.headers["retry-after"] = "2"
+    return answer
+
+
+async def _unreadable(request: Request, error: Exception) -> Any:
+    """A file that the server was started with was moved, deleted or damaged."""
+    return _pages.failure(
+        request,
+        500,
+        f"a file that is served can no longer be read ({type(error).__name__}). Put it back, or "
+        "start the server again.",
+    )
 
 
 async def _validation_error(request: Request, error: Exception) -> Any:

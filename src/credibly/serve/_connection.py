@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from typing import Any
 
@@ -15,6 +16,7 @@ from credibly.serve._guard import HEAD_LIMIT
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 10
 MOST_CONNECTIONS = 400
+WRITE_SECONDS = 20.0
 
 _TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/json\r\n\r\n"
@@ -22,23 +24,61 @@ _TOO_SLOW = (
 )
 
 
+_BARE_LINE_FEED = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/json\r\n\r\n"
+    b'{"error": "lines of a request\'s head must end with CR LF."}'
+)
+
+
+_LINE_FEED_ALONE = re.compile(rb"(?<!\r)\n")
+
+
 class Connection(H11Protocol):
-    """Closed when a request's head does not arrive in time; uvicorn alone would wait for ever."""
+    """A connection with limits that uvicorn lacks.
+
+    It is closed when the head of a request does not arrive in time, when the head has lines that
+    end with LF alone (which other programs read otherwise), and when the client stops reading.
+    """
 
     _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+    _unsent = 0
+    _last = b""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         _send_at_once(transport)
         self._watch()
+        self._write_timer = self.loop.call_later(WRITE_SECONDS, self._check_reader)
 
     def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE and self._has_bare_line_feed(data):
+            self.transport.write(_BARE_LINE_FEED)
+            self.transport.close()
+            return
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
         super().connection_lost(exc)
+
+    def _has_bare_line_feed(self, data: bytes) -> bool:
+        carried = len(self._last)
+        head, end, _ = (self._last + data).partition(b"\r\n\r\n")
+        self._last = b"" if end else (self._last + data)[-3:]  # a line may end in the next packet
+        return _LINE_FEED_ALONE.search(head, carried) is not None
+
+    def _check_reader(self) -> None:
+        """Drop the connection if nothing of what waits to be sent was read since the last check."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting and waiting >= self._unsent > 0:
+            self.transport.abort()
+            return
+        self._unsent = waiting
+        self._write_timer = self.loop.call_later(WRITE_SECONDS, self._check_reader)
 
     def _watch(self) -> None:
         if self.conn.their_state is not h11.IDLE:  # the head is there

@@ -17,6 +17,9 @@ BODY_LIMIT = 10 * 2**20
 BODY_SECONDS = 20.0
 QUERY_LIMIT = 8 * 2**10
 HEAD_LIMIT = 32 * 2**10
+REQUEST_SECONDS = 60.0
+MOST_REQUESTS = 128
+HEALTH = "/api/health"
 ONCE = (b"host", b"content-length", b"origin", b"sec-fetch-site")
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@/]+))(?::[0-9]{1,5})?")
 
@@ -47,6 +50,7 @@ class Guard:
     def __init__(self, app: Any, hosts: Iterable[str]) -> None:
         self.app = app
         self.hosts = {host.lower() for host in hosts}
+        self._tasks: set[asyncio.Future[Any]] = set()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
@@ -59,11 +63,35 @@ class Guard:
         body = _Body(receive, answer)
         try:
             self._check(scope, _headers(scope))
-            await self.app(scope, body.receive, answer.send)
+            if scope["path"] == HEALTH:  # answered by the event loop, whatever is worked on
+                await self.app(scope, body.receive, answer.send)
+            else:
+                await self._bounded(scope, body, answer)
         except _Refused as refused:
             await answer.refuse(refused)
 
+    async def _bounded(self, scope: dict[str, Any], body: _Body, answer: _Answer) -> None:
+        """Work on a request, one of so many, for so long."""
+        if len(self._tasks) >= MOST_REQUESTS:
+            raise _Refused(503, f"{MOST_REQUESTS} requests are being worked on; try again soon.")
+        scope["deadline"] = asyncio.get_running_loop().time() + REQUEST_SECONDS
+        task = asyncio.ensure_future(self.app(scope, body.receive, answer.send))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.wait({task}, timeout=REQUEST_SECONDS)
+        if task.done():
+            task.result()
+            return
+        # Work in a thread cannot be stopped: it ends by the bounds on its size, and counts among
+        # the requests until then. Work that still waits for a thread is not begun (`state_of`).
+        task.add_done_callback(_forget)
+        raise _Refused(503, f"this request took longer than {REQUEST_SECONDS:.0f} seconds.")
+
     def _check(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> None:
+        if scope.get("http_version", "1.1") not in ("1.0", "1.1"):
+            raise _Refused(505, "this server speaks HTTP/1.0 and HTTP/1.1.")
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            raise _Refused(400, "a request must not have Content-Length and Transfer-Encoding.")
         host = _host(headers.get(b"host", b"").decode("latin-1"))
         if host not in self.hosts:
             raise _Refused(
@@ -76,6 +104,12 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 20 or int(length) > BODY_LIMIT:
             raise _Refused(413, f"a request body must be at most {BODY_LIMIT // 2**20} MB.")
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    """Take note of how abandoned work ended, so that asyncio does not report it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _headers(scope: dict[str, Any]) -> dict[bytes, bytes]:
@@ -174,6 +208,8 @@ class _Answer:
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
+        if refused.status == 503:
+            headers.append((b"retry-after", b"2"))
         start = {"type": "http.response.start", "status": refused.status, "headers": headers}
         await self.send(start)
         await self.send({"type": "http.response.body", "body": body})

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.report._numbers import HEADLINES
-from credibly.serve._api import Name, Number, Raw, Size
+from credibly.serve._api import Name, Number, Raw, Size, state_of
 from credibly.serve._images import TYPES
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -41,7 +41,7 @@ def _environment() -> Any:
 
 
 def _page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    shelf = request.app.state.shelf
+    served = request.app.state.served
     query = dict(request.query_params)
 
     def address(path: str, **changes: Any) -> str:
@@ -53,7 +53,7 @@ def _page(request: Request, template: str, status: int = 200, **values: Any) -> 
     text = (
         _environment()
         .get_template(template)
-        .render(shelf=shelf, address=address, path=request.url.path, query=query, **values)
+        .render(served=served, address=address, path=request.url.path, query=query, **values)
     )
     return HTMLResponse(text, status)
 
@@ -69,7 +69,7 @@ def failure(request: Request, status: int, message: str) -> Response:
 def search_page(
     request: Request, q: Text = "", top: PageTop = 24, book: Number = 0, raw: Raw = False
 ) -> HTMLResponse:
-    chosen = request.app.state.shelf.book(book, raw)
+    chosen = state_of(request).book(book, raw)
     answer, problem = None, None
     if q.strip():
         try:
@@ -93,7 +93,7 @@ def search_page(
 
 @router.get("/labels")
 def labels_page(request: Request, book: Number = 0, raw: Raw = False) -> HTMLResponse:
-    chosen = request.app.state.shelf.book(book, raw)
+    chosen = state_of(request).book(book, raw)
     sample = chosen.sample
     expected = sample.probabilities.mean(0, dtype=np.float64)
     truth = sample.targets if chosen.has_truth else None
@@ -107,7 +107,7 @@ def labels_page(request: Request, book: Number = 0, raw: Raw = False) -> HTMLRes
 
 @router.get("/label")
 def label_page(request: Request, name: Name, book: Number = 0, raw: Raw = False) -> HTMLResponse:
-    chosen = request.app.state.shelf.book(book, raw)
+    chosen = state_of(request).book(book, raw)
     judged = chosen.judge(name)
     return _page(
         request,
@@ -126,7 +126,7 @@ def label_page(request: Request, name: Name, book: Number = 0, raw: Raw = False)
 def budget_page(
     request: Request, average_size: Size | None = None, book: Number = 0, raw: Raw = False
 ) -> HTMLResponse:
-    chosen = request.app.state.shelf.book(book, raw)
+    chosen = state_of(request).book(book, raw)
     most = float(min(len(chosen.labels), 20))
     size = min(average_size or max(0.1, round(_expected_size(chosen), 1)), len(chosen.labels))
     found = chosen.budget(round(size, 2))
@@ -140,13 +140,13 @@ def _expected_size(book: Any) -> float:
 
 @router.get("/compare")
 def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLResponse:
-    shelf = request.app.state.shelf
-    if len(shelf.books) < 2:
+    served = state_of(request)
+    if len(served.books) < 2:
         raise InputError("comparing needs two files: `credibly serve A.parquet B.parquet`.")
     answers, problem = [], None
     if q.strip():
         try:
-            answers = [book.search(q, top) for book in shelf.books]
+            answers = [book.search(q, top) for book in served.books]
         except InputError as error:
             problem = str(error)
     return _page(
@@ -157,7 +157,7 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
         answers=answers,
         problem=problem,
         headlines=HEADLINES,
-        compared=shelf.compared,
+        compared=served.compared,
     )
 
 
@@ -168,7 +168,7 @@ def docs_page(request: Request) -> HTMLResponse:
 
 @router.get("/image")
 def image(request: Request, id: Annotated[str, Query(max_length=1000)]) -> Response:
-    images = request.app.state.shelf.images
+    images = state_of(request).images
     path = None if images is None else images.find(id)
     if path is None:
         raise HTTPException(404, "there is no image for this row.")

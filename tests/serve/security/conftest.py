@@ -39,6 +39,7 @@ def served(hostile):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_connection, "HEAD_SECONDS", 0.6)
         patch.setattr(_guard, "BODY_SECONDS", 0.6)
+        patch.setattr(_connection, "WRITE_SECONDS", 0.6)
         served = _connection.server(create_app([hostile, hostile], images=images))
         served.config.log_level = "critical"
         served.config.configure_logging()

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from credibly.report import names_of
 from credibly.report._numbers import Cell, comparison
 from credibly.report._verdict import Verdict, verdict
-from credibly.serve._book import Book
 from credibly.serve._charts import reliability_chart
+from credibly.serve._served import ServedPredictions
 
 RESAMPLES = 50
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """What the page of comparison says, whatever is searched for on it; files by name."""
 
     verdicts: dict[str, Verdict]
@@ -23,7 +23,7 @@ class Compared:
     chart: str
 
 
-def compare(books: Sequence[Book]) -> Compared:
+def compare(books: Sequence[ServedPredictions]) -> Comparison:
     """Headlines with intervals, verdicts and both reliability curves."""
     names = names_of([book.path for book in books])
     samples = dict(zip(names, (book.sample for book in books), strict=True))
@@ -32,7 +32,7 @@ def compare(books: Sequence[Book]) -> Compared:
         for name, one in samples.items()
         if one.targets is not None
     ]
-    return Compared(
+    return Comparison(
         verdicts={name: verdict(one) for name, one in samples.items()},
         headlines=comparison(samples, resamples=RESAMPLES),
         chart=reliability_chart(curves, "compare", "Reliability of both files") if curves else "",

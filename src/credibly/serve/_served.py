@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -33,7 +34,7 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Judged:
+class LabelReport:
     """All that a label's page says, from one reading of its column."""
 
     about: dict[str, Any]
@@ -55,7 +56,7 @@ class Budget:
     promise: str
 
 
-class Book:
+class ServedPredictions:
     """A predictions file. Everything slow is worked out once, when first asked for."""
 
     def __init__(self, path: str | os.PathLike[str], *, calibrated: bool = True) -> None:
@@ -67,6 +68,7 @@ class Book:
         self.judge = lru_cache(maxsize=KEPT)(self._judge)
         self.chart = lru_cache(maxsize=KEPT)(self._chart)
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
+        self._fitted = lru_cache(maxsize=KEPT)(self._fit)
 
     @property
     def name(self) -> str:
@@ -81,7 +83,7 @@ class Book:
     # them read it, from Python 3.12 on.
 
     @property
-    def uncalibrated(self) -> Book | None:
+    def uncalibrated(self) -> ServedPredictions | None:
         """The same scores through the loss's link alone, where the file tells how."""
         with self._lock:
             return self._uncalibrated
@@ -99,7 +101,7 @@ class Book:
             return self._sample
 
     @cached_property
-    def _uncalibrated(self) -> Book | None:
+    def _uncalibrated(self) -> ServedPredictions | None:
         about = self.scan.metadata
         if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
             return None
@@ -130,7 +132,7 @@ class Book:
             raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
         return label
 
-    def _judge(self, label: str) -> Judged:
+    def _judge(self, label: str) -> LabelReport:
         """Statistics of one label, its reliability and its most confident mistakes."""
         p, y = self.column(self.check(label))
         about: dict[str, Any] = {
@@ -139,7 +141,7 @@ class Book:
             "expected": float(p.sum(dtype=np.float64)),
         }
         if y is None or not self.has_truth:
-            return Judged(about, None, [])
+            return LabelReport(about, None, [])
         known = y >= 0
         about["known"] = int(known.sum())
         about["present"] = int((y == 1).sum())
@@ -149,7 +151,7 @@ class Book:
             metrics.calibration_error(*columns, "ace", coding="unknown")
         )
         about["log_loss"] = float(metrics.log_loss(*columns, coding="unknown"))
-        return Judged(
+        return LabelReport(
             about, metrics.reliability(*columns, coding="unknown"), self._mistakes(label, p, y)
         )
 
@@ -172,10 +174,24 @@ class Book:
         alt = f"Reliability diagram of {label}: share present against probability given"
         return reliability_chart([(None, p[:, None], y[:, None])], "label", alt)
 
+    def decision(self, average_size: float, labels: Sequence[str]) -> AverageSize:
+        """Return the rule behind ``budget``, for probabilities with these labels in this order."""
+        if sorted(labels) != sorted(self.labels):
+            raise InputError(
+                "`average_size` needs predictions of the labels of the run; those of "
+                f"{self.name} differ."
+            )
+        return self._fitted(average_size, tuple(labels))
+
+    def _fit(self, average_size: float, labels: tuple[str, ...]) -> AverageSize:
+        # Ties go to the label that comes first, so the order of the labels counts.
+        columns = [self.labels.index(name) for name in labels]
+        return AverageSize(average_size).fit(self.sample.probabilities[:, columns])
+
     def _budget(self, average_size: float) -> Budget:
         """Label sets for an average size, on the sample."""
         rows = self.sample
-        decision = AverageSize(average_size).fit(rows.probabilities)
+        decision = self._fitted(average_size, tuple(self.labels))
         sets = decision.predict(rows.probabilities)
         sizes = sets.sum(1)
         truth = rows.targets if self.has_truth else None
@@ -195,7 +211,7 @@ class Book:
         )
 
 
-class _Uncalibrated(Book):
+class _Uncalibrated(ServedPredictions):
     """A file read through its loss's link alone: what the model said before calibration."""
 
     def __init__(self, path: str | os.PathLike[str], loss: str | None) -> None:
@@ -222,7 +238,7 @@ class _Uncalibrated(Book):
 
     @cached_property
     def _sample(self) -> Predictions:
-        rows = Book(self.path, calibrated=False).sample
+        rows = ServedPredictions(self.path, calibrated=False).sample
         return Predictions.from_arrays(
             probabilities=self._through_link(_required(rows.scores)),
             targets=rows.targets,

@@ -1,0 +1,115 @@
+"""The trained run behind ``/api/predict``: what goes in, how many at once, which set comes out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore
+from typing import Any
+
+import numpy as np
+
+from credibly.checks import InputError
+from credibly.decide import Decision, Threshold
+from credibly.types import Array
+
+MOST_PIXELS = 25_000_000
+"""Pixels of an uploaded image; a small file can hold a huge one."""
+
+MOST_VALUES = 2_000_000
+"""Numbers that reach the network in one request: rows × channels × pixels, or rows × features."""
+
+AT_ONCE = 2
+"""Predictions at once: each takes memory for all activations of the network."""
+
+WAIT_SECONDS = 2.0
+
+
+class Busy(Exception):
+    """Raised when as many requests of a kind are worked on as are allowed."""
+
+
+class Model:
+    """A trained run, with inputs brought to its shape and a bound on predictions at once."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+        self._slots = BoundedSemaphore(AT_ONCE)
+
+    def predict_rows(self, rows: list[list[float]], decide: Callable[[], Decision | None]) -> Any:
+        """Return probabilities and sets for rows of features."""
+        width = len(rows[0])
+        if any(len(row) != width for row in rows):
+            raise InputError("every row of `features` must have the same length.")
+        self._check_size(len(rows), width)
+        array = np.array(rows, dtype=np.float32)
+        if not np.isfinite(array).all():
+            raise InputError("`features` must be finite numbers.")
+        with self._slot():
+            return self._answer(array, decide)
+
+    def predict_image(self, content: bytes, decide: Callable[[], Decision | None]) -> Any:
+        """Return probabilities and the set of one image file, scaled to the shape of the run."""
+        if self.run.data["kind"] != "images":
+            raise InputError(
+                f"this model takes {self.run.data['kind']}; post them to /api/predict."
+            )
+        with self._slot():
+            return self._answer(_pixels(content, tuple(self.run.data["shape"]))[None], decide)
+
+    def _answer(self, array: Array, decide: Callable[[], Decision | None]) -> dict[str, Any]:
+        self._check_size(*array.shape)
+        predictions = self.run.predict(array)
+        decision = decide() or self.run.decision or Threshold(0.5)
+        sets = decision.predict(predictions.probabilities)
+        labels = predictions.labels
+        return {
+            "labels": labels,
+            "probabilities": predictions.probabilities.tolist(),
+            "sets": [[name for name, on in zip(labels, row, strict=True) if on] for row in sets],
+            "decision": repr(decision),
+        }
+
+    @contextmanager
+    def _slot(self) -> Iterator[None]:
+        if not self._slots.acquire(timeout=WAIT_SECONDS):
+            raise Busy(f"{AT_ONCE} predictions are being made, the most at once; try again soon.")
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    @staticmethod
+    def _check_size(*shape: int) -> None:
+        if int(np.prod(shape)) > MOST_VALUES:
+            sizes = " × ".join(map(str, shape))
+            raise InputError(
+                f"a request must hold at most {MOST_VALUES:,} numbers; got {sizes}. Send fewer "
+                "rows, or use `credibly predict`."
+            )
+
+
+def _pixels(content: bytes, shape: tuple[int, ...]) -> Array:
+    """Decode an image and scale it to ``shape``, (channels, height, width)."""
+    from PIL import Image
+
+    from credibly.data import decode_image
+
+    where = "the body of the request"
+    try:
+        with Image.open(io.BytesIO(content)) as head:  # reads the head alone
+            width, height = head.size
+    except Exception:  # decoders raise anything at all on damaged files; worded below
+        width = height = 1
+    if width * height > MOST_PIXELS:
+        raise InputError(
+            f"{where} must be an image of at most {MOST_PIXELS:,} pixels; this one claims "
+            f"{width} × {height}. Scale it down first."
+        )
+    channels, *size = shape
+    with decode_image(io.BytesIO(content), where, at_least=(size[1], size[0])) as image:
+        scaled = image.convert("L" if channels == 1 else "RGB").resize(
+            (size[1], size[0]), Image.Resampling.BILINEAR, reducing_gap=2.0
+        )
+    return np.asarray(scaled)
