@@ -1,7 +1,8 @@
-"""The only place that raises about inputs.
+"""Checks of what comes from outside: values, shapes, options and paths.
 
-Every message says what must hold, what came, and what to do. Losses check shapes and dtypes only
-(reading values would stall a GPU); metrics, decisions and file readers check values too.
+Each function raises ``InputError`` if its condition does not hold. Every message says what must
+hold, what came, and what to do. Losses check shapes and dtypes only (reading values would stall a
+GPU); metrics, decisions and file readers check values too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -129,6 +131,70 @@ def _memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on this system
         return 2**34
+
+
+# Paths ---------------------------------------------------------------------------------------
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def _kind_of(path: str | os.PathLike[str]) -> str | None:
+    """Return what ``path`` (links followed) is; None if there is nothing, "" for a plain file."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return None
+    return next((kind for test, kind in _KINDS if test(mode)), "")
+
+
+def input_file(path: str | os.PathLike[str]) -> None:
+    """Check that ``path``, if it exists, is a plain file: a pipe or device may never end.
+
+    Example:
+        >>> input_file("/dev/null")
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: /dev/null must be a file; it is a device. Copy it to one first.
+    """
+    kind = _kind_of(path)
+    if kind == "a folder":
+        raise InputError(f"{path} must be a file; it is a folder.")
+    if kind:
+        raise InputError(f"{path} must be a file; it is {kind}. Copy it to one first.")
+
+
+def out_can_be_written(
+    path: str | os.PathLike[str], name: str = "out", *, folder: bool = False
+) -> None:
+    """Check, before any work is done, that a file (or ``folder``) can be written at ``path``.
+
+    Devices, pipes and sockets are refused, as is a folder where a file is meant and a file where a
+    folder is meant. Links are followed. The folder above must be there or be possible to make.
+
+    Example:
+        >>> out_can_be_written("/dev/null")
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: `out` must be a file to write; /dev/null is a device.
+    """
+    real = os.path.realpath(path)
+    kind, what = _kind_of(real), "a folder" if folder else "a file"
+    good = ("a folder",) if folder else ("",)
+    if kind is not None and kind not in good:
+        raise InputError(f"`{name}` must be {what} to write; {path} is {kind or 'a file'}.")
+    above = real if folder and kind is not None else os.path.dirname(real)
+    while _kind_of(above) is None and os.path.dirname(above) != above:
+        above = os.path.dirname(above)
+    if _kind_of(above) != "a folder":
+        raise InputError(f"`{name}` must be {what} in a folder; {above} is no folder, got {path}.")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"`{name}` must be {what} that can be written; {above} is read-only.")
 
 
 # Tensors, as losses see them -----------------------------------------------------------------

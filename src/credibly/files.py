@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from credibly.checks import out_can_be_written
 
 try:
     import fcntl
@@ -20,8 +23,13 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the folder of ``path``; on success it becomes ``path``.
 
     Killed at any instant, ``path`` holds either its old content or the whole new one. On an
-    exception the temporary file is removed and ``path`` stays as it was. What an earlier writer of
-    ``path`` left when it was killed is removed first; a writer that lives is never disturbed.
+    exception the temporary file is removed and ``path`` stays as it was. A link keeps pointing to
+    its file, which is replaced; a file that is replaced keeps its permissions. What an earlier
+    writer of ``path`` left when it was killed is removed first; the files of a running writer are
+    never removed.
+
+    Raises:
+        InputError: if ``path`` is a folder, a device, a pipe or a socket.
 
     Example:
         >>> import tempfile
@@ -31,7 +39,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         >>> target.read_text()
         '42'
     """
-    path = Path(path)
+    out_can_be_written(path, "path")
+    path = Path(os.path.realpath(path))  # write through links, beside the file they point to
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path.parent, path.name)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -39,10 +48,16 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield beside
             _flush(beside)
+            _keep_mode(path, beside)
             os.replace(beside, path)
             _flush(path.parent)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def _keep_mode(path: Path, beside: Path) -> None:
+    with suppress(FileNotFoundError):
+        beside.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 def sweep(folder: Path, name: str | None = None) -> None:

@@ -271,6 +271,178 @@ def make_hf_parquet(root):
     }
 
 
+def make_aircraft(root):
+    base = root / "data"
+    write(base / "variants.txt", "707-320\nA330-200\n")
+    rows = {"train": ["0001 A330-200"], "val": ["0002 707-320"], "test": ["0003 A330-200"]}
+    for part, lines in rows.items():
+        write(base / f"images_variant_{part}.txt", "\n".join(lines) + "\n")
+        for line in lines:
+            paint(base / f"images/{line.split()[0]}.jpg")
+    return {
+        "images/0001.jpg": (["A330-200"], TRAIN),
+        "images/0002.jpg": (["707-320"], CALIBRATION),
+        "images/0003.jpg": (["A330-200"], TEST),
+    }
+
+
+def make_caltech101(root):
+    base = root / "101_ObjectCategories"
+    for name in ("accordion/image_0001.jpg", "ant/image_0001.jpg", "BACKGROUND_Google/tmp"):
+        paint(base / name) if name.endswith("jpg") else paint(base / f"{name}.jpg")
+    return {
+        "BACKGROUND_Google/tmp.jpg": (["BACKGROUND_Google"], TRAIN),
+        "accordion/image_0001.jpg": (["accordion"], TRAIN),
+        "ant/image_0001.jpg": (["ant"], TRAIN),
+    }
+
+
+def cells(texts):
+    """A MATLAB cell array of strings."""
+    array = np.empty((1, len(texts)), dtype=object)
+    array[0] = texts
+    return array
+
+
+def structs(rows, fields):
+    """A MATLAB struct array."""
+    array = np.empty((1, len(rows)), dtype=[(field, object) for field in fields])
+    for place, row in enumerate(rows):
+        array[0, place] = row
+    return array
+
+
+CAR_FIELDS = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "fname")
+CARS = ("AM General Hummer SUV 2000", "Acura RL Sedan 2012")
+
+
+def make_cars(root):
+    from scipy.io import savemat
+
+    (root / "devkit").mkdir(parents=True)
+    savemat(root / "devkit/cars_meta.mat", {"class_names": cells(CARS)})
+    rows = {
+        "cars_train_annos": [(1, 2, 3, 4, 2, "00001.jpg"), (1, 2, 3, 4, 1, "00002.jpg")],
+        "cars_test_annos_withlabels": [(1, 2, 3, 4, 2, "00001.jpg")],
+    }
+    for name, notes in rows.items():
+        file = root / f"devkit/{name}.mat"
+        savemat(file, {"annotations": structs(notes, CAR_FIELDS)}, do_compression=True)
+    for name in ("cars_train/00001.jpg", "cars_train/00002.jpg", "cars_test/00001.jpg"):
+        paint(root / name)
+    return {
+        "cars_train/00001.jpg": ([CARS[1]], TRAIN),
+        "cars_train/00002.jpg": ([CARS[0]], TRAIN),
+        "cars_test/00001.jpg": ([CARS[1]], TEST),
+    }
+
+
+def make_cars_in_one_file(root):
+    from scipy.io import savemat
+
+    root.mkdir(parents=True)
+    fields = ("relative_im_path", "bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "test")
+    notes = [("car_ims/1.jpg", 1, 2, 3, 4, 1, 0), ("car_ims/2.jpg", 1, 2, 3, 4, 2, 1)]
+    content = {"annotations": structs(notes, fields), "class_names": cells(CARS)}
+    savemat(root / "cars_annos.mat", content)
+    for name in ("car_ims/1.jpg", "car_ims/2.jpg"):
+        paint(root / name)
+    return {"car_ims/1.jpg": ([CARS[0]], TRAIN), "car_ims/2.jpg": ([CARS[1]], TEST)}
+
+
+def make_cub(root):
+    base = root / "CUB_200_2011"
+    write(base / "classes.txt", "1 001.Black_footed_Albatross\n2 002.Laysan_Albatross\n")
+    names = [f"002.Laysan_Albatross/L_{k}.jpg" for k in range(2)] + ["001.Black/B_9.jpg"]
+    write(base / "images.txt", "".join(f"{k} {name}\n" for k, name in enumerate(names, 1)))
+    write(base / "image_class_labels.txt", "1 2\n2 2\n3 1\n")
+    write(base / "train_test_split.txt", "1 0\n2 1\n3 1\n")
+    for name in names:
+        paint(base / "images" / name)
+    return {
+        f"images/{names[0]}": (["Laysan_Albatross"], TEST),
+        f"images/{names[1]}": (["Laysan_Albatross"], TRAIN),
+        f"images/{names[2]}": (["Black_footed_Albatross"], TRAIN),
+    }
+
+
+def make_dtd(root):
+    base = root / "dtd"
+    rows = {
+        "train1": ["banded/banded_0002.jpg", "woven/woven_0001.jpg"],
+        "val1": ["woven/woven_0002.jpg"],
+        "test1": ["banded/banded_0004.jpg"],
+    }
+    for name, lines in rows.items():
+        write(base / f"labels/{name}.txt", "\n".join(lines) + "\n")
+        for line in lines:
+            paint(base / "images" / line)
+    return {
+        "images/banded/banded_0002.jpg": (["banded"], TRAIN),
+        "images/woven/woven_0001.jpg": (["woven"], TRAIN),
+        "images/woven/woven_0002.jpg": (["woven"], CALIBRATION),
+        "images/banded/banded_0004.jpg": (["banded"], TEST),
+    }
+
+
+def make_flowers(root):
+    from scipy.io import savemat
+
+    root.mkdir(parents=True)
+    savemat(root / "imagelabels.mat", {"labels": np.array([[2, 1, 2, 1]], dtype=np.uint8)})
+    sets = {"trnid": [[4, 1]], "valid": [[2]], "tstid": [[3]]}
+    savemat(root / "setid.mat", {name: np.array(ids, np.uint16) for name, ids in sets.items()})
+    for number in range(1, 5):
+        paint(root / f"jpg/image_{number:05d}.jpg")
+    return {
+        "jpg/image_00004.jpg": (["001"], TRAIN),
+        "jpg/image_00001.jpg": (["002"], TRAIN),
+        "jpg/image_00002.jpg": (["001"], CALIBRATION),
+        "jpg/image_00003.jpg": (["002"], TEST),
+    }
+
+
+def make_food101(root):
+    base = root / "food-101"
+    write(base / "meta/classes.txt", "apple_pie\nwaffles\n")
+    write(base / "meta/train.txt", "waffles/12\napple_pie/34\n")
+    write(base / "meta/test.txt", "waffles/56\n")
+    for name in ("waffles/12", "apple_pie/34", "waffles/56"):
+        paint(base / f"images/{name}.jpg")
+    return {
+        "images/waffles/12.jpg": (["waffles"], TRAIN),
+        "images/apple_pie/34.jpg": (["apple_pie"], TRAIN),
+        "images/waffles/56.jpg": (["waffles"], TEST),
+    }
+
+
+def make_pets(root):
+    header = "#Image CLASS-ID SPECIES BREED ID\n"
+    write(
+        root / "annotations/trainval.txt", header + "yorkshire_terrier_2 10 2 9\nBombay_7 3 1 2\n"
+    )
+    write(root / "annotations/test.txt", "yorkshire_terrier_15 10 2 9\n")
+    for name in ("yorkshire_terrier_2", "Bombay_7", "yorkshire_terrier_15"):
+        paint(root / f"images/{name}.jpg")
+    return {
+        "images/yorkshire_terrier_2.jpg": (["yorkshire_terrier"], TRAIN),
+        "images/Bombay_7.jpg": (["Bombay"], TRAIN),
+        "images/yorkshire_terrier_15.jpg": (["yorkshire_terrier"], TEST),
+    }
+
+
+def make_sun397(root):
+    write(root / "Partitions/ClassName.txt", "/a/abbey\n/a/apartment_building/outdoor\n")
+    write(root / "Partitions/Training_01.txt", "/a/abbey/sun_a.jpg\n")
+    write(root / "Partitions/Testing_01.txt", "/a/apartment_building/outdoor/sun_b.jpg\n")
+    for name in ("a/abbey/sun_a.jpg", "a/apartment_building/outdoor/sun_b.jpg"):
+        paint(root / "SUN397" / name)
+    return {
+        "a/abbey/sun_a.jpg": (["abbey"], TRAIN),
+        "a/apartment_building/outdoor/sun_b.jpg": (["apartment_building/outdoor"], TEST),
+    }
+
+
 LAYOUTS = {
     "imagefolder": make_imagefolder,
     "coco": make_coco,
@@ -283,6 +455,16 @@ LAYOUTS = {
     "cifar100": make_cifar100,
     "tinyimagenet": make_tinyimagenet,
     "plantnet": make_plantnet,
+    "aircraft": make_aircraft,
+    "caltech101": make_caltech101,
+    "cars": make_cars,
+    "cars in one file": make_cars_in_one_file,
+    "cub": make_cub,
+    "dtd": make_dtd,
+    "flowers": make_flowers,
+    "food101": make_food101,
+    "pets": make_pets,
+    "sun397": make_sun397,
     "hf": make_hf,
     "hf parquet": make_hf_parquet,
 }

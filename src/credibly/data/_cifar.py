@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly.checks import InputError
+from credibly.checks import InputError, input_file
 from credibly.data._parse import read_lines
 from credibly.data._rows import Data
 from credibly.data._split import TEST, TRAIN
@@ -87,6 +87,7 @@ def _records(file: Path, label_bytes: int) -> Array:
     """(n, label bytes + 3072) uint8."""
     if not file.exists():
         raise InputError(f"{file} is missing; it belongs to this layout.")
+    input_file(file)
     raw = np.fromfile(file, dtype=np.uint8)
     if not len(raw) or len(raw) % (label_bytes + PIXELS):
         raise InputError(

@@ -36,11 +36,11 @@ def read_imagefolder(path: Path, *, labels: Sequence[str] | None = None) -> Data
     """
     parts = {
         folder.name: SPLIT_NAMES[folder.name.lower()]
-        for folder in _folders(path)
+        for folder in subfolders(path)
         if folder.name.lower() in SPLIT_NAMES
     }
     if not parts:
-        if labels is not None and not _folders(path):
+        if labels is not None and not subfolders(path):
             return _unlabelled(path, labels)
         return _classes(path, {"": TRAIN}, labels)
     return _classes(path, published_parts(parts), labels)
@@ -77,7 +77,7 @@ def read_tinyimagenet(path: Path) -> Data:
     names, classes, split = [], [], []
     for wnid in wnids:
         folder = path / "train" / wnid / "images"
-        files = _images(folder) if folder.is_dir() else []
+        files = images_below(folder) if folder.is_dir() else []
         if not files:
             raise InputError(f"{folder} must hold the training images of {wnid}; none are there.")
         names += [f"train/{wnid}/images/{name}" for name in files]
@@ -95,7 +95,7 @@ def read_tinyimagenet(path: Path) -> Data:
         names.append(f"val/images/{name}")
         classes.append(column[wnid])
         split.append(TEST)
-    data = _data(path, names, classes, split, wnids, "tinyimagenet", "shift+flip")
+    data = class_images(path, names, classes, split, wnids, "tinyimagenet", "shift+flip")
     words = path / "words.txt"
     if not words.exists():
         return data
@@ -127,7 +127,8 @@ def _classes(
     source: str = "imagefolder",
 ) -> Data:
     found: dict[str, dict[str, list[str]]] = {
-        part: {folder.name: _images(folder) for folder in _folders(root / part)} for part in parts
+        part: {folder.name: images_below(folder) for folder in subfolders(root / part)}
+        for part in parts
     }
     trained = {name for part in parts if parts[part] == TRAIN for name in found[part]}
     known = list(labels) if labels is not None else sorted(trained or set().union(*found.values()))
@@ -147,10 +148,10 @@ def _classes(
             names += [str(Path(part, folder, image)) for image in images]
             classes += [known.index(folder)] * len(images)
             split += [parts[part]] * len(images)
-    return _data(root, names, classes, split, known, source, "crop+flip")
+    return class_images(root, names, classes, split, known, source, "crop+flip")
 
 
-def _data(
+def class_images(
     root: Path,
     names: list[str],
     classes: list[int],
@@ -173,7 +174,7 @@ def _data(
 
 
 def _unlabelled(path: Path, labels: Sequence[str]) -> Data:
-    names = _images(path)
+    names = images_below(path)
     if not names:
         raise InputError(f"{path} must contain images or a folder for each class.")
     return Data(
@@ -186,7 +187,7 @@ def _unlabelled(path: Path, labels: Sequence[str]) -> Data:
     )
 
 
-def _folders(path: Path) -> list[Path]:
+def subfolders(path: Path) -> list[Path]:
     if not path.is_dir():
         raise InputError(f"{path} must be a folder.")
     return sorted(
@@ -196,7 +197,7 @@ def _folders(path: Path) -> list[Path]:
     )
 
 
-def _images(folder: Path) -> list[str]:
+def images_below(folder: Path) -> list[str]:
     """Paths of all images below ``folder``, relative to it, in a fixed order."""
     found = []
     for parent, _, files in os.walk(folder):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from credibly.checks import InputError
+from credibly.checks import InputError, input_file
 from credibly.data._folders import SPLIT_NAMES, published_parts
 from credibly.data._parse import field, read_json
 from credibly.data._rows import Data
@@ -72,6 +72,7 @@ def _splits(path: Path) -> dict[str, pa.Table]:
         )
     found: dict[str, list[Path]] = {}
     for file in files:
+        input_file(file)
         found.setdefault(file.stem.partition("-")[0], []).append(file)
     return {name: pa.concat_tables([pq.read_table(f) for f in fs]) for name, fs in found.items()}
 
@@ -91,6 +92,7 @@ def _arrow(folder: Path, root: Path) -> pa.Table:
             )
         if not (folder / name).exists():
             raise InputError(f"{folder / name} is missing; {folder / 'state.json'} names it.")
+        input_file(folder / name)
         source = pa.memory_map(str(folder / name))
         try:
             tables.append(pa.ipc.open_stream(source).read_all())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.checks import InputError
+from credibly.checks import InputError, input_file
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ def decode_image(
     from PIL import Image, ImageOps
 
     try:
+        if isinstance(file, Path):
+            input_file(file)
         with file.open("rb") if isinstance(file, Path) else file as stream:
             image = Image.open(stream)
             if image.width * image.height > MAX_PIXELS:

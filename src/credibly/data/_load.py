@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from credibly import checks
-from credibly.checks import InputError, nearest
+from credibly.checks import InputError, input_file, nearest
 from credibly.data._images import LazyImages
 from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Reader
 from credibly.data._rows import Data
@@ -84,6 +84,8 @@ def _kind_and_path(name: str) -> tuple[str, Path]:
             raise InputError(_not_understood(name, path))
     if not path.exists():
         raise InputError(f"{path} does not exist. Give a file or folder that does.")
+    if not path.is_dir():
+        input_file(path)
     return kind, path
 
 

@@ -9,16 +9,19 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from credibly.checks import InputError
+from credibly.checks import InputError, input_file
 
 MAX_XML_BYTES = 1 << 26
 MAX_XML_DEPTH = 100
 
 
 def read_text(path: Path) -> str:
-    """A text file as UTF-8; an error that names it if it is not there or not text."""
+    """Return a text file as UTF-8; raise an error that names it if it is not there or not text."""
     try:
+        input_file(path)
         return path.read_text(encoding="utf-8-sig")
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path} is missing; it belongs to this layout.") from None
     except UnicodeDecodeError as error:

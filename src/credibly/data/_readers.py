@@ -67,6 +67,9 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "split": Option(
             str, "split of NUS-WIDE: as published, or 150,000 drawn", choices=("published", "gong")
         ),
+        "partition": Option(int, "which of the ten published splits of dtd or sun397"),
+        "level": Option(str, "classes of aircraft", choices=("variant", "family", "manufacturer")),
+        "per_class": Option(int, "training images per class of caltech101"),
         "classes_seed": Option(int, "draw of the classes that cifar60+40 leaves without labels"),
         "n": Option(int, "number of rows", flag=False),
         "size": Option(int, "side of a scene in pixels", flag=False),
@@ -123,6 +126,15 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
         "cifar60+40": Reader("_cifar", "read_cifar60_40", ("classes_seed",)),
         "tinyimagenet": Reader("_folders", "read_tinyimagenet"),
         "plantnet": Reader("_folders", "read_plantnet"),
+        "aircraft": Reader("_transfer", "read_aircraft", ("level",)),
+        "caltech101": Reader("_transfer", "read_caltech101", ("per_class",)),
+        "cars": Reader("_transfer", "read_cars"),
+        "cub": Reader("_transfer", "read_cub"),
+        "dtd": Reader("_transfer", "read_dtd", ("partition",)),
+        "flowers": Reader("_transfer", "read_flowers"),
+        "food101": Reader("_transfer", "read_food101"),
+        "pets": Reader("_transfer", "read_pets"),
+        "sun397": Reader("_transfer", "read_sun397", ("partition",)),
         "hf": Reader(
             "_huggingface", "read_huggingface", ("labels", "label_column", "image_column", "coding")
         ),
