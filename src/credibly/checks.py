@@ -82,6 +82,20 @@ def at_least(name: str, value: float, lowest: float) -> float:
     return float(value)
 
 
+def between(name: str, value: float, low: float, high: float) -> float:
+    """Return ``value``; it must be finite and lie in [low, high].
+
+    Example:
+        >>> between("port", 99_999, 0, 65_535)
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: `port` must lie between 0 and 65,535; got 99999.
+    """
+    if not low <= value <= high:
+        raise InputError(f"`{name}` must lie between {low:,} and {high:,}; got {value!r}.")
+    return value
+
+
 def fraction(name: str, value: float, *, low_open: bool = False, high_open: bool = False) -> float:
     """``value`` as a float in [0, 1], the ends excluded where asked."""
     above = value > 0 if low_open else value >= 0

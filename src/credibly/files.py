@@ -17,6 +17,8 @@ try:
 except ImportError:  # no locks on this system: nothing is ever taken for dead
     fcntl = None
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -76,6 +78,20 @@ def sweep(folder: Path, name: str | None = None) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 lock.with_suffix(".part").unlink(missing_ok=True)
                 lock.unlink(missing_ok=True)
+
+
+def spreadsheet_cell(text: str) -> str:
+    """Return text for a CSV cell that no spreadsheet runs as a formula.
+
+    Text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return gets an apostrophe
+    in front of it. Numbers stay.
+
+    Example:
+        >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-3.5"), spreadsheet_cell("a=b")
+        ("'=1+1", '-3.5', 'a=b')
+    """
+    formula = text.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{text}" if formula and not _NUMBER.fullmatch(text) else text
 
 
 @contextmanager

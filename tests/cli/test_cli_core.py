@@ -114,8 +114,10 @@ OUTCOMES = {
     "done": (lambda options: None, 0, ""),
     "own code": (lambda options: 7, 7, ""),
     "bad input": (_raise(InputError("x must hold.")), 2, "credibly try: x must hold.\n"),
+    "no memory": (_raise(MemoryError()), 2, "credibly try: there is not enough memory"),
+    "a pipe of its own": (_raise(BrokenPipeError(32, "Broken pipe")), 2, "credibly try: Broken"),
     "no file": (_raise(FileNotFoundError(2, "No such file", "f")), 2, "credibly try: f: No such"),
-    "interrupted": (_raise(KeyboardInterrupt()), 130, "credibly try: interrupted"),
+    "interrupted": (_raise(KeyboardInterrupt()), 130, "credibly: interrupted"),
 }
 
 

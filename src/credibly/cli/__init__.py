@@ -1,19 +1,15 @@
 """The command line: ``credibly COMMAND …``. One file per command.
 
 A command module has a frozen dataclass ``Options`` (its docstring is the help text) and
-``run(options) -> int | None``. Heavy imports go inside ``run``, so ``--help`` stays instant.
+``run(options) -> int | None``. Heavy imports go inside ``run``, so ``--help`` stays instant, and
+after the checks of the arguments, so that a misspelt name is answered at once.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
-
-from credibly.cli._command import build_parser, resolve
-from credibly.cli._errors import in_flags, sentence
 
 # In the order of `credibly --help`.
 COMMANDS: tuple[str, ...] = (
@@ -33,8 +29,34 @@ COMMANDS: tuple[str, ...] = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the result is the exit code (0 done, 2 bad input, 130 interrupted)."""
+    """Run one command.
+
+    Args:
+        argv: the arguments; by default those of the process.
+
+    Returns:
+        The exit code: 0 done, 2 bad input, 130 interrupted, 143 terminated.
+    """
+    from credibly.cli import _terminal
+
     argv = list(sys.argv[1:] if argv is None else argv)
+    _terminal.prepare_streams()
+    with _terminal.interruptible() as signals:
+        try:
+            return _run(argv)
+        except BaseException as error:
+            if signals or isinstance(error, KeyboardInterrupt):
+                _terminal.complain("\ncredibly: interrupted")
+                _terminal.detach()
+                return 128 + (signals[0] if signals else 2)
+            raise
+
+
+def _run(argv: list[str]) -> int:
+    from credibly.cli import _terminal
+    from credibly.cli._command import build_parser, resolve
+    from credibly.cli._errors import in_flags, sentence
+
     modules = {name: import_module(f"credibly.cli.{name}") for name in COMMANDS}
     named = any(text == "--config" or text.startswith("--config=") for text in argv)
     parser = build_parser(modules, file_may_complete=named)
@@ -45,22 +67,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     from credibly.checks import InputError
 
-    options: Any = None
+    module = modules[command]
     try:
-        options = resolve(modules[command].Options, arguments)
-        result = modules[command].run(options) or 0
+        code = module.run(resolve(module.Options, arguments)) or 0
         sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
-        return result
-    except BrokenPipeError:
-        # The reader (`head`) has enough. Python's exit would flush once more and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (InputError, OSError, MemoryError) as error:
-        text = sentence(error)
-        print(
-            f"credibly {command}: {in_flags(text, options) if options else text}", file=sys.stderr
-        )
+        return code
+    except (InputError, OSError, MemoryError, UnicodeEncodeError) as error:
+        if isinstance(error, BrokenPipeError) and _terminal.reader_is_gone():
+            return 0  # `head` has enough
+        text = in_flags(sentence(error), module.Options, arguments)
+        _terminal.complain(f"credibly {command}: {text}")
+        _drop_unwritable_output()
         return 2
-    except KeyboardInterrupt:
-        print(f"\ncredibly {command}: interrupted", file=sys.stderr)
-        return 130
+
+
+def _drop_unwritable_output() -> None:
+    """Forget what stdout cannot take (a full disk): Python's exit would try once more."""
+    from credibly.cli import _terminal
+
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        _terminal.detach()

@@ -1,15 +1,16 @@
-"""From a frozen dataclass to flags, a TOML file and back: one set of fields fills from both."""
+"""Turn a frozen dataclass into flags, and flags or a TOML file into the dataclass."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import inspect
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def option(
@@ -19,20 +20,38 @@ def option(
     positional: bool = False,
     choices: Sequence[Any] | None = None,
     metavar: str | None = None,
+    between: tuple[float, float] | None = None,
 ) -> Any:
-    """A field of an ``Options`` dataclass that is also a flag (``--name``) or a positional."""
-    metadata = {"help": help, "positional": positional, "choices": choices, "metavar": metavar}
+    """Declare a field of an ``Options`` dataclass that is also a flag or a positional argument.
+
+    Args:
+        default: value if it is not given; without one the field is required.
+        help: one line of the help text.
+        positional: whether it is given without a flag.
+        choices: the values allowed.
+        metavar: what the help text calls its value.
+        between: the smallest and the largest number allowed.
+    """
+    metadata = {
+        "help": help,
+        "positional": positional,
+        "choices": choices,
+        "metavar": metavar,
+        "between": between,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def build_parser(
     modules: Mapping[str, Any], *, file_may_complete: bool = False
 ) -> argparse.ArgumentParser:
-    """One parser with a sub-parser for each command module.
+    """Return a parser with a sub-parser for each command module.
 
-    ``file_may_complete``: a TOML file is named, which may hold what is otherwise required.
+    Args:
+        modules: command modules by name.
+        file_may_complete: whether a TOML file is named, which may hold what is else required.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="credibly",
         description="Classifiers with zero, one or many labels, and probabilities to act on.",
         epilog="`credibly COMMAND --help` explains one command. Start with `credibly demo`.",
@@ -53,7 +72,37 @@ def build_parser(
         for field in dataclasses.fields(module.Options):
             _add(sub, field, hints[field.name], file_may_complete)
         sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
+        sub.known = (*map(_flag, dataclasses.fields(module.Options)), "--config")
+    parser.known = tuple(modules)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests the nearest known name for a misspelt command or flag."""
+
+    known: tuple[str, ...] = ()
+    """The commands, or the flags of one command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore
+        namespace, rest = super().parse_known_args(args, namespace)
+        if rest:  # in the parser of the command itself, which knows its flags
+            flag = next((text for text in rest if text.startswith("-")), "").partition("=")[0]
+            self.error(f"unrecognized arguments: {' '.join(rest)}.{self._hint(flag)}")
+        return namespace, rest
+
+    def error(self, message: str) -> NoReturn:
+        from credibly.cli._terminal import safe_text
+
+        if match := re.search(r"argument COMMAND: invalid choice: '(.*?)'", message):
+            message = f"there is no command {match[1]!r}.{self._hint(match[1])}"
+        message += "" if message.endswith((".", "?")) else "."
+        self.exit(2, safe_text(f"{self.prog}: error: {message} Try `{self.prog} --help`.") + "\n")
+
+    def _hint(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self.known, n=1, cutoff=0.6)
+        return f" Did you mean {close[0]}?" if close else ""
 
 
 def _version() -> str:
@@ -82,7 +131,7 @@ def _add(
             settings["nargs"] = "?"
         parser.add_argument(field.name, type=kind, **settings)
         return
-    flag = "--" + field.name.replace("_", "-")
+    flag = _flag(field)
     if kind is bool:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
     elif many:
@@ -91,6 +140,10 @@ def _add(
         parser.add_argument(flag, required=required, **settings)
     else:
         parser.add_argument(flag, type=kind, required=required, **settings)
+
+
+def _flag(field: dataclasses.Field[Any]) -> str:
+    return "--" + field.name.replace("_", "-")
 
 
 def _list_of(kind: Any) -> Any:
@@ -113,7 +166,7 @@ def _help(field: dataclasses.Field[Any]) -> str:
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:
-    """The scalar type behind a field's annotation, and whether the field holds several."""
+    """Return the scalar type of a field's annotation, and whether the field holds several."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
     if typing.get_origin(hint) is tuple:
@@ -122,8 +175,8 @@ def _kind(hint: Any) -> tuple[Any, bool]:
 
 
 def resolve(options: type[Any], arguments: Mapping[str, Any]) -> Any:
-    """Defaults, then the TOML file, then flags; later ones win."""
-    from credibly.checks import InputError
+    """Fill the options from defaults, then the TOML file, then flags; later ones win."""
+    from credibly.checks import InputError, between
 
     config = arguments.get("config")
     values = _from_toml(options, Path(config)) if config else {}
@@ -133,6 +186,9 @@ def resolve(options: type[Any], arguments: Mapping[str, Any]) -> Any:
     for field in dataclasses.fields(options):
         if _required(field) and values.get(field.name) in (None, ()):
             raise InputError(f"`{field.name}` must be given, as an argument or in {config}.")
+        limits = field.metadata.get("between")
+        if limits and values.get(field.name) is not None:
+            between(field.name, values[field.name], *limits)
     return options(**values)
 
 
@@ -168,7 +224,7 @@ def _from_toml(options: type[Any], path: Path) -> dict[str, Any]:
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Whether a TOML value can stand for ``kind`` without losing anything."""
+    """Return whether a TOML value can stand for ``kind`` without loss."""
     if kind is bool or isinstance(value, bool):
         return kind is bool and isinstance(value, bool)
     if kind is float:

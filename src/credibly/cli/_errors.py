@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -14,12 +15,14 @@ def sentence(error: BaseException) -> str:
             "there is not enough memory for this; use fewer rows or labels, smaller batches, "
             "or a larger machine."
         )
+    if isinstance(error, UnicodeEncodeError):
+        return f"names of files must be valid text (UTF-8); got {error.object!r}. Rename the file."
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 
-def in_flags(text: str, options: Any) -> str:
+def in_flags(text: str, options: type[Any], given: Mapping[str, Any]) -> str:
     """Replace Python arguments in an error by the flags of a command.
 
     The library names arguments in backticks: ```average_size` must be …`` becomes
@@ -29,19 +32,22 @@ def in_flags(text: str, options: Any) -> str:
 
     Args:
         text: the message.
-        options: the ``Options`` of the command, filled.
+        options: the ``Options`` of the command.
+        given: what the command line says, by name of the field.
 
     Example:
         >>> @dataclasses.dataclass
         ... class Options:
         ...     average_size: float = 0
-        >>> in_flags("`average_size` must be above 0; got 0.", Options())
+        >>> in_flags("`average_size` must be above 0; got 0.", Options, {"average_size": 0})
         '--average-size must be above 0; got 0.'
-        >>> in_flags("Pass `average_size=2`.", Options())
+        >>> in_flags("Pass `average_size=2`.", Options, {})
         'Pass --average-size 2.'
     """
     fields = {field.name: field for field in dataclasses.fields(options)}
-    of_file = any(text.startswith(f"{part}: ") for name in fields for part in _texts(options, name))
+    of_file = any(
+        text.startswith(f"{part}: ") for value in given.values() for part in _texts(value)
+    )
 
     def replaced(match: re.Match[str]) -> str:
         name, value = match["name"], match["value"]
@@ -53,10 +59,9 @@ def in_flags(text: str, options: Any) -> str:
     return re.sub(r'`(?P<name>[a-z]\w*)(?:=["[]?(?P<value>[^]"`]+)["\]]?)?`', replaced, text)
 
 
-def _texts(options: Any, name: str) -> tuple[str, ...]:
-    value = getattr(options, name)
-    parts = value if isinstance(value, tuple) else (value,)
-    return tuple(part for part in parts if isinstance(part, str) and part)
+def _texts(value: Any) -> list[str]:
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [part for part in parts if isinstance(part, str) and part]
 
 
 def _shown(field: dataclasses.Field[Any]) -> str:

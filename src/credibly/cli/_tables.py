@@ -1,39 +1,52 @@
-"""What a command shows: a table for people, one JSON document for programs, progress on stderr."""
+"""Print results: a table for people, one JSON document for programs, progress on stderr."""
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from typing import Any
+
+from credibly.cli._terminal import is_unicode, safe, safe_text, write
+
+# Controls that JSON leaves as they are, and that a terminal would act on.
+_NOT_SHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on stdout; the first column is text, the others are figures.
+    """Print a table on stdout; the first column is text, the others are numbers.
 
-    Cells are shown as they are (a label called ``[red]`` stays that); floats with four digits,
-    NaN as a dash. Into a pipe or a file nothing is cut to the width of a screen.
+    Cells are shown as they are (a label called ``[red]`` stays that) except for control
+    characters, which are escaped. Floats have four digits, NaN is a dash. Into a pipe or a file
+    nothing is cut to the width of a screen.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=Text(safe(title)) if title else None,
+        box=box.SIMPLE_HEAD if is_unicode() else box.ASCII2,
+        title_justify="left",
+    )
     for place, name in enumerate(columns):
-        table.add_column(Text(name), justify="left" if place == 0 else "right", overflow="fold")
+        justify = "left" if place == 0 else "right"
+        table.add_column(Text(safe(name)), justify=justify, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell(value)) for value in row))
-    _console().print(table)
+        table.add_row(*(Text(safe(cell(value))) for value in row))
+    _print(table)
 
 
 def print_text(text: str) -> None:
-    """Plain words on stdout, wrapped on a terminal only."""
-    _console().print(text, markup=False, highlight=False)
+    """Print plain words on stdout, wrapped on a terminal only."""
+    _print(safe_text(text), markup=False, highlight=False)
 
 
 def cell(value: Any) -> str:
-    """One cell as text.
+    """Return one cell as text.
 
     Example:
         >>> cell(0.123456), cell(1234567), cell(float("nan")), cell(None), cell("dog")
@@ -51,14 +64,15 @@ def cell(value: Any) -> str:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One JSON document on stdout; numpy values become plain ones, NaN and infinities null."""
+    """Print one JSON document on stdout; numpy values become plain, NaN and infinities null."""
     import json
 
-    print(json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(plain(document), indent=2, ensure_ascii=not is_unicode(), allow_nan=False)
+    write(_NOT_SHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """``value`` in terms of JSON.
+    """Return ``value`` in terms of JSON.
 
     Example:
         >>> plain({"a": (1, float("nan")), 2: None})
@@ -81,9 +95,9 @@ def plain(value: Any) -> Any:
 def progress(
     description: str, total: float | None = None, *, quiet: bool = False
 ) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr that goes away when done; yields ``advance(amount)``.
+    """Show a bar on stderr until the work is done; yield ``advance(amount)``.
 
-    Silent when ``quiet`` or when stderr is not a terminal.
+    Nothing is shown when ``quiet`` or when stderr is not a terminal.
 
     Example:
         >>> with progress("reading", total=3) as advance:
@@ -93,14 +107,21 @@ def progress(
         yield lambda amount: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total)
+        task = bar.add_task(escape(safe(description)), total=total)
         yield lambda amount: bar.advance(task, amount)
 
 
-def _console() -> Any:
+def _print(content: Any, **settings: Any) -> None:
+    """Render for the width of the terminal, then write: rich ends the process on a closed pipe."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100_000)
+    terminal = sys.stdout.isatty()
+    width = None if terminal else 100_000
+    rendered = StringIO()
+    console = Console(file=rendered, width=width, force_terminal=terminal or None)
+    console.print(content, **settings)
+    write(rendered.getvalue())

@@ -17,7 +17,9 @@ class Options:
     """
 
     loss: str = option(help="name of a loss, e.g. spa, asl, 'focal(gamma_neg=3)'", positional=True)
-    num_labels: int = option(10, help="number of labels, for losses that depend on it")
+    num_labels: int = option(
+        10, help="number of labels, for losses that depend on it", between=(1, 10_000)
+    )
     average_size: float = option(2.0, help="label budget, for losses that need one")
     out: str | None = option(None, help="draw the link and the partial losses (.svg, .png, .pdf)")
     json: bool = option(False, help="print the result as JSON")

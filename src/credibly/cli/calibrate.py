@@ -41,7 +41,7 @@ class Options:
     keep: str = option(
         "all", help="rows to write; judged leaves out the rest", choices=("all", "judged")
     )
-    seed: int = option(0, help="seed of the split")
+    seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 

@@ -33,9 +33,13 @@ class Own:
     losses: tuple[str, ...] = option(
         ("bce", "asl", "spa", "spa+lpr"), help="names of losses, separated by commas"
     )
-    seeds: int = option(3, help="runs a loss; with 1, intervals are over test rows")
-    jobs: int = option(1, help="runs that train at the same time")
-    conditions: int = option(3, help="retrieval is measured up to this many conditions")
+    seeds: int = option(
+        3, help="runs per loss; with 1, intervals are over test rows", between=(1, 1000)
+    )
+    jobs: int = option(1, help="runs that train at the same time", between=(1, 256))
+    conditions: int = option(
+        3, help="retrieval is measured up to this many conditions", between=(1, 10)
+    )
     preset: str | None = option(None, help="recipe of a paper; see docs/training.md")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")

@@ -60,10 +60,10 @@ class Options:
     """
 
     out: str = option("demo", help="folder to write to")
-    rows: int = option(4000, help="number of scenes")
-    epochs: int = option(16, help="passes over the training scenes")
-    seed: int = option(0, help="seed of the scenes")
-    jobs: int = option(3, help="losses that train at the same time")
+    rows: int = option(4000, help="number of scenes", between=(100, 1_000_000))
+    epochs: int = option(16, help="passes over the training scenes", between=(1, 10_000))
+    seed: int = option(0, help="seed of the scenes", between=(0, 2**63 - 1))
+    jobs: int = option(3, help="losses that train at the same time", between=(1, 256))
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")
 

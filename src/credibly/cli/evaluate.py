@@ -30,9 +30,11 @@ class Options:
     )
     by_label: bool = option(False, help="a table of every label too")
     intervals: bool = option(False, help="95 % intervals by resampling rows (whole file in memory)")
-    bins: int = option(15, help="bins of the calibration errors")
-    min_count: int = option(30, help="entries that a bin needs to count for ACE, MCE and ECE")
-    seed: int = option(0, help="seed of the resampling")
+    bins: int = option(15, help="bins of the calibration errors", between=(1, 100_000))
+    min_count: int = option(
+        30, help="entries that a bin needs to count for ACE, MCE and ECE", between=(0, 2**53)
+    )
+    seed: int = option(0, help="seed of the resampling", between=(0, 2**63 - 1))
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress bar")
 

@@ -26,7 +26,9 @@ class Own:
     data: str = option(help="what to predict: a name, a file, or KIND:PATH", positional=True)
     out: str = option(help="a .parquet file, or a folder for parts")
     part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
-    shards: int | None = option(None, help="number of parts (default: one a process)")
+    shards: int | None = option(
+        None, help="number of parts (default: one per process)", between=(1, 99_999)
+    )
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")

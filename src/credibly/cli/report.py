@@ -18,8 +18,10 @@ class Options:
 
     predictions: tuple[str, ...] = option(help="predictions files, same labels", positional=True)
     out: str = option("report.html", help="where to write the page")
-    resamples: int = option(200, help="bootstrap resamples behind each interval")
-    seed: int = option(0, help="seed of the bootstrap")
+    resamples: int = option(
+        200, help="bootstrap resamples behind each interval", between=(2, 100_000)
+    )
+    seed: int = option(0, help="seed of the bootstrap", between=(0, 2**63 - 1))
     json: bool = option(False, help="print where it went as JSON")
     quiet: bool = option(False, help="print nothing")
 

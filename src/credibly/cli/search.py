@@ -30,7 +30,7 @@ class Options:
         help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
     )
     query: str = option(help="what is wanted and what is not", positional=True, metavar="QUERY")
-    top: int = option(20, help="how many rows to show")
+    top: int = option(20, help="number of rows to show", between=(1, 10**9))
     engine: str = option(
         "duckdb", help="what reads the files; both rank alike", choices=("duckdb", "spark")
     )

@@ -23,7 +23,7 @@ class Options:
     )
     images: str | None = option(None, help="folder of images named by row ids")
     run: str | None = option(None, help="a trained run: opens /api/predict")
-    port: int = option(8000, help="port; 0 takes a free one")
+    port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
     host: str = option("127.0.0.1", help="address to listen on; others can reach it if changed")
     quiet: bool = option(False, help="print only where the server is")
 

@@ -50,7 +50,7 @@ class Options:
     threshold: float | None = option(None, help="labels at least this probable")
     fit_on: str | None = option(None, help="predictions file to fit on", metavar="FILE")
     fraction: float = option(0.5, help="share of PREDICTIONS to fit on, without --fit-on")
-    seed: int = option(0, help="seed of that share")
+    seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 

@@ -24,6 +24,11 @@ SOLVERS = ("steps", "lbfgs")
 INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
 
 
+# Larger values are typing errors; they would end in a failure to allocate memory.
+_LARGEST = {"epochs": 10**6, "accumulate": 10**6, "workers": 256, "seed": 2**63 - 1}
+_LARGEST_SIZES = {"hidden": 2**20, "image_size": 2**13, "batch_size": 2**24}
+
+
 def setting(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
     """A field with its explanation; the command line makes a flag of it."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
@@ -123,6 +128,11 @@ class Settings:
         checks.fraction("warmup", self.warmup, high_open=True)
         for share in self.milestones:
             checks.fraction("milestones", share, low_open=True, high_open=True)
+        for name, most in _LARGEST.items():
+            checks.between(name, getattr(self, name), 0, most)
+        for name in ("hidden", "image_size", "batch_size"):
+            if getattr(self, name) is not None:
+                checks.between(name, getattr(self, name), 1, _LARGEST_SIZES[name])
         if self.average_size is not None:
             checks.average_size(self.average_size)
         for field in dataclasses.fields(self):

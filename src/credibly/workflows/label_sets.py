@@ -16,7 +16,7 @@ import numpy as np
 
 from credibly.checks import InputError
 from credibly.decide import AverageSize, BestF, Coverage, Decision, Threshold, TopK
-from credibly.files import atomic_path
+from credibly.files import atomic_path, spreadsheet_cell
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
@@ -79,7 +79,8 @@ def write_sets(
         decision: a rule such as ``cr.decide.AverageSize(5)``. Rules with nothing to fit
             (``TopK``, ``Threshold``) treat all rows as held out.
         out: the file to write, .parquet or .csv, with the columns id, labels, probabilities (most
-            probable first) and held_out.
+            probable first) and held_out. In a .csv file, an id that a spreadsheet would run as a
+            formula begins with an apostrophe.
         fit_on: another predictions file to fit on. Rows of ``path`` that are in it too do not
             count as held out.
         fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
@@ -271,7 +272,9 @@ class _Csv:
             labels = [batch.labels[column] for column in columns[part]]
             shown = [round(float(value), 6) for value in values[part]]
             cells = [json.dumps(labels, ensure_ascii=False), json.dumps(shown)]
-            self._writer.writerow([name, *cells, str(bool(held_out[row])).lower()])
+            self._writer.writerow(
+                [spreadsheet_cell(str(name)), *cells, str(bool(held_out[row])).lower()]
+            )
 
 
 def _members(sets: Array, probabilities: Array) -> tuple[Array, Array, Array]:
