@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(argv)
         except BaseException as error:
             if signals or isinstance(error, KeyboardInterrupt):
-                _terminal.complain("\ncredibly: interrupted")
+                _terminal.complain(_terminal.INTERRUPTED)
                 _terminal.detach()
                 return 128 + (signals[0] if signals else 2)
             raise

@@ -25,10 +25,7 @@ _PLAIN = str.maketrans(
 )
 
 
-class Interrupted(KeyboardInterrupt):
-    """The process was asked to end, by Ctrl-C or by SIGTERM."""
-
-    signal_number: int = signal.SIGINT
+INTERRUPTED = "\ncredibly: interrupted"
 
 
 def prepare_streams() -> None:
@@ -112,10 +109,10 @@ def detach() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """Turn SIGINT and SIGTERM into ``Interrupted``; yield the list of signals that arrived.
+    """Turn SIGINT and SIGTERM into ``KeyboardInterrupt``; yield the list of signals that arrived.
 
-    The list counts: a library that is interrupted while it is imported may turn the exception
-    into one of its own.
+    The list counts: a library may turn the exception into one of its own. While a library is
+    being imported, the process ends at once: an exception there can abort it with a core dump.
     """
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -124,9 +121,10 @@ def interruptible() -> Iterator[list[int]]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
-        error = Interrupted()
-        error.signal_number = number
-        raise error
+        if _importing(frame):
+            complain(INTERRUPTED)
+            os._exit(128 + number)
+        raise KeyboardInterrupt
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -134,3 +132,11 @@ def interruptible() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
