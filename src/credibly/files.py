@@ -6,11 +6,11 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from credibly.checks import out_can_be_written
+from credibly.checks import InputError, out_can_be_written
 
 try:
     import fcntl
@@ -78,6 +78,30 @@ def sweep(folder: Path, name: str | None = None) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 lock.with_suffix(".part").unlink(missing_ok=True)
                 lock.unlink(missing_ok=True)
+
+
+def check_out(
+    path: str | os.PathLike[str],
+    endings: Sequence[str] = (),
+    *,
+    inputs: Sequence[str | os.PathLike[str]] = (),
+) -> None:
+    """Refuse a file to write before the work that fills it.
+
+    Args:
+        path: the file.
+        endings: endings it may have; any, if empty.
+        inputs: files that are read; ``path`` must be none of them.
+
+    Raises:
+        InputError: if the ending is another, if the file is an input, or if it cannot be written.
+    """
+    out = Path(path)
+    if any(Path(each).resolve() == out.resolve() for each in inputs):
+        raise InputError(f"`out` must not be an input; {out} is.")
+    if endings and out.suffix not in endings:
+        raise InputError(f"`out` must end in {' or '.join(endings)}; got {str(out)!r}.")
+    out_can_be_written(out)
 
 
 def spreadsheet_cell(text: str) -> str:

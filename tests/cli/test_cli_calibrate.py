@@ -221,5 +221,5 @@ def test_bad_input_is_one_sentence_and_2_and_nothing_is_written(tmp_path, capsys
         assert message in shown.err
         assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert main(["calibrate", path, "--loss", "bce", "--out", path]) == 2
-    assert "--out must not be the input" in capsys.readouterr().err
+    assert "--out must not be an input" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before

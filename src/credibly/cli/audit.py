@@ -28,6 +28,12 @@ class Options:
 def run(options: Options) -> int:
     from dataclasses import asdict
 
+    from credibly.files import check_out
+    from credibly.names import check_loss
+
+    check_loss(options.loss)
+    if options.out is not None:
+        check_out(options.out, (".svg", ".png", ".pdf"))
     from credibly.losses import audit, from_name
 
     loss = from_name(

@@ -47,16 +47,14 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from pathlib import Path
+    from credibly.files import check_out
+    from credibly.names import check_loss
 
-    from credibly.checks import InputError
+    check_loss(options.loss)
+    check_out(options.out, (".parquet",), inputs=[options.scores])
     from credibly.cli import _tables
     from credibly.workflows import FitRows, calibrate_file
 
-    if Path(options.out).resolve() == Path(options.scores).resolve():
-        raise InputError(f"--out must not be the input; both are {options.out}.")
-    if Path(options.out).suffix != ".parquet":
-        raise InputError(f"--out must end in .parquet; got {options.out!r}.")
     fit_rows = FitRows(options.fraction, options.rows, options.seed)
     result = calibrate_file(options.scores, options.loss, method=options.method, fit_rows=fit_rows)
     kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
 from credibly.cli._reader_options import reader_options, with_reader_options
-from credibly.cli.train import given, with_settings
+from credibly.cli.train import check_names, given, with_settings
 
 if TYPE_CHECKING:
     from credibly.workflows import Comparison
@@ -49,13 +49,20 @@ Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed",
 
 
 def run(options: Any) -> int:
-    from credibly.cli._tables import print_json, print_text, progress
+    from credibly.checks import out_can_be_written
+    from credibly.names import check_loss
     from credibly.train import Settings, preset
-    from credibly.workflows import compare
 
     base = preset(options.preset) if options.preset else {}
     base.pop("loss", None)
     settings = Settings.from_mapping({**base, **given(options)}, "settings")
+    for name in options.losses:
+        check_loss(name)
+    check_names(replace(settings, loss="auto"))
+    out_can_be_written(options.out, folder=True)
+    from credibly.cli._tables import print_json, print_text, progress
+    from credibly.workflows import compare
+
     count = len(set(options.losses)) * options.seeds
     with progress("training", total=count, quiet=options.quiet) as advance:
         results = compare(

@@ -23,6 +23,9 @@ class Options:
 
 
 def run(options: Options) -> int:
+    from credibly.files import check_out
+
+    check_out(options.out)
     from credibly import train
     from credibly.cli._tables import print_json, print_text
 

@@ -39,6 +39,9 @@ Options: Any = with_reader_options(Own, leave_out=("labels",))
 
 
 def run(options: Any) -> int:
+    from credibly.checks import out_can_be_written
+
+    out_can_be_written(options.out, folder=not options.out.endswith(".parquet"))
     from credibly import data, train
     from credibly.cli._tables import print_json, print_text, progress
 

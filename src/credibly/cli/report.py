@@ -27,6 +27,9 @@ class Options:
 
 
 def run(options: Options) -> int:
+    from credibly.files import check_out
+
+    check_out(options.out, (), inputs=options.predictions)
     from credibly import report
     from credibly.cli._tables import print_json, print_text
 

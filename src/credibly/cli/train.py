@@ -86,14 +86,29 @@ def settings_of(options: Any) -> Settings:
         from credibly.train import read_config
 
         base = {**read_config(config.parent)["settings"], **base}
-    return Settings.from_mapping({**base, **given(options)}, "settings")
+    settings = Settings.from_mapping({**base, **given(options)}, "settings")
+    check_names(settings)
+    return settings
+
+
+def check_names(settings: Settings) -> None:
+    """Refuse a misspelt loss or model before anything heavy is imported."""
+    from credibly import names
+
+    if settings.loss != "auto":
+        names.check_loss(settings.loss)
+    if settings.model != "auto":
+        names.check_model(settings.model)
 
 
 def run(options: Any) -> int:
+    from credibly.checks import out_can_be_written
+
+    settings = settings_of(options)
+    out_can_be_written(options.out, folder=True)
     from credibly import data, train
     from credibly.cli._tables import print_json, print_table, print_text
 
-    settings = settings_of(options)
     rows = data.load(
         options.data,
         seed=settings.split_seed,

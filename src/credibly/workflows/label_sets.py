@@ -16,7 +16,7 @@ import numpy as np
 
 from credibly.checks import InputError
 from credibly.decide import AverageSize, BestF, Coverage, Decision, Threshold, TopK
-from credibly.files import atomic_path, spreadsheet_cell
+from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
@@ -104,7 +104,8 @@ def write_sets(
         {1: 2}
     """
     out = Path(out)
-    _check_out(out, [Path(each) for each in (path, fit_on) if each is not None])
+    inputs = [each for each in (path, fit_on) if each is not None]
+    check_out(out, (".parquet", ".csv"), inputs=inputs)
     scan = Predictions.scan(path)
     scan.check_ids()
     decision, held_out = _fit(decision, scan, fit_on, fit_rows or FitRows())
@@ -126,14 +127,6 @@ def write_sets(
     return WrittenSets(
         str(out), decision, len(held_out), tally.rows, tally.numbers(), tally.histogram()
     )
-
-
-def _check_out(out: Path, inputs: list[Path]) -> None:
-    if out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"`out` must end in .parquet or .csv; got {str(out)!r}.")
-    for path in inputs:
-        if path.resolve() == out.resolve():
-            raise InputError(f"`out` must not be an input; {out} is.")
 
 
 def _fit(

@@ -1,0 +1,85 @@
+"""Names that the command line and configuration files use, known without importing torch.
+
+A misspelt name is answered at once. The tests check each table against the package it describes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from credibly.checks import InputError, nearest
+
+LOSSES: dict[str, str] = {
+    "an": "AssumeNegative",
+    "asl": "Asymmetric",
+    "avgk": "AverageK",
+    "bce": "BCE",
+    "ce": "Softmax",
+    "epr": "ExpectedPositive",
+    "focal": "Focal",
+    "quasibinary": "Quasibinary",
+    "rml": "RobustMultiLabel",
+    "role": "OnlineEstimation",
+    "softmax": "Softmax",
+    "spa": "SPA",
+    "topk": "BalancedTopK",
+    "twl": "TwoWay",
+    "warp": "Warp",
+}
+"""Names and aliases of the losses, and their classes in ``credibly.losses``."""
+
+MODELS: tuple[str, ...] = (
+    "linear",
+    "mlp",
+    "cnn",
+    "resnet20-32",
+    "resnet18-32",
+    "vgg16",
+    "densenet40-12",
+    "densenet40-40",
+    "densenet-bc40-40",
+    "efficientnet-lite0",
+)
+"""Names of the built-in networks of ``credibly.models``."""
+
+MODEL_PREFIXES: tuple[str, ...] = ("timm:", "hf:", "python:")
+"""What names of networks from elsewhere begin with."""
+
+_PART = re.compile(r"\s*([\w-]+)\s*(?:\(.*\))?\s*")
+
+
+def check_loss(name: str) -> None:
+    """Refuse a name that ``cr.losses.from_name`` would refuse for its loss or its suffix.
+
+    Arguments in brackets are not looked at.
+
+    Example:
+        >>> check_loss("spa(scale_neg=10)+lpr")
+        >>> check_loss("sap")
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: unknown loss 'sap'. Did you mean 'spa'?
+    """
+    first, *rest = re.split(r"\+(?![^(]*\))", name[:1000])
+    match = _PART.fullmatch(first)
+    if match is not None and match[1].lower() not in LOSSES:
+        raise InputError(f"unknown loss {match[1]!r}. {nearest(match[1].lower(), LOSSES)}")
+    for part in rest:
+        match = _PART.fullmatch(part)
+        if match is not None and match[1].lower() != "lpr":
+            raise InputError(f"after '+' only 'lpr' can stand; got {match[1]!r} in {name!r}.")
+
+
+def check_model(name: str) -> None:
+    """Refuse a name that is neither a built-in network nor begins with a known prefix.
+
+    Example:
+        >>> check_model("timm:resnet50")
+        >>> check_model("mpl")
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: `model` must be a known network; got 'mpl'. Did you mean 'mlp'?
+    """
+    if name not in MODELS and not name.startswith(MODEL_PREFIXES):
+        known = [*MODELS, *(f"{prefix}NAME" for prefix in MODEL_PREFIXES)]
+        raise InputError(f"`model` must be a known network; got {name!r}. {nearest(name, known)}")
