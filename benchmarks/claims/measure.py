@@ -23,10 +23,13 @@ MANY_LABELS = 100
 MOST_RETRIEVAL_SECONDS = 0.3
 
 
-def held_out(run: Run, data: Data) -> Figures:
+Scores = dict[str, torch.Tensor]
+"""Of the parts ``calibration`` and ``test``."""
+
+
+def held_out(run: Run, data: Data, found: Scores) -> Figures:
     """What a trial is judged by: held-out rows alone."""
-    part = data.part("calibration")
-    scores = run.scores(part)
+    part, scores = data.part("calibration"), found["calibration"]
     odds = next(iter(_readings(run.criterion, scores).values()))
     every = max(1, odds.size // 200_000)
     estimates = expit(_fitted("affine", odds[::every], part.targets[::every]).transform(odds))
@@ -41,10 +44,10 @@ def held_out(run: Run, data: Data) -> Figures:
     return _plain(figures)
 
 
-def tested(run: Run, data: Data) -> Figures:
+def tested(run: Run, data: Data, found: Scores) -> Figures:
     """Figures of test rows, by reading; what fits the data: sets for one label a row, and so on."""
     held, test = data.part("calibration"), data.part("test")
-    held_scores, test_scores = run.scores(held), run.scores(test)
+    held_scores, test_scores = found["calibration"], found["test"]
     criterion, counts = run.criterion, (test.targets > 0.5).sum(axis=1)
     ranked = _ranked(criterion, test_scores)
     figures: Figures = {
@@ -158,7 +161,7 @@ def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
 
 
 def _file(source: str) -> str:
-    """``coco80`` of ``coco80-images:3000`` or ``coco80-features``."""
+    """``coco80`` of ``coco80-images:2000`` or ``coco80-features``."""
     return source.partition(":")[0].partition("-")[0]
 
 

@@ -81,10 +81,12 @@ def run_all(cells: Iterable[Cell], book: Book, jobs: int) -> None:
 
 def perform(cell: Cell) -> Record:
     """Train as ``credibly train`` does, in a folder that is thrown away, and keep the figures."""
+    import numpy as np
     import torch
 
     from benchmarks.claims import measure, sets
     from credibly import __version__
+    from credibly.data import TEST
     from credibly.train import Settings, fit
 
     torch.set_num_threads(1)
@@ -105,10 +107,12 @@ def perform(cell: Cell) -> Record:
     }
     folder = tempfile.mkdtemp(prefix="credibly-claims-")
     try:
-        run = fit(data, folder, settings)
-        record["held_out"] = measure.held_out(run, data)
+        run = fit(data.take(np.flatnonzero(data.split != TEST)), folder, settings)
+        parts = ("calibration",) if cell.trial else ("calibration", "test")
+        scores = {part: run.scores(data.part(part)) for part in parts}
+        record["held_out"] = measure.held_out(run, data, scores)
         if not cell.trial:
-            record["test"] = measure.tested(run, data)
+            record["test"] = measure.tested(run, data, scores)
     except Exception as error:  # a method that fails is a result, not the end of the others
         record["failed"] = f"{type(error).__name__}: {error}"
     finally:

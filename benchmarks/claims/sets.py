@@ -6,8 +6,8 @@ go on: ``tinyimagenet:50`` has 50 of its classes, ``tinyimagenet:tail`` is thinn
 has features of a network trained on other digits (``transfer``). ``NAME@search`` has no test rows
 of NAME: a quarter of its training rows stands in for them.
 
-``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:3000`` is
-a draw of 3000 training rows, a third as many held-out rows, and 2000 test rows, the same for every
+``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:2000`` is
+a draw of 2000 training rows, a third as many held-out rows, and 2000 test rows, the same for every
 seed.
 
 ``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` (for images ``rows.parquet``)

@@ -20,15 +20,15 @@ LITE: dict[str, Any] = {
     "warmup": 0.1,
     "select": "last",
 }
-ADAMW = ({"learning_rate": 5e-4}, {"learning_rate": 1.5e-3})
+ADAMW = ({"learning_rate": 1.5e-3}, {"learning_rate": 4e-3})
 SGD = ({"learning_rate": 0.02}, {"learning_rate": 0.1})
 BY_SGD = {"optimizer": "sgd", "momentum": 0.9}
 
 SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
-    "coco": ("coco80-images:3000", {**LITE, "image_size": 96}, ADAMW),
-    "coco, sgd": ("coco80-images:3000", {**LITE, **BY_SGD, "image_size": 96}, SGD),
+    "coco": ("coco80-images:2000", {**LITE, "image_size": 96}, ADAMW),
+    "coco, sgd": ("coco80-images:2000", {**LITE, **BY_SGD, "image_size": 96}, SGD),
     "ucmerced": ("ucmerced-images", {**LITE, "image_size": 96}, ADAMW),
-    "voc": ("voc2012-images:2400", {**LITE, "image_size": 112}, ADAMW),
+    "voc": ("voc2012-images:2000", {**LITE, "image_size": 112}, ADAMW),
     "ucmerced, sgd": ("ucmerced-images", {**LITE, **BY_SGD, "image_size": 96}, SGD),
 }
 """By name: data, budget, and what the trials of every method try."""
