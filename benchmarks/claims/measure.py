@@ -161,7 +161,7 @@ def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
 
 
 def _file(source: str) -> str:
-    """``coco80`` of ``coco80-images:2000`` or ``coco80-features``."""
+    """``coco80`` of ``coco80-images:1500`` or ``coco80-features``."""
     return source.partition(":")[0].partition("-")[0]
 
 

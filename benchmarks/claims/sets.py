@@ -6,9 +6,9 @@ go on: ``tinyimagenet:50`` has 50 of its classes, ``tinyimagenet:tail`` is thinn
 has features of a network trained on other digits (``transfer``). ``NAME@search`` has no test rows
 of NAME: a quarter of its training rows stands in for them.
 
-``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:2000`` is
-a draw of 2000 training rows, a third as many held-out rows, and 2000 test rows, the same for every
-seed.
+``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:1500`` is
+a draw of 1500 training rows, a third as many held-out rows, and 1500 test rows, the same for every
+seed. ``cifar100:50`` has the images of 50 classes, 100 of each outside the test rows.
 
 ``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` (for images ``rows.parquet``)
 writes one as a file.
@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,11 @@ IMAGES = {
     "voc2012-images": "voc2012-images.parquet",
     "ucmerced-images": "ucmerced.parquet",
 }
-TEST_IMAGES = 2000
+TEST_IMAGES = 1500
+ASSETS = ("cifar100",)
+"""Files made from public repositories, in the folder CREDIBLY_ASSETS."""
+
+CIFAR_PER_CLASS = 100
 TAIL = (100, 4)
 """Training rows of the most and the least frequent class of ``tinyimagenet:tail``."""
 
@@ -70,6 +76,9 @@ def _rows(name: str, seed: int) -> Data:
         from benchmarks.claims.transfer import features
 
         return features(form.removeprefix("through-"), seed)
+    if file in ASSETS:
+        path = Path(os.environ.get("CREDIBLY_ASSETS", ".")) / f"{file}.npz"
+        return _some_images(_some_classes(data.load(path, seed=seed), int(form)), seed)
     read = data.load(data_file(f"{file}.npz"), seed=seed)
     if not form:
         return read
@@ -104,6 +113,19 @@ def _some_classes(read: Data, number: int) -> Data:
     return dataclasses.replace(
         inside, labels=[read.labels[k] for k in chosen], targets=inside.targets[:, chosen], _hash=[]
     )
+
+
+def _some_images(read: Data, seed: int) -> Data:
+    """Some training images of each class, a fifth of them held out; all test images."""
+    generator = np.random.default_rng(seed)
+    classes = read.targets.argmax(axis=1)
+    kept = [np.flatnonzero(read.split == TEST)]
+    for label in range(read.num_labels):
+        own = np.flatnonzero((classes == label) & (read.split != TEST))
+        kept.append(generator.permutation(own)[:CIFAR_PER_CLASS])
+    some = read.take(np.sort(np.concatenate(kept)))
+    split = np.where(some.split == TEST, TEST, TRAIN)
+    return dataclasses.replace(some, split=hold_out(some.targets, split, 0.2, seed), _hash=[])
 
 
 def _thinned(read: Data, seed: int) -> Data:

@@ -25,10 +25,10 @@ SGD = ({"learning_rate": 0.02}, {"learning_rate": 0.1})
 BY_SGD = {"optimizer": "sgd", "momentum": 0.9}
 
 SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
-    "coco": ("coco80-images:2000", {**LITE, "image_size": 96}, ADAMW),
-    "coco, sgd": ("coco80-images:2000", {**LITE, **BY_SGD, "image_size": 96}, SGD),
-    "ucmerced": ("ucmerced-images", {**LITE, "image_size": 96}, ADAMW),
-    "voc": ("voc2012-images:2000", {**LITE, "image_size": 112}, ADAMW),
+    "coco": ("coco80-images:1500", {**LITE, "image_size": 96}, ADAMW),
+    "coco, sgd": ("coco80-images:1500", {**LITE, **BY_SGD, "image_size": 96}, SGD),
+    "ucmerced": ("ucmerced-images", {**LITE, "image_size": 96}, ADAMW[:1]),
+    "voc": ("voc2012-images:1500", {**LITE, "image_size": 112}, ADAMW),
     "ucmerced, sgd": ("ucmerced-images", {**LITE, **BY_SGD, "image_size": 96}, SGD),
 }
 """By name: data, budget, and what the trials of every method try."""
@@ -40,26 +40,79 @@ LOSSES: dict[str, tuple[str, bool]] = {
     "spa, prior": ("spa", True),
     "twl": ("twl", False),
     "asl, detached": ("asl(gamma_pos=0,gamma_neg=4,margin=0.05,detach_weight=true)", False),
+    "spa+lpr": ("spa+lpr(weight=1)", False),
     "focal": ("focal", False),
 }
 """The loss, and whether the last biases start at the labels' rates."""
 
 FEWER = {"coco, sgd": ("bce", "spa", "bce, prior", "spa, prior")}
 FEWER["ucmerced, sgd"] = FEWER["coco, sgd"]
-LPR = "spa+lpr(weight=1)"
+LIKE = {"twl": "spa", "asl, detached": "spa", "spa+lpr": "spa", "focal": "spa"}
+"""Whose rate a loss takes over where time does not allow trials of its own."""
+
+CIFAR: dict[str, Any] = {
+    "model": "resnet20-32",
+    "epochs": 10,
+    "batch_size": 64,
+    "optimizer": "sgd",
+    "momentum": 0.9,
+    "learning_rate": 0.1,
+    "warmup": 0.0,
+    "schedule": "step",
+    "milestones": (0.5, 0.75),
+    "select": "last",
+}
+"""The quasibinary paper's protocol (rate 0.1, divided by ten twice), a twentieth of its epochs."""
+
+CLASSES = (10, 50, 100)
+ONE_LABEL = {
+    "binary": ("bce", False),
+    "binary, prior": ("bce", True),
+    "softmax": ("softmax", False),
+    "quasibinary": ("quasibinary", False),
+}
+
+HEADS: dict[str, Any] = {"model": "mlp", "hidden": 512, "epochs": 6, "batch_size": 256}
+FEATURES = "coco80-features"
+"""Heads on frozen features of all of COCO."""
 
 
 def methods() -> list[Method]:
-    """Losses in each setup; LPR starts from the rate chosen for SPA."""
+    """Losses in each setup; those of ``LIKE`` take over the rate of another."""
     found: list[Method] = []
     for setup, (data, budget, grid) in SETUPS.items():
         for name, (loss, prior) in LOSSES.items():
-            if name in FEWER.get(setup, LOSSES):
+            if name not in FEWER.get(setup, LOSSES):
+                continue
+            if name in LIKE:
+                settings: dict[str, Any] = {"loss": loss, "prior_bias": prior}
+                found.append(_method(name, setup, data, settings, ({},), like=LIKE[name]))
+            else:
                 settings = {**budget, "loss": loss, "prior_bias": prior}
                 found.append(_method(name, setup, data, settings, grid))
-        if setup not in FEWER:
-            found.append(_method("spa+lpr", setup, data, {"loss": LPR}, ({},), like="spa"))
+    for classes in CLASSES:
+        data = f"cifar100:{classes}"
+        for name, (loss, prior) in ONE_LABEL.items():
+            settings = {**CIFAR, "loss": loss, "prior_bias": prior}
+            found.append(_method(name, data, data, settings, ({},)))
     return found
+
+
+def heads() -> list[Method]:
+    """The same losses as heads on frozen features of all of COCO, five seeds."""
+    grid = ({"learning_rate": 1e-3}, {"learning_rate": 3e-3})
+    return [
+        Method(
+            name,
+            FEATURES,
+            FEATURES,
+            {**HEADS, "loss": loss, "prior_bias": prior},
+            grid,
+            seeds=(0, 1, 2, 3, 4),
+            own_trials=False,
+        )
+        for name, (loss, prior) in LOSSES.items()
+    ]
 
 
 def _method(
