@@ -44,8 +44,9 @@ bench: setup
 	$(BIN)/python -m benchmarks
 
 # Every claim of the papers on real data: hours; what was run before is kept. ARGS=--quick: minutes.
+# NETWORKS=1: the claims on networks trained on images, which need the folder CREDIBLY_ASSETS.
 claims: setup
-	$(BIN)/python -W ignore -m benchmarks.claims $(ARGS)
+	$(BIN)/python -W ignore -m benchmarks.claims $(if $(NETWORKS),--networks) $(ARGS)
 
 docs: setup
 	$(BIN)/mkdocs build --strict

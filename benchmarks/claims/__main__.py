@@ -1,6 +1,6 @@
 """Measure the claims of the four papers and write docs/results.md.
 
-``python -m benchmarks.claims [STUDY …] [--quick] [--jobs N] [--page-only]``
+``python -m benchmarks.claims [STUDY …] [--networks] [--quick] [--jobs N] [--page-only]``
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ QUICK = ("scene", "emotions", "tinyimagenet:10", "tinyimagenet:tail", "emotions@
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims", description=__doc__)
     parser.add_argument("studies", nargs="*", help=f"some of {', '.join(STUDIES)}; all of them")
+    parser.add_argument(
+        "--networks",
+        action="store_true",
+        help="the study of networks on images instead (needs CREDIBLY_ASSETS; hours)",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--setups", help="only these setups, separated by semicolons")
     parser.add_argument("--quick", action="store_true", help="small sets, few epochs, two seeds")
@@ -37,8 +42,12 @@ def main() -> None:
     quick = ROOT / "artifacts" / "claims-quick"
     book = Book(quick / "results" if arguments.quick else RESULTS)
     page = (quick if arguments.quick else ROOT / "docs") / "results.md"
-    for name in () if arguments.page_only else arguments.studies or STUDIES:
-        methods: list[Method] = import_module(f"benchmarks.claims.{name}").methods()
+    studies = NETWORKS if arguments.networks else STUDIES
+    for name in () if arguments.page_only else arguments.studies or studies:
+        study = import_module(f"benchmarks.claims.{name}")
+        methods: list[Method] = study.methods()
+        if name in NETWORKS:
+            methods += study.heads()
         if arguments.setups:
             methods = [m for m in methods if m.setup in arguments.setups.split(";")]
         if arguments.quick:

@@ -8,7 +8,25 @@ from typing import Literal
 
 from benchmarks.claims.tables import Difference
 
-Verdict = Literal["holds", "holds in part", "does not hold", "reported", "not run", "not testable"]
+Verdict = Literal[
+    "holds",
+    "holds in part",
+    "contradicted",
+    "not seen",
+    "not reached",
+    "reported",
+    "not run",
+    "not testable",
+]
+"""What became of a claim in one kind of run (networks, or heads on frozen features).
+
+holds          the intervals say so; at most a quarter of the comparisons are undecided
+holds in part  more comparisons for the claim than against it, and not mostly undecided
+contradicted   most intervals lie on the other side
+not seen       undecided: the effect, if there is one, is smaller than these runs can see
+not reached    the condition that the claim speaks of did not occur
+reported       there was nothing to confirm; the numbers are given
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +53,23 @@ def told(counts: tuple[int, int, int], low: str = "lower", high: str = "higher")
 
 
 def judged(good: int, bad: int, open_: int) -> Verdict:
-    """All good holds; more good than bad, and good at least as often as undecided, in part."""
-    if good + bad + open_ == 0:
+    """Return the verdict of comparisons for the claim, against it, and undecided ones."""
+    total = good + bad + open_
+    if total == 0:
         return "not run"
-    if bad == 0 and open_ <= (good + bad + open_) // 4:
+    if bad == 0 and open_ <= total // 4:
         return "holds"
-    return "holds in part" if good > bad and good >= open_ else "does not hold"
+    if good > bad and good >= open_:
+        return "holds in part"
+    return "contradicted" if bad > good and bad >= open_ else "not seen"
+
+
+def side(gap: Difference, margin: float) -> int:
+    """1 where the interval lies above ``margin``, −1 where it lies below, else 0."""
+    return int(gap.low > margin) - int(gap.high < margin)
+
+
+def counted(signs: Iterable[int]) -> tuple[int, int, int]:
+    """How many signs are 1, −1 and 0: for ``judged``."""
+    listed = list(signs)
+    return listed.count(1), listed.count(-1), listed.count(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from benchmarks.claims import (
     cost,
     defaults,
     diagram,
+    networks,
     normalizer,
     quasibinary,
     two_way,
@@ -41,11 +43,22 @@ SHORT = {"000": "SPA, LPR", "001": "quasibinary", "002": "two-way", "003": "aver
 MARK = {
     "holds": "**holds**",
     "holds in part": "**holds in part**",
-    "does not hold": "**does not hold**",
+    "contradicted": "**contradicted**",
+    "not seen": "not seen",
+    "not reached": "not reached",
     "reported": "reported",
     "not run": "not run",
     "not testable": "not testable here",
 }
+
+
+KINDS = ("networks", "heads")
+NETWORKS = ("digits, cnn", *networks.SETUPS)
+"""Setups trained end to end on images; the others train heads on frozen features, or tables."""
+
+HEADS = (*(setup for setup in calibrated.SETUPS if setup not in NETWORKS), networks.FEATURES)
+ONE_LABEL_NETWORKS = ("digits:6+4", *networks.CIFAR_SETUPS)
+ONE_LABEL_HEADS = (*quasibinary.GROWTH, "tinyimagenet:120+80")
 
 
 def write(book: Book, page: Path, change: Callable[[Method], Method] | None = None) -> None:
@@ -53,16 +66,18 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
 
     ``change`` is what was done to every method before it was run, for a quick look.
     """
-    results = {}
-    for study in (calibrated, quasibinary, two_way, average_k, defaults):
-        methods = study.methods()
-        methods = methods if change is None else [change(method) for method in methods]
-        results[study.__name__.rpartition(".")[2]] = Results(methods, book)
+    results = _results(book, change)
     found = _findings(results, book.folder)
+    plan = results["networks"].methods
     images = page.parent / "img" / "results"
     drawn = _figures(results, book.folder, images)
+    seen = [
+        networks.power(results["several"], NETWORKS),
+        networks.power(results["several"], HEADS),
+    ]
     sections = {
-        "000": calibrated.tables(results["calibrated"]),
+        "networks": [*networks.tables(results["networks"]), seen[0]],
+        "000": [*calibrated.tables(results["calibrated"]), seen[1]],
         "001": [
             *quasibinary.tables(results["quasibinary"]),
             quasibinary.several(results["calibrated"]),
@@ -85,6 +100,12 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
         "## Better defaults",
         notes["defaults"].strip(),
         *map(str, sections.pop("defaults")),
+        "## Networks on real images",
+        notes["networks"].strip(),
+        *map(str, sections.pop("networks")),
+        "### What was not run, and why",
+        notes["not_run"].strip(),
+        networks.unfinished(results["networks"], plan),
     ]
     for paper, tables in sections.items():
         text += [f"## Tables: {NAMES[paper]}", notes["tables"][paper].strip()]
@@ -94,45 +115,90 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
     page.write_text("\n\n".join(text) + "\n", encoding="utf-8")
 
 
-def _findings(results: dict[str, Results], folder: Path) -> dict[str, Finding]:
-    return {
-        **calibrated.findings(results["calibrated"]),
-        **quasibinary.findings(results["quasibinary"]),
-        **quasibinary.findings_several(results["calibrated"]),
+def _results(book: Book, change: Callable[[Method], Method] | None = None) -> dict[str, Results]:
+    """The runs of each study, and those that claims take from several studies."""
+    results = {}
+    for study in (calibrated, quasibinary, two_way, average_k, defaults):
+        methods = study.methods()
+        methods = methods if change is None else [change(method) for method in methods]
+        results[study.__name__.rpartition(".")[2]] = Results(methods, book)
+    plan = [*networks.methods(), *networks.heads()]
+    plan = plan if change is None else [change(method) for method in plan]
+    results["networks"] = Results(plan, book)
+    results["several"] = Results([*results["calibrated"].methods, *plan], book)
+    results["ranking"] = Results([_two_way_name(m) for m in results["several"].methods], book)
+    results["one"] = Results([*results["quasibinary"].methods, *plan], book)
+    return results
+
+
+def _two_way_name(method: Method) -> Method:
+    """The two-way study calls the paper's setting by its full name."""
+    return dataclasses.replace(method, name="two-way") if method.name == "twl" else method
+
+
+Columns = tuple[dict[str, Finding], dict[str, Finding]]
+
+
+def _findings(results: dict[str, Results], folder: Path) -> Columns:
+    """What networks trained on images say of each claim, and what heads and tables say."""
+    several, one = results["several"], results["one"]
+    trained = {
+        **calibrated.findings(several, NETWORKS),
+        **quasibinary.findings(one, ONE_LABEL_NETWORKS),
+        **quasibinary.findings_several(several, NETWORKS),
+        **two_way.findings(results["ranking"], NETWORKS, ()),
+        **average_k.findings(results["average_k"], {"digits:one": (2,)}),
+    }
+    trained["002-transfer"] = two_way.findings(results["two_way"], (), (two_way.TRANSFER,))[
+        "002-transfer"
+    ]
+    heads = {
+        **calibrated.findings(several, HEADS),
+        **quasibinary.findings(one, ONE_LABEL_HEADS),
+        **quasibinary.findings_several(several, HEADS),
         **normalizer.finding(folder),
-        **two_way.findings(results["two_way"]),
-        **average_k.findings(results["average_k"]),
+        **two_way.findings(results["two_way"], two_way.CHOSEN, ()),
+        **average_k.findings(
+            results["average_k"], {data: sizes for data, (_, sizes) in average_k.SETUPS.items()}
+        ),
         **cost.finding(folder),
     }
+    return trained, heads
 
 
-def _claims(found: dict[str, Finding], notes: dict[str, dict[str, str]]) -> list[str]:
+def _claims(found: Columns, notes: dict[str, dict[str, str]]) -> list[str]:
     """Every claim of claims.toml: what it says, its numbers, ours, and what we make of it."""
     claims = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
     parts: list[str] = []
     rows: list[list[str]] = []
-    verdicts: Counter[str] = Counter()
+    verdicts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for paper, title in NAMES.items():
         parts.append(f"### {title}")
         for claim in (claim for claim in claims if claim["paper"] == paper):
-            finding = found.get(claim["id"], NOT_RUN)
+            both = [column.get(claim["id"], NOT_RUN) for column in found]
             if claim["test"].startswith("not testable"):
-                finding = Finding("not testable", claim["test"].partition(": ")[2])
-            verdicts[finding.verdict] += 1
+                both = [Finding("not testable", claim["test"].partition(": ")[2])] * 2
+            for finding, counts in zip(both, verdicts, strict=True):
+                counts[finding.verdict] += 1
             here, heading = f"#{claim['id']}", claim["title"]
-            rows.append([SHORT[paper], f"[{heading}]({here})", MARK[finding.verdict]])
-            lines = [
-                f"#### {heading} {{{here}}}\n\n"
-                f"**{claim['says']}** ({claim['where']}) — {MARK[finding.verdict]}",
-                f"- paper: {claim['numbers']}",
-                f"- here: {finding.ours}",
-            ]
+            marks = [MARK[finding.verdict] for finding in both]
+            rows.append([SHORT[paper], f"[{heading}]({here})", *marks])
+            lines = [f"- paper: {claim['numbers']}"]
+            for name, finding in zip(KINDS, both, strict=True):
+                if finding.ours != "–":
+                    lines.append(f"- {name}: {finding.ours}")
             if claim["id"] in notes["claim"]:
                 lines.append(f"- {notes['claim'][claim['id']].strip()}")
-            parts.append(lines[0] + "\n\n" + "\n".join(lines[1:]))
-    counted = ", ".join(f"{number} {MARK[name]}" for name, number in verdicts.most_common())
-    listed = markdown(["paper", "claim", "here"], rows)
-    return [f"Of {sum(verdicts.values())} claims: {counted}.", listed, *parts]
+            parts.append(
+                f"#### {heading} {{{here}}}\n\n**{claim['says']}** ({claim['where']}) — "
+                f"networks: {marks[0]}; heads: {marks[1]}\n\n" + "\n".join(lines)
+            )
+    counted = [
+        f"{name}: " + ", ".join(f"{number} {MARK[v]}" for v, number in counts.most_common())
+        for name, counts in zip(KINDS, verdicts, strict=True)
+    ]
+    listed = markdown(["paper", "claim", *KINDS], rows)
+    return [f"Of {len(rows)} claims, by {'; by '.join(counted)}.", listed, *parts]
 
 
 def _runs(book: Book, results: dict[str, Results]) -> str:

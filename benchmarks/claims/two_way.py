@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.claims.calibrated import SETUPS
 from benchmarks.claims.findings import NOT_RUN, Finding, judged, tally, told
 from benchmarks.claims.plan import Method
@@ -113,26 +115,24 @@ def _affine(name: str) -> str:
     return "sigmoid + affine" if name == "two-way" else "link + affine"
 
 
-def findings(results: Results) -> dict[str, Finding]:
-    """The claims of the paper, each by its rule."""
-    return {
-        "002-sample-wise-beats-warp": _against(results, "sample-wise", ["warp"]),
-        "002-two-way-beats-rml": _against(results, "two-way", ["rml"]),
-        "002-both-ways-needed": _against(results, "two-way", ["sample-wise", "class-wise"]),
-        "002-beats-softmax-asl-bce": _against(
-            results, "two-way", ["softmax", "asl, detached", "bce"]
+def findings(results: Results, setups: Sequence[str], probes: Sequence[str]) -> dict[str, Finding]:
+    """The claims of the paper, each by its rule; ``probes`` are the setups of the last one."""
+    rivals = {
+        "002-sample-wise-beats-warp": ("sample-wise", ["warp"]),
+        "002-two-way-beats-rml": ("two-way", ["rml"]),
+        "002-both-ways-needed": ("two-way", ["sample-wise", "class-wise"]),
+        "002-beats-softmax-asl-bce": ("two-way", ["softmax", "asl, detached", "bce"]),
+        "002-temperature-helps": ("two-way", ["T = 1"]),
+        "002-temperature-beats-margin": (
+            "two-way",
+            ["ε = 1, T = 1", "ε = 2, T = 1", "ε = 4, T = 1"],
         ),
-        "002-temperature-helps": _against(results, "two-way", ["T = 1"]),
-        "002-temperature-beats-margin": _against(
-            results, "two-way", ["ε = 1, T = 1", "ε = 2, T = 1", "ε = 4, T = 1"]
-        ),
-        "002-transfer": _against(results, "twl", ["softmax", "bce"], (TRANSFER,)),
     }
+    found = {claim: _against(results, *pair, setups) for claim, pair in rivals.items()}
+    return {**found, "002-transfer": _against(results, "twl", ["softmax", "bce"], probes)}
 
 
-def _against(
-    results: Results, one: str, others: list[str], setups: tuple[str, ...] = CHOSEN
-) -> Finding:
+def _against(results: Results, one: str, others: list[str], setups: Sequence[str]) -> Finding:
     gaps, parts = [], []
     for other in others:
         own = {}

@@ -8,9 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.claims import average_k, calibrated, defaults, page, quasibinary, sets, two_way
+from benchmarks.claims import (
+    average_k,
+    calibrated,
+    defaults,
+    networks,
+    page,
+    quasibinary,
+    sets,
+    two_way,
+)
 from benchmarks.claims.cells import Cell
-from benchmarks.claims.findings import judged, tally
+from benchmarks.claims.findings import counted, judged, side, tally
 from benchmarks.claims.plan import Method, carry_out, chosen, records
 from benchmarks.claims.runner import Book
 from benchmarks.claims.tables import Difference, Results, difference, ranks, spread
@@ -18,7 +27,7 @@ from scipy import stats
 
 from credibly.data import CALIBRATION, TEST, TRAIN, Data
 
-STUDIES = (calibrated, quasibinary, two_way, average_k, defaults)
+STUDIES = (calibrated, quasibinary, two_way, average_k, defaults, networks)
 
 
 def record(cell: Cell, held_out: float, test: float | None = None) -> dict:
@@ -117,6 +126,41 @@ def test_trials_choose_by_held_out_rows_and_likeness_inherits(tmp_path: Path) ->
     }
 
 
+def test_runs_of_the_first_seed_serve_as_trials_where_runs_take_minutes(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    grid = ({"learning_rate": 0.1}, {"learning_rate": 0.2})
+    method = Method("a", "s", "voc2012", {}, grid, seeds=(0, 1), own_trials=False)
+    for rate, held_out, test in ((0.1, 0.5, 0.9), (0.2, 0.4, 0.1)):
+        book.add(record(Cell.of("voc2012", {"learning_rate": rate}, 0), held_out, test))
+    assert chosen(method, [method], book) == {"learning_rate": 0.2}  # whatever test rows say
+    assert set(records(method, [method], book)) == {0}
+
+
+def test_draws_of_images_share_their_test_rows_and_nothing_else() -> None:
+    split = np.repeat([TRAIN, TEST], [60, 30])
+    whole = Data(["a"], np.zeros((90, 1)), features=np.zeros((90, 2)), split=split)
+    drawn = {seed: sets._drawn(whole, 30, seed) for seed in (0, 1)}
+    for rows, parts in drawn.values():
+        assert np.bincount(parts, minlength=3).tolist() == [30, 30, 10]
+        assert len(set(rows.tolist())) == len(rows)
+        assert (split[rows[parts == TEST]] == TEST).all()
+        assert (split[rows[parts != TEST]] == TRAIN).all()
+    (one, parts), (other, _) = drawn.values()
+    assert set(one[parts == TEST]) == set(other[parts == TEST])
+    assert set(one[parts == TRAIN]) != set(other[parts == TRAIN])
+
+
+def test_a_plateau_that_no_score_reaches_is_not_a_failure_of_the_claim(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    method = Method("asl", "s", "voc2012", {}, seeds=(1, 2, 3))
+    reading = {"link": {"mAP@y, probabilities": 0.5}}
+    for seed in method.seeds:
+        line = record(Cell.of("voc2012", {}, seed), 0.5, 0.5)
+        book.add({**line, "test": {"mAP@y": 0.5, "readings": reading}})
+    finding = calibrated.findings(Results([method], book), ("s",))["000-phi-costs-asy-accuracy"]
+    assert finding.verdict == "not reached"
+
+
 def test_a_study_runs_once_and_is_read_back(tmp_path: Path) -> None:
     grid = ({"learning_rate": 1e-3}, {"learning_rate": 1e-2})
     settings = {"loss": "spa", "model": "linear", "epochs": 1, "batch_size": 512}
@@ -188,8 +232,14 @@ def test_a_verdict_needs_evidence() -> None:
     assert judged(0, 0, 0) == "not run"
     assert judged(4, 0, 0) == "holds"
     assert judged(3, 1, 0) == "holds in part"
-    assert judged(0, 0, 4) == "does not hold"
-    assert judged(1, 3, 0) == "does not hold"
+    assert judged(0, 0, 4) == "not seen"
+    assert judged(2, 2, 0) == "not seen"
+    assert judged(0, 1, 3) == "not seen"
+    assert judged(1, 3, 0) == "contradicted"
+    assert judged(0, 2, 2) == "contradicted"
+    assert [side(gap, 0.75) for gap in (up, down, flat)] == [0, -1, 0]
+    assert [side(gap, -1.5) for gap in (up, down, flat)] == [1, 0, 1]
+    assert counted([1, 0, -1, 1]) == (2, 1, 1)
 
 
 def test_spread_is_a_students_interval() -> None:
@@ -208,7 +258,7 @@ def test_every_claim_stands_on_the_page_and_every_rule_has_a_claim(tmp_path: Pat
     assert all(claim["says"] in text for claim in claims)
     notes = tomllib.loads((page.HERE / "notes.toml").read_text(encoding="utf-8"))
     assert set(notes["claim"]) <= {claim["id"] for claim in claims}
-    empty = {study.__name__.rpartition(".")[2]: Results(study.methods(), book) for study in STUDIES}
-    rules = page._findings(empty, book.folder)
-    assert set(rules) <= {claim["id"] for claim in claims}
-    assert all(rule.verdict in ("not run", "reported") for rule in rules.values())
+    rules = page._findings(page._results(book), book.folder)
+    for column in rules:
+        assert set(column) <= {claim["id"] for claim in claims}
+        assert all(rule.verdict in ("not run", "reported") for rule in column.values())

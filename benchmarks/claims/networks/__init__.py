@@ -1,8 +1,19 @@
 """The claims on networks trained end to end on real images (``make claims NETWORKS=1``).
 
 methods   what is trained, in which order
+tables    beside the papers' tables; what biases and optimizers change; what could be seen
 """
 
-from benchmarks.claims.networks.methods import SETUPS, methods
+from benchmarks.claims.networks.methods import CIFAR_SETUPS, FEATURES, SETUPS, heads, methods
+from benchmarks.claims.networks.tables import power, tables, unfinished
 
-__all__ = ["SETUPS", "methods"]
+__all__ = [
+    "CIFAR_SETUPS",
+    "FEATURES",
+    "SETUPS",
+    "heads",
+    "methods",
+    "power",
+    "tables",
+    "unfinished",
+]

@@ -65,6 +65,7 @@ CIFAR: dict[str, Any] = {
 """The quasibinary paper's protocol (rate 0.1, divided by ten twice), a twentieth of its epochs."""
 
 CLASSES = (10, 50, 100)
+CIFAR_SETUPS = tuple(f"cifar100:{classes}" for classes in CLASSES)
 ONE_LABEL = {
     "binary": ("bce", False),
     "binary, prior": ("bce", True),
@@ -90,8 +91,7 @@ def methods() -> list[Method]:
             else:
                 settings = {**budget, "loss": loss, "prior_bias": prior}
                 found.append(_method(name, setup, data, settings, grid))
-    for classes in CLASSES:
-        data = f"cifar100:{classes}"
+    for data in CIFAR_SETUPS:
         for name, (loss, prior) in ONE_LABEL.items():
             settings = {**CIFAR, "loss": loss, "prior_bias": prior}
             found.append(_method(name, data, data, settings, ({},)))

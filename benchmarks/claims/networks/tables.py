@@ -1,0 +1,197 @@
+"""Networks beside the papers' tables; what biases and optimizers change; what could be seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.claims.networks.methods import CIFAR_SETUPS, FEATURES, ONE_LABEL, SETUPS
+from benchmarks.claims.plan import Method
+from benchmarks.claims.tables import LEVEL, Results, Table, difference, spread
+
+Printed = dict[str, str]
+PAPER: dict[str, tuple[str, Printed]] = {
+    "coco": (
+        "COCO, ECA-ResNet50-T",
+        {
+            "BCE": "72.2 / 82.4, 8.2 / 17.0",
+            "two-way + temperature": "77.2 / 87.9, 17.2 / 33.6",
+            "focal, sigmoid": "74.8 / 85.9, 20.1 / 34.9",
+            "ASL detached, sigmoid": "77.5 / 88.2, 30.6 / 46.0",
+            "SPA": "77.8 / 88.4, 5.3 / 12.0",
+            "SPA+LPR": "77.7 / 88.6, 4.2 / 9.3",
+        },
+    ),
+    "voc": (
+        "VOC, ECA-ResNet50-T",
+        {
+            "BCE": "85.1 / 92.4, 6.9 / 13.8",
+            "two-way + temperature": "89.1 / 93.7, 10.8 / 22.0",
+            "ASL detached, sigmoid": "89.6 / 94.6, 26.4 / 47.7",
+            "SPA": "89.5 / 94.1, 5.4 / 14.9",
+            "SPA+LPR": "89.9 / 94.3, 4.9 / 11.0",
+        },
+    ),
+}
+"""mAP@y / mAP@x, ACE / MCE of the SPA paper's Table 3."""
+
+RECIPES: dict[str, tuple[str, str]] = {
+    "BCE": ("bce", "link"),
+    "BCE + affine": ("bce", "link + affine"),
+    "BCE, prior bias": ("bce, prior", "link"),
+    "BCE, prior bias + affine": ("bce, prior", "link + affine"),
+    "two-way + temperature": ("twl", "sigmoid + temperature"),
+    "two-way + affine": ("twl", "sigmoid + affine"),
+    "focal, sigmoid": ("focal", "sigmoid"),
+    "focal, φ": ("focal", "link"),
+    "ASL detached, sigmoid": ("asl, detached", "sigmoid"),
+    "ASL detached, φ": ("asl, detached", "phi"),
+    "ASL detached, right link": ("asl, detached", "link"),
+    "ASL detached, right link + affine": ("asl, detached", "link + affine"),
+    "SPA": ("spa", "link"),
+    "SPA + affine": ("spa", "link + affine"),
+    "SPA, prior bias": ("spa, prior", "link"),
+    "SPA, prior bias + affine": ("spa, prior", "link + affine"),
+    "SPA+LPR": ("spa+lpr", "link"),
+    "SPA+LPR + affine": ("spa+lpr", "link + affine"),
+}
+"""As a row of a table: the method and how its scores become probabilities."""
+
+
+SEARCHED = ("BCE", "SPA", "SPA+LPR", "ASL detached, sigmoid", "BCE, prior bias + affine")
+
+
+def tables(results: Results) -> list[Table]:
+    """Every setup by recipe; SPA minus BCE by optimizer and biases; CIFAR-100 by classes."""
+    every = [_setup(results, setup) for setup in (*SETUPS, FEATURES)]
+    return [*every, _switches(results), _retrieval(results), _growth(results)]
+
+
+def _setup(results: Results, setup: str) -> Table:
+    title, printed = PAPER.get(setup, ("", {}))
+    rows = []
+    for recipe, (method, reading) in RECIPES.items():
+        cells = [spread(results.values(setup, method, figure)) for figure in ("mAP@y", "mAP@x")]
+        cells += [
+            spread(results.values(setup, method, "readings", reading, figure, scale=scale))
+            for figure, scale in (("ACE", 100), ("MCE", 100), ("NLL", 1000))
+        ]
+        rows.append([recipe, *cells] + ([printed.get(recipe, "")] if printed else []))
+    header = ["recipe", "mAP@y, %", "mAP@x, %", "ACE, %", "MCE, %", "NLL × 1000"]
+    note = ""
+    if printed:
+        header.append("the paper")
+        note = f"The paper: {title}, mAP@y / mAP@x, ACE / MCE."
+    name = f"networks-{setup.replace(', ', '-')}"
+    data = SETUPS[setup][0] if setup in SETUPS else setup
+    return Table(name, f"{setup} ({data}), test", header, rows, note)
+
+
+def _switches(results: Results) -> Table:
+    """What SPA gains over BCE by setup and initial bias."""
+    rows = []
+    for setup in (*SETUPS, FEATURES):
+        for start, spa, bce in (("zero", "spa", "bce"), ("prior", "spa, prior", "bce, prior")):
+            gaps = [
+                difference(results.values(setup, spa, f), results.values(setup, bce, f))
+                for f in ("mAP@y", "mAP@x")
+            ]
+            gaps += [
+                difference(
+                    results.values(setup, spa, "readings", reading, figure, scale=scale),
+                    results.values(setup, bce, "readings", reading, figure, scale=scale),
+                )
+                for reading, figure, scale in (
+                    ("link", "ACE", 100),
+                    ("link", "NLL", 1000),
+                    ("link + affine", "NLL", 1000),
+                )
+            ]
+            if gaps[0].n:
+                rows.append([setup, start, *map(str, gaps)])
+    header = ["setup", "biases", "mAP@y, %", "mAP@x, %", "ACE, %", "NLL × 1000", "NLL + affine"]
+    title = "SPA minus BCE by optimizer and initial biases (95 % interval over seeds)"
+    return Table("networks-switches", title, header, rows)
+
+
+def _retrieval(results: Results) -> Table:
+    rows = []
+    for setup in SETUPS:
+        for recipe in (
+            "BCE",
+            "SPA",
+            "SPA+LPR",
+            "ASL detached, sigmoid",
+            "BCE, prior bias + affine",
+        ):
+            method, reading = RECIPES[recipe]
+            found = results.by_seed(setup, method, "readings", reading, "retrieval")
+            cells = [
+                spread({seed: 100 * values[count] for seed, values in found.items()})
+                for count in range(5)
+            ]
+            rows.append([setup, recipe, *cells])
+    title = "Networks: mAP of queries by number of conditions, %"
+    return Table("networks-retrieval", title, ["setup", "recipe", *map(str, range(1, 6))], rows)
+
+
+def _growth(results: Results) -> Table:
+    rows = [
+        [name, *(spread(results.values(s, name, "top-1 error")) for s in CIFAR_SETUPS)]
+        for name in ONE_LABEL
+    ]
+    title = "ResNet-20 from scratch, SGD at 0.1, 10 epochs: top-1 error by number of classes, %"
+    return Table("networks-growth", title, ["classifier", *CIFAR_SETUPS], rows)
+
+
+# What could be seen --------------------------------------------------------------------------
+
+PAIRS = (("spa", "bce"), ("spa, prior", "bce, prior"), ("twl", "bce"), ("asl, detached", "bce"))
+POWER = 0.8
+
+
+def power(results: Results, setups: Sequence[str]) -> Table:
+    """The smallest true difference that four studies in five like this one would have seen."""
+    rows = []
+    for setup in setups:
+        cells = []
+        for path, scale in (
+            (("mAP@y",), 100.0),
+            (("readings", "link", "ACE"), 100.0),
+            (("readings", "link + affine", "NLL"), 1000.0),
+        ):
+            seen = [_detectable(results, setup, pair, path, scale) for pair in PAIRS]
+            known = [value for value in seen if math.isfinite(value)]
+            cells.append(f"{np.median(known):.1f}" if known else "–")
+        rows.append([setup, *cells])
+    rows = [row for row in rows if row[1] != "–"]
+    header = ["setup", "mAP@y, points", "ACE, points", "NLL + affine × 1000"]
+    title = f"The smallest difference seen with {POWER:.0%} probability (5 % level, paired by seed)"
+    note = "Median over four pairs of losses. A difference below this is likely to stay undecided."
+    return Table("power", title, header, rows, note)
+
+
+def _detectable(
+    results: Results, setup: str, pair: tuple[str, str], path: tuple[str, ...], scale: float
+) -> float:
+    one, other = (results.values(setup, name, *path, scale=scale) for name in pair)
+    gaps = [one[seed] - other[seed] for seed in one if seed in other]
+    if len(gaps) < 3:
+        return math.nan
+    quantiles = stats.t.ppf([(1 + LEVEL) / 2, POWER], len(gaps) - 1)
+    return float(sum(quantiles) * stats.sem(gaps))
+
+
+def unfinished(results: Results, methods: Sequence[Method]) -> str:
+    """Say which setups of the plan have how many of their runs."""
+    wanted: dict[str, int] = {}
+    have: dict[str, int] = {}
+    for method in methods:
+        wanted[method.setup] = wanted.get(method.setup, 0) + len(method.seeds)
+        found = len(results.by_seed(method.setup, method.name, "mAP@y"))
+        have[method.setup] = have.get(method.setup, 0) + found
+    left = [f"{s}: {have[s]} of {wanted[s]}" for s in wanted if have[s] < wanted[s]]
+    return f"Runs of the plan that are there: {'; '.join(left)}; all others whole." if left else ""
