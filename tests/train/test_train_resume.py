@@ -31,6 +31,14 @@ CASES = {
     "role": ("single", {"model": "linear", "loss": "role", "average_size": 1.5}),
     "topk": ("single", {"model": "linear", "loss": "topk(average_size=2)"}),
     "images": ("pictures", {"model": "cnn", "hidden": 8, "epochs": 2, "dropout": 0.2}),
+    "fine-tuning": (
+        "pictures",
+        {
+            **{"model": "resnet20-32", "frozen_epochs": 1, "backbone_rate": 0.3, "views": "flip"},
+            **{"layer_decay": 0.9, "rand_augment": 0.5, "cutout": 0.3, "mixup": 0.4},
+            **{"loss": "bce", "augment": "shift+flip"},
+        },
+    ),
     "sweep": ("awkward", {"model": "linear", "solver": "lbfgs", "sweep": "l2"}),
 }
 # The kind of instant, and which: updates of the weights, flushes to disk, renames.

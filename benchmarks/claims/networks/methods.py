@@ -20,14 +20,14 @@ LITE: dict[str, Any] = {
     "warmup": 0.1,
     "select": "last",
 }
-ADAMW = ({"learning_rate": 1.5e-3}, {"learning_rate": 4e-3})
-SGD = ({"learning_rate": 0.02}, {"learning_rate": 0.1})
+ADAMW = ({"learning_rate": 1.5e-3},)
+SGD = ({"learning_rate": 0.3}, {"learning_rate": 1.5})
 BY_SGD = {"optimizer": "sgd", "momentum": 0.9}
 
 SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "coco": ("coco80-images:1500", {**LITE, "image_size": 96}, ADAMW),
     "coco, sgd": ("coco80-images:1500", {**LITE, **BY_SGD, "image_size": 96}, SGD),
-    "ucmerced": ("ucmerced-images", {**LITE, "image_size": 96}, ADAMW[:1]),
+    "ucmerced": ("ucmerced-images", {**LITE, "image_size": 96}, ADAMW),
     "voc": ("voc2012-images:1500", {**LITE, "image_size": 112}, ADAMW),
     "ucmerced, sgd": ("ucmerced-images", {**LITE, **BY_SGD, "image_size": 96}, SGD),
 }
@@ -47,8 +47,10 @@ LOSSES: dict[str, tuple[str, bool]] = {
 
 FEWER = {"coco, sgd": ("bce", "spa", "bce, prior", "spa, prior")}
 FEWER["ucmerced, sgd"] = FEWER["coco, sgd"]
-LIKE = {"twl": "spa", "asl, detached": "spa", "spa+lpr": "spa", "focal": "spa"}
-"""Whose rate a loss takes over where time does not allow trials of its own."""
+LIKE = dict.fromkeys((name for name in LOSSES if name != "bce"), "bce")
+LIKE_BY_SGD = {"bce, prior": "bce", "spa, prior": "spa"}
+"""Whose rate a loss takes over. AdamW does not mind the scale of a loss, so one rate serves all;
+by SGD each loss has trials of its own, whatever its first biases."""
 
 CIFAR: dict[str, Any] = {
     "model": "resnet20-32",
@@ -85,9 +87,10 @@ def methods() -> list[Method]:
         for name, (loss, prior) in LOSSES.items():
             if name not in FEWER.get(setup, LOSSES):
                 continue
-            if name in LIKE:
+            like = LIKE_BY_SGD if "optimizer" in budget else LIKE
+            if name in like:
                 settings: dict[str, Any] = {"loss": loss, "prior_bias": prior}
-                found.append(_method(name, setup, data, settings, ({},), like=LIKE[name]))
+                found.append(_method(name, setup, data, settings, ({},), like=like[name]))
             else:
                 settings = {**budget, "loss": loss, "prior_bias": prior}
                 found.append(_method(name, setup, data, settings, grid))

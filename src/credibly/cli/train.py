@@ -116,7 +116,7 @@ def run(options: Any) -> int:
         **reader_options(options),
     )
     settings = train.resolve_settings(settings, rows)
-    with watching(settings.loss, settings.epochs, options.quiet or not is_main()) as callback:
+    with watching(settings, options.quiet or not is_main()) as callback:
         done = train.fit(rows, options.out, settings, resume=options.resume, callback=callback)
     if not is_main():
         return 0
@@ -141,24 +141,38 @@ def is_main() -> bool:
 
 
 @contextmanager
-def watching(name: str, epochs: int, quiet: bool) -> Iterator[Any]:
-    """A progress bar with the last epoch's figures; silent where no person looks."""
+def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
+    """Show a progress bar with rows per second, time left and the last epoch's figures.
+
+    Nothing is shown where standard error is not a terminal.
+    """
     from credibly.train import Callback
 
     if quiet or not sys.stderr.isatty():
         yield Callback()
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    name, epochs = settings.loss, settings.epochs
+    rows = (settings.batch_size or 0) * settings.accumulate
 
     class Bar(Callback):
         def on_update(self, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            speed = (bar.tasks[task].speed or 0) * rows
+            shown = f"{speed:,.0f} rows/s" if speed else ""
+            bar.update(task, completed=done, total=total, speed=shown)
 
         def on_epoch(self, figures: dict[str, Any]) -> None:
             shown = ", ".join(f"{k} {figures[k]:.3f}" for k in ("loss", "nll", "map", "ace"))
             bar.update(task, description=f"{name}: epoch {figures['epoch']}/{epochs} · {shown}")
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"{name}: epoch 0/{epochs}", total=None)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{name}: epoch 0/{epochs}", total=None, speed="")
         yield Bar()

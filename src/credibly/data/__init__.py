@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Reader
 
 if TYPE_CHECKING:
+    from credibly.data._augment import Augment
     from credibly.data._digits import digits
     from credibly.data._images import decode_image
     from credibly.data._load import load
@@ -33,6 +34,7 @@ __all__ = [
     "SHARED",
     "TEST",
     "TRAIN",
+    "Augment",
     "Data",
     "Option",
     "Reader",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 _WHERE = {
+    "Augment": "_augment",
     "CALIBRATION": "_split",
     "DEFAULT_SIZE": "_torch",
     "Data": "_rows",

@@ -18,6 +18,7 @@ from credibly.targets import Coding, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
+    from credibly.data._augment import Augment
     from credibly.data._torch import Rows
 
 Augmentation = Literal["none", "shift", "shift+flip", "crop+flip"]
@@ -187,7 +188,11 @@ class Data:
         return self._hash[0]
 
     def torch_dataset(
-        self, train: bool, image_size: int | tuple[int, int] | None = None, seed: int = 0
+        self,
+        train: bool,
+        image_size: int | tuple[int, int] | None = None,
+        seed: int = 0,
+        augment: Augment | None = None,
     ) -> Rows:
         """A torch dataset of (input, target, row number).
 
@@ -197,7 +202,7 @@ class Data:
         """
         from credibly.data._torch import Rows
 
-        return Rows(self, train=train, image_size=image_size, seed=seed)
+        return Rows(self, train=train, image_size=image_size, seed=seed, augment=augment)
 
     def __repr__(self) -> str:
         counts = [f"{int((self.split == part).sum())} {name}" for name, part in PARTS.items()]

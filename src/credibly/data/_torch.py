@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from credibly.checks import InputError
+from credibly.data._augment import UNIFORMS, Augment, changed, mixed_targets, shares
 from credibly.data._images import LazyImages, to_rgb
 from credibly.types import Array
 
@@ -34,8 +35,10 @@ class Rows(torch.utils.data.Dataset[Sample]):
         train: bool,
         image_size: int | tuple[int, int] | None = None,
         seed: int = 0,
+        augment: Augment | None = None,
     ) -> None:
         self.data, self.train, self.seed = data, train, seed
+        self.augment = augment if train and augment is not None else Augment()
         self.size = _size(image_size)
         # Shared, so that workers which live longer than an epoch see the next one.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
@@ -60,14 +63,27 @@ class Rows(torch.utils.data.Dataset[Sample]):
     def batch(self, rows: Tensor | Array | list[int]) -> Batch:
         """Many rows at once: inputs, targets, row numbers."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        return self._inputs(index), self._targets[index], index
+        inputs, targets = self._inputs(index), self._targets[index]
+        if self.augment.mixup and len(index):
+            inputs, targets = self._mixed(inputs, targets, index)
+        return inputs, targets, index
+
+    def _mixed(self, inputs: Tensor, targets: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Each row with another of the data set, which row and how much by (seed, epoch, row)."""
+        chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:]
+        share = shares(self.augment.mixup, chance[:, 0])
+        other = torch.from_numpy((chance[:, 1] * len(self)).astype(np.int64))
+        own_share = torch.from_numpy(share).view(-1, *[1] * (inputs.ndim - 1))
+        inputs = torch.lerp(self._inputs(other), inputs, own_share)
+        soft = mixed_targets(targets.numpy(), self._targets[other].numpy(), share)
+        return inputs, torch.from_numpy(soft)
 
     def _inputs(self, index: Tensor) -> Tensor:
         if self.data.features is not None:
             return self._features[index]
         rows = index.numpy()
         style = self.data.augmentation if self.train else "none"
-        chance = uniforms(self.seed, int(self._epoch), rows, 6)
+        chance = uniforms(self.seed, int(self._epoch), rows, UNIFORMS)
         if isinstance(self.data.images, LazyImages):
             pixels = (
                 np.stack(
@@ -81,6 +97,8 @@ class Rows(torch.utils.data.Dataset[Sample]):
             )
         else:
             pixels = self._from_memory(rows, style, chance)
+        if self.augment.changes_pixels and len(rows):
+            pixels = changed(pixels, self.augment, chance[:, 6:15])
         return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
 
     def _from_memory(self, rows: Array, style: str, chance: Array) -> Array:

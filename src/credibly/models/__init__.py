@@ -8,6 +8,6 @@
 
 from credibly.models._build import MODELS, build
 from credibly.models._features import cache_features
-from credibly.models._network import Network, Standardize
+from credibly.models._network import VIEWS, Network, Standardize
 
-__all__ = ["MODELS", "Network", "Standardize", "build", "cache_features"]
+__all__ = ["MODELS", "VIEWS", "Network", "Standardize", "build", "cache_features"]

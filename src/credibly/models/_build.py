@@ -15,7 +15,7 @@ from credibly import checks
 from credibly.checks import InputError, nearest
 from credibly.data import DEFAULT_SIZE, Data
 from credibly.models import _densenet, _efficientnet, _outside, _resnet, _small, _vgg
-from credibly.models._network import Network, Standardize
+from credibly.models._network import VIEWS, Network, Standardize
 
 OUTSIDE = {"timm": _outside.timm_backbone, "hf": _outside.huggingface_backbone}
 
@@ -55,6 +55,8 @@ def build(
     frozen: bool = False,
     weights: str | Path | None = None,
     image_size: int | None = None,
+    fixed_norms: bool = False,
+    views: str = "one",
 ) -> Network:
     """A model by name, its standardisation fitted on the training rows of ``inputs``.
 
@@ -70,6 +72,9 @@ def build(
         weights: a local ``.safetensors`` file (for ``hf:`` a folder) for the backbone, or
             ``"pretrained"`` for those the library has of this name.
         image_size: side of the images, where they come from files.
+        fixed_norms: keep the statistics of batch norms in training, as for small batches.
+        views: ``one``; ``flip`` or ``crops`` average the scores of several views of an image in
+            evaluation mode.
 
     Example:
         >>> build("linear", (3,), num_labels=2, scores_per_label=2).head
@@ -86,9 +91,21 @@ def build(
     standardize = Standardize(shape[0])
     if isinstance(inputs, Data):
         _fit(standardize, inputs)
+    checks.choice("views", views, VIEWS)
+    if views != "one":
+        _images_only(f"`views` {views}", shape)
     backbone, width = _backbone(name, shape, hidden, dropout, weights, standardize)
     return Network(
-        name, shape, standardize, backbone, width, num_scores, dropout=dropout, frozen=frozen
+        name,
+        shape,
+        standardize,
+        backbone,
+        width,
+        num_scores,
+        dropout=dropout,
+        frozen=frozen,
+        fixed_norms=fixed_norms,
+        views=views,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -56,12 +57,32 @@ class Standardize(nn.Module):
         return (inputs - self.mean.view(shape)) / self.scale.view(shape)
 
 
+VIEWS = ("one", "flip", "crops")
+"""Whole image; also mirrored; also four corners and the middle of it, each also mirrored."""
+
+CROP = 7 / 8
+"""Side of a view of ``crops``, as a share of the image's side."""
+
+
 class Network(nn.Module):
     """Scores of a batch, through ``standardize``, ``backbone``, ``dropout`` and ``head``.
 
     ``head`` is the last ``nn.Linear``: its columns are the scores of all labels, and, for losses
-    with two scores a label, then the second scores of all labels. A frozen backbone stays in
+    with two scores per label, then the second scores of all labels. A frozen backbone stays in
     evaluation mode, gets no gradient, and its output can be cached (``cache_features``).
+
+    Args:
+        name: what the model is called in errors.
+        input_shape: of one input.
+        standardize: the first layer.
+        backbone: maps standardized inputs to (rows, ``num_features``).
+        num_features: what the backbone returns per row.
+        num_scores: columns of the head.
+        dropout: before the head.
+        frozen: train the head alone.
+        fixed_norms: batch norms of the backbone keep the statistics they came with, in training
+            too. Their weights are trained.
+        views: in evaluation mode, average the scores over these views of each image.
     """
 
     def __init__(
@@ -75,22 +96,46 @@ class Network(nn.Module):
         *,
         dropout: float = 0.0,
         frozen: bool = False,
+        fixed_norms: bool = False,
+        views: str = "one",
     ) -> None:
         super().__init__()
         self.name, self.input_shape, self.frozen = name, tuple(input_shape), frozen
-        self.num_features = num_features
+        self.num_features, self.fixed_norms, self.views = num_features, fixed_norms, views
         self.standardize, self.backbone = standardize, backbone
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(num_features, num_scores)
         if frozen:
-            backbone.requires_grad_(False)
-            backbone.eval()
+            self.freeze()
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Take the backbone out of training, or put it back."""
+        self.frozen = frozen
+        self.backbone.requires_grad_(not frozen)
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> Network:
         super().train(mode)
         if self.frozen:
             self.backbone.eval()
+        elif self.fixed_norms:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
         return self
+
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Return the backbone's parameters by layer, from the input to the features.
+
+        A layer is a child of the backbone, or of a sequence of layers inside it. Parameters of
+        the backbone's own (tokens, positions) belong to the first.
+        """
+        modules = list(_unrolled(self.backbone))
+        inside = {id(p) for module in modules for p in module.parameters()}
+        own = [p for p in self.backbone.parameters() if id(p) not in inside]
+        found = [list(module.parameters()) for module in modules]
+        found = [parameters for parameters in found if parameters]
+        return [own + found[0], *found[1:]] if found else [own] if own else []
 
     def features(self, inputs: Tensor) -> Tensor:
         """What the head sees: (rows, num_features)."""
@@ -105,4 +150,34 @@ class Network(nn.Module):
         return self.backbone(self.standardize(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
+        if self.training or self.views == "one":
+            return self._scores(inputs)
+        views = [inputs, *(_crops(inputs) if self.views == "crops" else [])]
+        scores = [self._scores(each) for view in views for each in (view, view.flip(-1))]
+        return torch.stack(scores).mean(dim=0)
+
+    def _scores(self, inputs: Tensor) -> Tensor:
         return self.head(self.dropout(self.features(inputs)))
+
+
+def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
+    """The children of a module; those of sequences instead of the sequences."""
+    for child in module.children():
+        if isinstance(child, nn.Sequential):
+            yield from _unrolled(child)
+        else:
+            yield child
+
+
+def _crops(images: Tensor) -> list[Tensor]:
+    """Four corners and the middle, scaled to the size of the whole."""
+    height, width = images.shape[2:]
+    tall, wide = max(round(CROP * height), 1), max(round(CROP * width), 1)
+    down, right = height - tall, width - wide
+    corners = ((0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2))
+    return [
+        nn.functional.interpolate(
+            images[:, :, top : top + tall, left : left + wide], (height, width), mode="bilinear"
+        )
+        for top, left in corners
+    ]

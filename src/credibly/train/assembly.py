@@ -41,6 +41,10 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
             f"`average_size` must be at most the number of labels, {len(data.labels)}; "
             f"got {settings.average_size:g}."
         )
+    if settings.views != "one" and data.kind != "images":
+        raise InputError(
+            f"`views` {settings.views} needs images; {data.source} holds features. Use one."
+        )
     size = rows_per_step(settings.batch_size, int((data.split == TRAIN).sum()))
     return dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
 
@@ -67,7 +71,7 @@ def _default_model(settings: Settings, data: Data) -> str:
         return "cnn"
     raise InputError(
         f"{data.source} holds images larger than {SMALL_IMAGE} pixels; name a network for them, "
-        "e.g. --model timm:resnet50."
+        "e.g. --model efficientnet-lite0 or timm:resnet50."
     )
 
 
@@ -105,6 +109,8 @@ def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: 
         len(data.labels),
         criterion.scores_per_label,
         frozen=settings.frozen,
+        fixed_norms=settings.fixed_norms,
+        views=settings.views,
         **options,
     )
     if settings.prior_bias:

@@ -19,6 +19,8 @@ PRECISIONS = ("float32", "bf16", "fp16")
 SELECTIONS = ("nll", "map", "average-k", "last")
 CALIBRATORS = ("affine", "temperature", "per-label", "isotonic", "beta", "choose", "none")
 SOLVERS = ("steps", "lbfgs")
+STYLES = ("none", "shift", "shift+flip", "crop+flip")
+VIEWS = ("one", "flip", "crops")
 
 # These change how long a run takes or what it prints, never what it computes.
 INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
@@ -48,19 +50,28 @@ class Settings:
     """
 
     loss: str = setting("auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label")
-    model: str = setting("auto", "linear, mlp, cnn, densenet40-40, timm:NAME, hf:NAME or auto")
+    model: str = setting("auto", "linear, mlp, cnn, efficientnet-lite0, resnet18-32, timm:NAME …")
     weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
     frozen: bool = setting(False, "train the last layer only")
+    frozen_epochs: int = setting(0, "epochs that train the last layer only, before the backbone")
+    fixed_norms: bool = setting(False, "batch norms keep the statistics of the weights file")
     features: bool = setting(False, "compute a frozen backbone's features once and keep them")
     dropout: float | None = setting(None, "dropout before the last layer (default: the model's)")
     hidden: int | None = setting(None, "hidden width of mlp (default: the model's)")
     image_size: int | None = setting(None, "side images are brought to")
+    augment: str | None = setting(None, "how training moves images (default: the data's)", STYLES)
+    rand_augment: float = setting(0.0, "strength of two random operations per image, 0 to 1")
+    cutout: float = setting(0.0, "side of a gray square, as a share of the image's, up to 0.5")
+    mixup: float = setting(0.0, "alpha of mixing each row with another; targets become soft")
+    views: str = setting("one", "average scores over views of an image when predicting", VIEWS)
     average_size: float | None = setting(None, "labels a row to return on average (K)")
     epochs: int = setting(30, "passes over the training rows")
     batch_size: int | None = setting(None, "rows a step (default: 32 to 128, with the data's size)")
     accumulate: int = setting(1, "steps whose gradients are added up before an update")
     optimizer: str = setting("adamw", "optimizer", OPTIMIZERS)
     learning_rate: float = setting(1e-3, "highest learning rate")
+    backbone_rate: float = setting(1.0, "learning rate of the backbone over that of the last layer")
+    layer_decay: float = setting(1.0, "factor on the rate from each layer to the one before it")
     momentum: float = setting(0.9, "momentum of sgd")
     nesterov: bool = setting(False, "Nesterov's form of momentum")
     weight_decay: float = setting(1e-4, "weight decay (biases and norms excluded)")
@@ -121,6 +132,13 @@ class Settings:
         checks.positive("learning_rate", self.learning_rate)
         for name in ("weight_decay", "clip", "patience", "workers", "checkpoint_seconds"):
             checks.at_least(name, getattr(self, name), 0)
+        for name in ("frozen_epochs", "mixup"):
+            checks.at_least(name, getattr(self, name), 0)
+        for name in ("backbone_rate", "layer_decay"):
+            checks.fraction(name, getattr(self, name), low_open=True)
+        checks.fraction("rand_augment", self.rand_augment)
+        if not 0 <= self.cutout <= 0.5:
+            raise checks.InputError(f"`cutout` must lie in [0, 0.5]; got {self.cutout:g}.")
         for name in ("seed", "split_seed"):
             checks.at_least(name, getattr(self, name), 0)
         for name in ("momentum", "ema"):
@@ -152,6 +170,20 @@ class Settings:
             raise InputError(f"`solver` lbfgs trains `model` linear only; got {self.model!r}.")
         if self.features and not self.frozen:
             raise InputError("`features` keeps what a frozen backbone says; give `frozen` too.")
+        if self.frozen_epochs >= self.epochs:
+            raise InputError(
+                f"`frozen_epochs` must be fewer than `epochs`, {self.epochs}; got "
+                f"{self.frozen_epochs}. Give `frozen` to train the last layer only."
+            )
+        if self.frozen and (self.frozen_epochs or self.backbone_rate != 1 or self.layer_decay != 1):
+            raise InputError(
+                "`frozen` trains the last layer only; got `frozen_epochs`, `backbone_rate` or "
+                "`layer_decay` too, which train the backbone. Give one or the other."
+            )
+        if self.features and self.views != "one":
+            raise InputError(
+                f"`features` keeps one view of each image; got `views` {self.views}. Leave one out."
+            )
         if self.sweep is not None and self.solver != "lbfgs":
             raise InputError("`sweep` l2 belongs to `solver` lbfgs; got solver steps.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from pathlib import Path
@@ -97,6 +98,16 @@ def _check_rows(
             f"{train.source} must have training rows, at least {max(processes, 2)}; "
             f"it has {len(train)}. Mark them 0 in `split`."
         )
+    if settings.frozen_epochs and processes > 1:
+        raise InputError(
+            f"`frozen_epochs` trains on one process only; got {processes}. Train the last layer "
+            "first with `frozen`, then give its model.safetensors as `weights`."
+        )
+    if settings.mixup and criterion.single_label:
+        raise InputError(
+            f"`mixup` makes soft targets; loss {settings.loss!r} needs exactly one label per row. "
+            "Use softmax or bce, or leave `mixup` out."
+        )
     needed = settings.calibrate != "none" or settings.select != "last"
     if needed and not (held_out.targets >= 0).any():
         raise InputError(
@@ -172,8 +183,13 @@ def _train(
 
 
 def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
+    from credibly.data import Augment
+
     size = settings.image_size if rows.kind == "images" else None
-    return rows.torch_dataset(train=train, image_size=size, seed=settings.seed)
+    augment = Augment(settings.rand_augment, settings.cutout, settings.mixup)
+    if settings.augment is not None and rows.kind == "images":
+        rows = dataclasses.replace(rows, augmentation=settings.augment)
+    return rows.torch_dataset(train=train, image_size=size, seed=settings.seed, augment=augment)
 
 
 # After training ------------------------------------------------------------------------------

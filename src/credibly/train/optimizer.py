@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from credibly.models import Network
 from credibly.train.configuration import Settings
 
 
 def build_optimizer(
     settings: Settings, model: nn.Module, criterion: nn.Module
 ) -> torch.optim.Optimizer:
-    """SGD or AdamW. Biases, norms and the loss's own parameters are not decayed."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": settings.weight_decay},
-        {
-            "params": [p for p in trained if p.ndim <= 1] + list(criterion.parameters()),
-            "weight_decay": 0.0,
-        },
-    ]
+    """Return SGD or AdamW. Biases, norms and the loss's own parameters are not decayed.
+
+    Each group has a ``scale``: the factor on the learning rate of its parameters.
+    """
+    groups: list[dict[str, Any]] = []
+    for scale, parameters in _scaled_parameters(settings, model):
+        decayed = [p for p in parameters if p.ndim > 1]
+        others = [p for p in parameters if p.ndim <= 1]
+        groups += [
+            {"params": decayed, "weight_decay": settings.weight_decay, "scale": scale},
+            {"params": others, "weight_decay": 0.0, "scale": scale},
+        ]
+    groups[-1]["params"] += list(criterion.parameters())
     groups = [group for group in groups if group["params"]]
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
@@ -32,6 +38,22 @@ def build_optimizer(
             nesterov=settings.nesterov,
         )
     return torch.optim.AdamW(groups, lr=settings.learning_rate)
+
+
+def _scaled_parameters(
+    settings: Settings, model: nn.Module
+) -> list[tuple[float, list[nn.Parameter]]]:
+    """Trained parameters by the factor on their rate: the last layer at 1, the backbone below."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not isinstance(model, Network) or settings.backbone_rate == settings.layer_decay == 1:
+        return [(1.0, trained)]
+    layers = model.layers()
+    scaled = [
+        (settings.backbone_rate * settings.layer_decay ** (len(layers) - 1 - place), parameters)
+        for place, parameters in enumerate(layers)
+    ]
+    backbone = {id(p) for parameters in layers for p in parameters}
+    return [*scaled, (1.0, [p for p in trained if id(p) not in backbone])]
 
 
 def learning_rate(settings: Settings, step: int, total: int) -> float:

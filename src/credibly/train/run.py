@@ -236,6 +236,7 @@ def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> N
         tuple(data["shape"]),
         len(data["labels"]),
         criterion.scores_per_label,
+        views=settings.views,
         **options,
     )
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.models import Network
 from credibly.train import checkpoint as checkpoints
 from credibly.train.batches import (
     epoch_batches,
@@ -130,6 +131,8 @@ class Trainer:
         batches = epoch_batches(len(self.rows), self.batch_size, settings.seed, progress.epoch)
         left = share(batches, self.accelerator.process_index, self.accelerator.num_processes)
         self.rows.set_epoch(progress.epoch)
+        if settings.frozen_epochs and isinstance(self.plain, Network):
+            self.plain.freeze(progress.epoch < settings.frozen_epochs)
         self.model.train()
         self.criterion.train()
         total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
@@ -176,7 +179,7 @@ class Trainer:
             self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         rate = learning_rate(self.settings, self.progress.updates, self.total)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["scale"]
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.progress.updates += 1

@@ -1,0 +1,133 @@
+"""Properties of augmentation: which pixels change, which labels stay, what decides it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from credibly import InputError
+from credibly.data import Augment, Data
+from credibly.data._augment import OPERATIONS, mixed_targets, shares
+
+KINDS = {
+    "operations": Augment(operations=0.7),
+    "cutout": Augment(cutout=0.4),
+    "mixup": Augment(mixup=0.4),
+    "all": Augment(operations=0.3, cutout=0.2, mixup=1.0),
+}
+each_kind = pytest.mark.parametrize("augment", KINDS.values(), ids=KINDS)
+
+
+def pictures(channels: int = 3, rows: int = 30) -> Data:
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, size=(rows, 12, 15, channels), dtype=np.uint8)
+    targets = generator.choice([0.0, 1.0, -1.0], size=(rows, 4), p=[0.6, 0.3, 0.1])
+    return Data(list("abcd"), targets, images=images, augmentation="none")
+
+
+def batch(augment: Augment | None, rows, *, seed=1, epoch=2, channels=3, train=True):
+    dataset = pictures(channels).torch_dataset(train=train, seed=seed, augment=augment)
+    dataset.set_epoch(epoch)
+    return dataset.batch(rows)
+
+
+@each_kind
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_row_depends_on_seed_epoch_and_row_alone(augment, channels):
+    inputs, targets, _ = batch(augment, range(30), channels=channels)
+    alone, its_targets, _ = batch(augment, [17], channels=channels)
+    assert torch.equal(inputs[17], alone[0])
+    assert torch.equal(targets[17], its_targets[0])
+    assert inputs.shape == (30, channels, 12, 15)
+    for other in ({"seed": 2}, {"epoch": 3}):
+        changed, _, _ = batch(augment, range(30), channels=channels, **other)
+        assert not torch.equal(changed, inputs)
+
+
+@each_kind
+def test_held_out_rows_are_never_augmented(augment):
+    plain, targets, _ = batch(None, range(30))
+    inputs, same, _ = batch(augment, range(30), train=False)
+    assert torch.equal(inputs, plain)
+    assert torch.equal(same, targets)
+
+
+@pytest.mark.parametrize("name", ["operations", "cutout"])
+def test_labels_stay_as_they_are_and_pixels_change(name):
+    plain, targets, _ = batch(None, range(30))
+    inputs, same, _ = batch(KINDS[name], range(30))
+    assert torch.equal(same, targets)
+    assert not torch.equal(inputs, plain)
+    assert 0 <= inputs.min() <= inputs.max() <= 1
+
+
+def test_cutout_hides_a_square_of_the_mean_colour_and_nothing_else():
+    plain, _, _ = batch(None, range(30))
+    inputs, _, _ = batch(Augment(cutout=0.5), range(30))
+    changed = (inputs != plain).any(dim=1)
+    assert (changed.sum(dim=(1, 2)) <= 6 * 8).all()
+    assert changed.any(dim=(1, 2)).all()
+    for image, before, where in zip(inputs, plain, changed, strict=True):
+        rows, columns = where.any(dim=1).nonzero()[:, 0], where.any(dim=0).nonzero()[:, 0]
+        inside = image[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+        colour = before.mean(dim=(1, 2))
+        assert (inside - colour[:, None, None]).abs().max() <= 0.5 / 255 + 1e-6
+
+
+def test_a_mixture_is_the_shares_of_two_rows_and_unknown_labels_stay_unknown():
+    plain, targets, _ = batch(None, range(30))
+    inputs, soft, _ = batch(Augment(mixup=0.5), range(30))
+    for row in range(30):
+        # The partner and share that explain the pixels explain the targets too.
+        direction = (plain - plain[row]).flatten(1).double()
+        moved = (inputs[row] - plain[row]).flatten().double()
+        share = (direction @ moved) / (direction**2).sum(1).clamp_min(1e-12)
+        miss = (moved - share[:, None] * direction).abs().amax(dim=1)
+        partner = int(miss.argmin())
+        assert miss[partner] < 1e-6
+        assert -1e-6 <= share[partner] <= 0.5 + 1e-6
+        known = (targets[row] >= 0) & (targets[partner] >= 0)
+        expected = (1 - share[partner]) * targets[row] + share[partner] * targets[partner]
+        assert torch.allclose(soft[row][known].double(), expected[known].double(), atol=1e-5)
+        assert (soft[row][~known] == -1).all()
+
+
+def test_shares_follow_the_beta_distribution_folded_at_one_half():
+    drawn = shares(0.3, (np.arange(20_000) + 0.5) / 20_000)
+    from scipy.stats import beta
+
+    assert drawn.min() >= 0.5
+    assert np.mean(drawn) == pytest.approx(2 * beta(0.3, 0.3).expect(lambda p: p, 0.5, 1), abs=2e-3)
+
+
+def test_targets_of_mixtures_by_hand():
+    own, other = np.array([[1.0, 0.0, 1.0]]), np.array([[0.0, 0.0, -1.0]])
+    expected = np.array([[0.75, 0.0, -1.0]])
+    np.testing.assert_array_equal(mixed_targets(own, other, np.array([0.75])), expected)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_an_operation_of_no_strength_changes_nothing(operation, mode):
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 8, 3), dtype=np.uint8)
+    picture = Image.fromarray(pixels).convert(mode)
+    same = np.asarray(operation(picture, 0.0)).astype(int)
+    assert np.abs(same - np.asarray(picture).astype(int)).max() <= 1
+    strong = operation(picture, 0.9)
+    assert (strong.size, strong.mode) == (picture.size, picture.mode)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"cutout": 0.6}, r"`cutout` must lie in \[0, 0.5\]; got 0.6"),
+        ({"operations": 1.5}, "`operations` must lie in"),
+        ({"mixup": -1}, "`mixup` must be"),
+    ],
+)
+def test_what_would_not_keep_labels_is_refused(options, match):
+    with pytest.raises(InputError, match=match):
+        Augment(**options)

@@ -1,0 +1,189 @@
+"""Fine-tuning: rates by layer, freezing, fixed norms, augmentation, views."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from train_instances import DATA, awkward
+
+from credibly import InputError
+from credibly.losses import BCE, OnlineEstimation
+from credibly.models import build
+from credibly.train import Callback, Settings, fit, load
+from credibly.train.optimizer import build_optimizer
+
+NETWORKS = {
+    "resnet20-32": (3, 8, 8),
+    "efficientnet-lite0": (3, 32, 32),
+    "densenet40-12": (3, 8, 8),
+    "mlp": (6,),
+    "linear": (6,),
+}
+each_network = pytest.mark.parametrize("name", NETWORKS)
+
+
+def scales(settings: Settings, model, criterion=None) -> dict[int, float]:
+    """The factor on the rate of each parameter, by its id."""
+    optimizer = build_optimizer(settings, model, criterion or BCE())
+    return {id(p): group["scale"] for group in optimizer.param_groups for p in group["params"]}
+
+
+@each_network
+def test_every_parameter_is_in_one_layer_in_the_order_of_the_network(name):
+    model = build(name, NETWORKS[name], 3)
+    listed = [id(p) for layer in model.layers() for p in layer]
+    assert sorted(listed) == sorted(id(p) for p in model.backbone.parameters())
+    assert len(listed) == len(set(listed))
+
+
+@each_network
+def test_rates_fall_from_the_head_to_the_input(name):
+    model = build(name, NETWORKS[name], 3)
+    found = scales(Settings(backbone_rate=0.5, layer_decay=0.8), model)
+    assert all(found[id(p)] == 1 for p in model.head.parameters())
+    layers = model.layers()
+    for place, layer in enumerate(layers):
+        expected = 0.5 * 0.8 ** (len(layers) - 1 - place)
+        assert [found[id(p)] for p in layer] == pytest.approx([expected] * len(layer))
+
+
+def test_parameters_of_the_loss_are_trained_once_at_the_full_rate():
+    model = build("mlp", (6,), 3)
+    criterion = OnlineEstimation(num_rows=10, num_labels=3, average_size=1.0)
+    for settings in (Settings(), Settings(backbone_rate=0.1), Settings(layer_decay=0.5)):
+        optimizer = build_optimizer(settings, model, criterion)
+        listed = [id(p) for group in optimizer.param_groups for p in group["params"]]
+        assert len(listed) == len(set(listed))
+        found = scales(settings, model, criterion)
+        assert {found[id(p)] for p in criterion.parameters()} <= {1.0}
+        assert set(found) >= {id(p) for p in criterion.parameters()}
+
+
+def weights(folder, **settings):
+    """Initial and final weights of a short run."""
+    options = {"model": "resnet20-32", "epochs": 2, "batch_size": 16, "select": "last"}
+    chosen = Settings(**{**options, **settings})
+    data = DATA["pictures"]()
+    run = fit(data, folder, chosen)
+    from credibly.train.assembly import build_model
+
+    first = build_model(run.settings, data, run.criterion, data.part("train").targets)
+    return first.state_dict(), run.model.state_dict()
+
+
+def moved(before, after, part: str) -> bool:
+    return any(
+        not torch.equal(value, after[name])
+        for name, value in before.items()
+        if name.startswith(part) and value.is_floating_point()
+    )
+
+
+def test_the_backbone_stays_still_while_frozen_and_moves_after(tmp_path):
+    before, after = weights(tmp_path / "thawed", frozen_epochs=1)
+    assert moved(before, after, "backbone.stem.weight")
+    # At the first epoch's end nothing but the head has changed, statistics of norms included.
+    one, other = weights(tmp_path / "short", frozen=True, epochs=1)
+    assert not moved(one, other, "backbone")
+    assert moved(one, other, "head")
+
+
+def test_thawing_begins_where_a_frozen_run_ends(tmp_path):
+    """The first of two epochs is a run of the last layer alone, at the same rates."""
+
+    class Snapshot(Callback):
+        def __init__(self) -> None:
+            self.losses: list[float] = []
+
+        def on_epoch(self, figures) -> None:
+            self.losses.append(figures["loss"])
+
+    options = {"model": "resnet20-32", "batch_size": 16, "schedule": "constant", "warmup": 0.0}
+    thawed, frozen = Snapshot(), Snapshot()
+    data = DATA["pictures"]()
+    fit(data, tmp_path / "a", Settings(**options, epochs=2, frozen_epochs=1), callback=thawed)
+    fit(data, tmp_path / "b", Settings(**options, epochs=1, frozen=True), callback=frozen)
+    assert thawed.losses[0] == frozen.losses[0]
+
+
+def test_fixed_norms_keep_their_statistics_and_train_their_weights(tmp_path):
+    before, after = weights(tmp_path / "fixed", fixed_norms=True)
+    names = [name for name in before if "running_" in name]
+    assert names
+    assert all(torch.equal(before[name], after[name]) for name in names)
+    assert moved(before, after, "backbone.norm.weight")
+    before, after = weights(tmp_path / "free")
+    assert not any(torch.equal(before[name], after[name]) for name in names)
+
+
+@pytest.mark.parametrize("views", ["flip", "crops"])
+def test_views_average_scores_in_evaluation_alone(views):
+    torch.manual_seed(0)
+    model = build("resnet20-32", (3, 16, 16), 4, views=views).eval()
+    plain = build("resnet20-32", (3, 16, 16), 4).eval()
+    plain.load_state_dict(model.state_dict())
+    images = torch.rand(3, 3, 16, 16)
+    scores = model(images)
+    torch.testing.assert_close(scores, model(images.flip(-1)), rtol=1e-4, atol=1e-5)
+    if views == "flip":
+        expected = (plain(images) + plain(images.flip(-1))) / 2
+        torch.testing.assert_close(scores, expected)
+    model.train()
+    plain.train()
+    torch.testing.assert_close(model(images), plain(images))
+
+
+def test_a_run_predicts_with_the_views_it_was_given(tmp_path):
+    data = DATA["pictures"]()
+    settings = Settings(model="cnn", hidden=4, epochs=1, views="flip")
+    run = fit(data, tmp_path / "run", settings)
+    again = load(tmp_path / "run")
+    assert again.model.views == "flip"
+    rows = data.part("test")
+    np.testing.assert_array_equal(again.scores(rows), run.scores(rows))
+    mirrored = dataclasses.replace(rows, images=rows.images[:, :, ::-1].copy(), _hash=[])
+    torch.testing.assert_close(run.scores(mirrored), run.scores(rows))
+
+
+def test_mixup_trains_on_soft_targets(tmp_path):
+    data = DATA["pictures"]()
+    run = fit(data, tmp_path / "run", Settings(model="cnn", hidden=4, epochs=1, mixup=0.4))
+    assert all(value is None or np.isfinite(value) for value in run.metrics.values())
+
+
+REFUSED = {
+    "frozen for ever": ({"frozen_epochs": 3, "epochs": 3}, "fewer than `epochs`"),
+    "frozen twice": ({"frozen": True, "backbone_rate": 0.1}, "`frozen` trains the last layer only"),
+    "rate": ({"backbone_rate": 0.0}, "`backbone_rate` must lie in"),
+    "decay": ({"layer_decay": 1.5}, "`layer_decay` must lie in"),
+    "cutout": ({"cutout": 0.7}, "`cutout` must lie in"),
+    "views": ({"views": "many"}, "`views` must be one of"),
+    "cached views": ({"frozen": True, "features": True, "views": "flip"}, "keeps one view"),
+    "augment": ({"augment": "flip"}, "`augment` must be one of"),
+}
+
+
+@pytest.mark.parametrize(("settings", "match"), REFUSED.values(), ids=REFUSED)
+def test_settings_that_contradict_each_other_are_refused(settings, match):
+    with pytest.raises(InputError, match=match):
+        Settings(**settings)
+
+
+def test_views_of_features_and_mixtures_of_single_labels_are_refused(tmp_path):
+    with pytest.raises(InputError, match="needs images; awkward holds features"):
+        fit(awkward(), tmp_path / "a", Settings(views="flip"))
+    settings = Settings(loss="avgk", average_size=2, mixup=0.3)
+    with pytest.raises(InputError, match="`mixup` makes soft targets"):
+        fit(DATA["single"](), tmp_path / "b", settings)
+
+
+def test_the_choices_are_those_of_the_packages_below():
+    from credibly.data._rows import AUGMENTATIONS
+    from credibly.models import VIEWS
+    from credibly.train import configuration
+
+    assert configuration.STYLES == AUGMENTATIONS
+    assert configuration.VIEWS == VIEWS
