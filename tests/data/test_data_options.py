@@ -177,3 +177,18 @@ def test_gong_split_of_all_images_is_150_000_to_59_347():
 
     parts = _gong(209_347)
     assert (int((parts == TRAIN).sum()), int((parts == TEST).sum())) == (150_000, 59_347)
+
+
+def test_calibrate_asks_what_minus_one_means(tmp_path, capsys):
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=(80, 2)).astype(np.float32)
+    targets = np.where(scores + generator.normal(size=scores.shape) > 0, 1, -1)
+    np.savez(tmp_path / "s.npz", scores=scores, targets=targets, labels=["a", "b"])
+    command = ("calibrate", tmp_path / "s.npz", "--loss", "bce", "--out", tmp_path / "p.parquet")
+    code, _, error = run(capsys, *command)
+    assert code == 2
+    assert "s.npz" in error
+    assert "--coding signed" in error
+    code, _, error = run(capsys, *command, "--coding", "signed", "--quiet")
+    assert (code, error) == (0, "")
+    assert set(np.unique(cr.Predictions.read(tmp_path / "p.parquet").targets)) == {0, 1}

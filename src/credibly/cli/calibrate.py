@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
 
@@ -42,6 +42,11 @@ class Options:
         "all", help="rows to write; judged leaves out the rest", choices=("all", "judged")
     )
     seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
+    coding: str | None = option(
+        None,
+        help="meaning of −1 in targets of only −1 and +1: signed (absent) or unknown",
+        choices=("signed", "unknown"),
+    )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 
@@ -56,7 +61,10 @@ def run(options: Options) -> int:
     from credibly.workflows import FitRows, calibrate_file
 
     fit_rows = FitRows(options.fraction, options.rows, options.seed)
-    result = calibrate_file(options.scores, options.loss, method=options.method, fit_rows=fit_rows)
+    coding: Any = options.coding
+    result = calibrate_file(
+        options.scores, options.loss, method=options.method, fit_rows=fit_rows, coding=coding
+    )
     kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
     kept.write(options.out)
     if options.json:

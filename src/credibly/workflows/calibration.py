@@ -124,6 +124,7 @@ def calibrate_file(
     *,
     method: str = "affine",
     fit_rows: FitRows | None = None,
+    coding: Coding | None = None,
 ) -> CalibratedScores:
     """Calibrate a file of scores and truth: .npz, .csv or .parquet.
 
@@ -136,11 +137,12 @@ def calibrate_file(
         loss: name of the loss the model was trained with.
         method: as for ``calibrate_scores``.
         fit_rows: as for ``calibrate_scores``; unused where ``split`` marks calibration rows.
+        coding: what −1 means in targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
 
     Raises:
         InputError: as for ``calibrate_scores``, and if the file lacks scores or truth.
     """
-    table = read_table(path, plain="scores")
+    table = read_table(path, plain="scores", coding=coding)
     if table.scores is None or table.targets is None:
         lacking = "scores" if table.scores is None else "targets (columns 'y:<label>')"
         raise InputError(f"{table.where}must hold scores and targets; it has no {lacking}.")
