@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from credibly.data._augment import Augment
     from credibly.data._digits import digits
     from credibly.data._images import decode_image
-    from credibly.data._load import load
+    from credibly.data._load import from_arrays, load
     from credibly.data._rows import Data
     from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, rarest_label, split_rows
     from credibly.data._synthetic import synthetic
@@ -40,6 +40,7 @@ __all__ = [
     "Reader",
     "decode_image",
     "digits",
+    "from_arrays",
     "hold_out",
     "load",
     "rarest_label",
@@ -56,6 +57,7 @@ _WHERE = {
     "TRAIN": "_split",
     "decode_image": "_images",
     "digits": "_digits",
+    "from_arrays": "_load",
     "hold_out": "_split",
     "load": "_load",
     "rarest_label": "_split",

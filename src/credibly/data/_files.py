@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from credibly.checks import InputError, fits_memory
+from credibly.data._readers import ArrowTable
 from credibly.data._rows import Data
-from credibly.data._tables import Layout, from_table
+from credibly.data._tables import ID_NAMES, Layout, from_table
 from credibly.targets import Coding
 
 DELIMITERS = (",", "\t", ";", "|")
@@ -82,6 +84,45 @@ def read_parquet(
         raise InputError(f"{path} must be Parquet; {error}.") from None
     layout = Layout(labels, label_column, separator, image_column, images, suffix, ignore, coding)
     return from_table(table, path, layout)
+
+
+def read_frame(
+    frame: ArrowTable,
+    *,
+    labels: Sequence[str] | None = None,
+    label_column: str | None = None,
+    separator: str | None = None,
+    image_column: str | None = None,
+    images: str | None = None,
+    suffix: str = "",
+    ignore: Sequence[str] = (),
+    coding: Coding | None = None,
+) -> Data:
+    """Read a data frame of pandas, polars or pyarrow, with the columns of ``read_parquet``.
+
+    An index of one column gives the ids where no column does. Image paths start from the working
+    directory, or ``images``.
+    """
+    try:
+        table = pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"the data frame must fit into Arrow columns; {error}.") from None
+    layout = Layout(labels, label_column, separator, image_column, images, suffix, ignore, coding)
+    return from_table(_without_index(table), Path("data frame"), layout)
+
+
+def _without_index(table: pa.Table) -> pa.Table:
+    """Return the columns of a pandas frame without its index, which becomes ``id`` if it can."""
+    stored = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    index = stored.get("index_columns", [])
+    kept = table.drop_columns([name for name in index if isinstance(name, str)])
+    if len(index) == 1 and not any(name.lower() in ID_NAMES for name in kept.column_names):
+        if isinstance(index[0], str):
+            ids = table.column(index[0])
+        else:  # a range is stored by its ends
+            ids = pa.array(range(*(index[0][end] for end in ("start", "stop", "step"))))
+        kept = kept.append_column("id", ids.cast(pa.string()))
+    return kept.replace_schema_metadata()
 
 
 def _delimiter(path: Path) -> str:

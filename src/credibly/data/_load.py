@@ -13,15 +13,28 @@ from typing import Any
 import numpy as np
 
 from credibly import checks
+from credibly.arrays import to_numpy
 from credibly.checks import InputError, input_file, nearest
 from credibly.data._images import LazyImages
-from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Reader
+from credibly.data._readers import (
+    EMBEDDED,
+    FRAME,
+    KINDS,
+    OPTIONS,
+    SHARED,
+    ArrowTable,
+    Option,
+    Reader,
+)
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
+from credibly.data._targets import default_labels
+from credibly.targets import Coding
+from credibly.types import ArrayLike
 
 
 def load(
-    source: str | Path | Data,
+    source: str | os.PathLike[str] | Data | ArrowTable,
     *,
     seed: int = 0,
     test: float | None = None,
@@ -30,14 +43,15 @@ def load(
     skip_bad_images: bool = False,
     **options: Any,
 ) -> Data:
-    """Read rows from ``digits``, ``synthetic``, a file, or ``KIND:PATH``.
+    """Read rows from ``digits``, ``synthetic``, a file, ``KIND:PATH`` or a data frame.
 
     A published split is kept. Where there is none, ``test`` (default 0.2) of the rows become test
     rows; where none are set aside, ``calibration`` of the training rows are held out. Both are
     chosen by ``seed`` and stratified, so that rare labels appear in each part.
 
     Args:
-        source: what to read; rows already read pass through unchanged.
+        source: what to read. A data frame (pandas, polars, pyarrow) is read as a table, see
+            docs/data.md; rows already read pass through unchanged.
         seed: of the split; for embedded data, of everything random.
         test: share of test rows, where no split is published.
         calibration: share of the training rows to hold out; 0 for none.
@@ -56,6 +70,18 @@ def load(
         return source
     if isinstance(labels, str):
         raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
+    if isinstance(source, ArrowTable):
+        if labels is not None:
+            options["labels"] = list(labels)
+        check_options("a data frame", FRAME, options)
+        data = _in_order(_function(FRAME)(source, **options), labels)
+        return _split(_without_bad_images(data, skip_bad_images), seed, test, calibration)
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(
+            f"data must be a name, a file, KIND:PATH or a data frame; got "
+            f"{type(source).__name__}. For arrays, call "
+            "`cr.data.from_arrays(features=…, targets=…)`."
+        )
     name = str(source)
     if name in EMBEDDED:
         reader = EMBEDDED[name]
@@ -70,6 +96,49 @@ def load(
     data = _in_order(_function(reader)(path, **options), labels)
     data = _without_bad_images(data, skip_bad_images)
     return _split(data, seed, test, calibration)
+
+
+def from_arrays(
+    *,
+    targets: ArrayLike,
+    features: ArrayLike | None = None,
+    images: ArrayLike | None = None,
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+    test: float = 0.2,
+    calibration: float = 0.2,
+    seed: int = 0,
+) -> Data:
+    """Return rows from arrays in memory, split as ``load`` splits a file.
+
+    Args:
+        targets: (n, L), or class indices of shape (n,); see ``credibly.targets``.
+        features: (n, d) numbers; either these or ``images``.
+        images: (n, h, w[, c]) uint8.
+        labels: names of the labels; by default ``label-0``, ``label-1``, ….
+        coding: what −1 means where ``targets`` holds only −1 and +1.
+        test: share of test rows.
+        calibration: share of the other rows to hold out.
+        seed: of the split.
+
+    Example:
+        >>> from_arrays(features=np.eye(10), targets=np.arange(10) % 2)
+        Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1 a row; features 10)
+    """
+    truth = to_numpy(targets)
+    if labels is None:
+        whole = truth.ndim == 1 and truth.dtype.kind in "iu"
+        count = int(truth.max(initial=0)) + 1 if whole else truth.shape[-1]
+        labels = default_labels(count)
+    rows = Data(
+        labels=list(labels),
+        targets=truth,
+        features=None if features is None else to_numpy(features),
+        images=None if images is None else to_numpy(images),
+        augmentation="none" if images is None else "shift",
+        coding=coding,
+    )
+    return _split(rows, seed, test, calibration)
 
 
 def _kind_and_path(name: str) -> tuple[str, Path]:

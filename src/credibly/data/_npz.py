@@ -7,15 +7,12 @@ from pathlib import Path
 
 from credibly.checks import InputError, located
 from credibly.data._rows import Data
-from credibly.data._targets import unknown_targets
+from credibly.data._targets import default_labels, unknown_targets
 from credibly.predictions import read_arrays
 from credibly.targets import Coding, decode
 from credibly.types import Array
 
 KEYS = ("features", "images", "targets", "labels", "ids", "split", "truth", "human_probabilities")
-
-UNNAMED = 1_000_000
-"""A class index alone makes so many labels at most: names for more take longer than to ask."""
 
 
 def read_npz(
@@ -34,17 +31,11 @@ def read_npz(
         targets = unknown_targets(len(inputs), len(names))
     if targets.ndim == 1:
         highest = int(targets.max(initial=0)) if targets.dtype.kind in "iu" else 0
-        if names is None and highest >= UNNAMED:
-            raise InputError(
-                f"{path}: class indices must lie below {UNNAMED:,} where `labels` are not given; "
-                f"got {highest:,}. Give `labels`, or check the file."
-            )
-        count = highest + 1 if names is None else len(names)
         with located(str(path)):
-            targets, coding = decode(targets, coding=coding, num_labels=count), "unknown"
-    if names is None:
-        width = len(str(targets.shape[1] - 1))
-        names = [f"label-{label:0{width}d}" for label in range(targets.shape[1])]
+            names = default_labels(highest + 1) if names is None else names
+            targets, coding = decode(targets, coding=coding, num_labels=len(names)), "unknown"
+    with located(str(path)):
+        names = default_labels(targets.shape[1]) if names is None else names
     try:
         return _data(path, list(names), targets, coding, arrays)
     except InputError:

@@ -8,6 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """A table that gives its columns through the Arrow C stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -141,3 +149,6 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
     }
 )
 """What may stand before the colon of ``KIND:PATH``, and the reader behind it."""
+
+FRAME = Reader("_files", "read_frame", ("labels", *TABLE))
+"""The reader of data frames."""

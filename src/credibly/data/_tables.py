@@ -84,7 +84,7 @@ class _Reader:
             raise InputError(
                 f"{path}: columns must have different names; {twice!r} is there twice."
             )
-        self.columns: dict[str, Any] = {name: table.column(name) for name in names}
+        self.columns: dict[str, Any] = {name: _plain(table.column(name)) for name in names}
         self.rows, self.path, self.layout = table.num_rows, path, layout
         for name in layout.ignore:
             self._must_have(name)
@@ -264,6 +264,16 @@ def _names(cell: Any, separator: str) -> list[str]:
         return []
     parts = cell if isinstance(cell, list) else str(cell).split(separator)
     return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def _plain(column: Any) -> Any:
+    """Return a column of categories or long texts as one of plain values."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.string()
+    return column if kind == column.type else column.cast(kind)
 
 
 def _without_blanks(column: Any) -> Any:

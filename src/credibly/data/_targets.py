@@ -10,6 +10,23 @@ from credibly.checks import InputError, fits_memory, located, nearest
 from credibly.targets import UNKNOWN, one_hot
 from credibly.types import Array
 
+UNNAMED = 1_000_000
+
+
+def default_labels(count: int) -> list[str]:
+    """Return names for labels that have none: ``label-00``, ``label-01``, ….
+
+    Raises:
+        InputError: for more than a million, which is a class index gone wrong.
+    """
+    if count > UNNAMED:
+        raise InputError(
+            f"class indices must lie below {UNNAMED:,} where `labels` are not given; got "
+            f"{count - 1:,}. Give `labels`, or check the targets."
+        )
+    width = len(str(count - 1))
+    return [f"label-{label:0{width}d}" for label in range(count)]
+
 
 def class_targets(classes: Array, num_labels: int, where: str) -> Array:
     """Return one row per class index; −1 gives a row of unknowns."""
