@@ -47,6 +47,7 @@ class Options:
         help="meaning of −1 in targets of only −1 and +1: signed (absent) or unknown",
         choices=("signed", "unknown"),
     )
+    partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 
@@ -63,7 +64,12 @@ def run(options: Options) -> int:
     fit_rows = FitRows(options.fraction, options.rows, options.seed)
     coding: Any = options.coding
     result = calibrate_file(
-        options.scores, options.loss, method=options.method, fit_rows=fit_rows, coding=coding
+        options.scores,
+        options.loss,
+        method=options.method,
+        fit_rows=fit_rows,
+        coding=coding,
+        partial=options.partial,
     )
     kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
     kept.write(options.out)

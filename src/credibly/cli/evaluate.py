@@ -35,6 +35,7 @@ class Options:
         30, help="entries that a bin needs to count for ACE, MCE and ECE", between=(0, 2**53)
     )
     seed: int = option(0, help="seed of the resampling", between=(0, 2**63 - 1))
+    partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress bar")
 
@@ -51,6 +52,7 @@ def run(options: Options) -> int:
         min_count=options.min_count,
         intervals=options.intervals,
         seed=options.seed,
+        partial=options.partial,
     )
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]

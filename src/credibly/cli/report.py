@@ -22,6 +22,7 @@ class Options:
         200, help="bootstrap resamples behind each interval", between=(2, 100_000)
     )
     seed: int = option(0, help="seed of the bootstrap", between=(0, 2**63 - 1))
+    partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print where it went as JSON")
     quiet: bool = option(False, help="print nothing")
 
@@ -34,7 +35,11 @@ def run(options: Options) -> int:
     from credibly.cli._tables import print_json, print_text
 
     page = report.write(
-        options.predictions, options.out, resamples=options.resamples, seed=options.seed
+        options.predictions,
+        options.out,
+        resamples=options.resamples,
+        seed=options.seed,
+        partial=options.partial,
     )
     if options.json:
         print_json({"report": str(page), "bytes": page.stat().st_size})

@@ -43,6 +43,7 @@ class Options:
     )
     images: str | None = option(None, help="folder of the images that ids name", metavar="DIR")
     explain: bool = option(False, help="also how each condition was read, and the SQL")
+    partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no remarks, only the result")
 
@@ -53,7 +54,12 @@ def run(options: Options) -> int:
 
     joint = _joint(options)
     answer = search(
-        options.predictions, options.query, top=options.top, engine=options.engine, joint=joint
+        options.predictions,
+        options.query,
+        top=options.top,
+        engine=options.engine,
+        joint=joint,
+        partial=options.partial,
     )
     if options.images:
         answer = replace(answer, hits=[_with_path(hit, options.images) for hit in answer.hits])
@@ -87,7 +93,7 @@ def _joint(options: Options) -> Joint | None:
     source = Path(options.joint_from or (beside if beside.exists() else options.predictions))
     if source.suffix == ".json":
         return Joint.read(source)
-    held_out = Predictions.read(source)
+    held_out = Predictions.read(source, partial=options.partial)
     if held_out.targets is None:
         raise InputError(
             f"`--joint` must be fitted where the truth is known; {source} has none. "

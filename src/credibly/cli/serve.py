@@ -25,6 +25,7 @@ class Options:
     run: str | None = option(None, help="a trained run: opens /api/predict")
     port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
     host: str = option("127.0.0.1", help="address to listen on; others can reach it if changed")
+    partial: bool = option(False, help="read a folder although some of its shards are missing")
     quiet: bool = option(False, help="print only where the server is")
 
 
@@ -42,7 +43,11 @@ def run(options: Options) -> int:
             file=sys.stderr,
         )
     app = create_app(
-        options.predictions, images=options.images, run=options.run, hosts=(*local, options.host)
+        options.predictions,
+        images=options.images,
+        run=options.run,
+        hosts=(*local, options.host),
+        partial=options.partial,
     )
     from credibly.serve._connection import server
 

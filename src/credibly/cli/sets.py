@@ -51,6 +51,7 @@ class Options:
     fit_on: str | None = option(None, help="predictions file to fit on", metavar="FILE")
     fraction: float = option(0.5, help="share of PREDICTIONS to fit on, without --fit-on")
     seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
+    partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 
@@ -66,6 +67,7 @@ def run(options: Options) -> int:
             options.out,
             fit_on=options.fit_on,
             fit_rows=FitRows(options.fraction, seed=options.seed),
+            partial=options.partial,
             advance=advance,
         )
     if options.json:

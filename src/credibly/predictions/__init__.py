@@ -16,6 +16,7 @@ not read; every reader of predictions goes through it. ``Writer`` writes a file 
 import warnings
 from typing import Any
 
+from credibly.predictions._completeness import shard_metadata, shard_name
 from credibly.predictions._dataset import Dataset
 from credibly.predictions._importers import ImportedTable, read_table
 from credibly.predictions._npz import read_arrays
@@ -39,6 +40,8 @@ __all__ = [
     "label_mismatch",
     "read_arrays",
     "read_table",
+    "shard_metadata",
+    "shard_name",
 ]
 
 _RENAMED: dict[str, Any] = {"Scan": Dataset, "ForeignTable": ImportedTable}

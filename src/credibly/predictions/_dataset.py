@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from credibly.checks import InputError, fits_memory, nearest
 from credibly.predictions import _validation
+from credibly.predictions._completeness import check_complete, place_of
 from credibly.predictions._schema import ID, PROBABILITY, SCORE, TRUTH
 from credibly.predictions._shard import Batch, Selection, Shard
 from credibly.predictions._table import Predictions, Rows, label_mismatch, row_index
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 What = Literal["probabilities", "scores"]
 _IDS = Selection([], [ID], 65_536)
+_CHECKED: dict[tuple[Any, ...], None] = {}
+"""Files whose ids were compared in this process, the latest last."""
+_MOST_CHECKED = 64
 
 
 class Dataset:
@@ -36,6 +40,7 @@ class Dataset:
 
     Args:
         path: a Parquet file, or a folder of Parquet files.
+        partial: whether a folder may lack shards; otherwise that is an error.
 
     Attributes:
         path, files: as given, and the Parquet files behind it in order of their names.
@@ -55,9 +60,11 @@ class Dataset:
         (1, ['dog', 'cat'], False)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, partial: bool = False) -> None:
         self.path = Path(path)
         self.shards = [Shard(file) for file in parquet_files(self.path)]
+        if self.path.is_dir():
+            check_complete(self.path, self.shards, partial=partial)
         self.files = [shard.path for shard in self.shards]
         first = self.shards[0].schema
         self.labels, self.metadata = first.labels, first.metadata
@@ -153,12 +160,37 @@ class Dataset:
         ]
         return np.concatenate(hashes)
 
-    def check_ids(self) -> None:
-        """Raise if an id is missing or two are alike; takes eight bytes of memory per row."""
+    def check_ids(self, *, trust_writer: bool = False) -> None:
+        """Raise if an id is missing or two are alike; takes eight bytes of memory per row.
+
+        Args:
+            trust_writer: skip what is known without reading the ids: ``Writer`` compared those of
+                each file it wrote and noted their number, shards of one prediction come from rows
+                with distinct ids, and files that were checked once in this process stay checked
+                until they change.
+        """
+        known = self._written_together() or self._fingerprint() in _CHECKED
+        if trust_writer and known and not any(each.ids_may_be_missing() for each in self.shards):
+            return
         hashes = self.hashed_ids()
         hashes.sort()
         if (hashes[1:] == hashes[:-1]).any():  # equal ids, or (hardly ever) only equal hashes
             _validation.check_unique(self.ids(), f"{self.path}: ")
+        _CHECKED[self._fingerprint()] = None
+        while len(_CHECKED) > _MOST_CHECKED:
+            del _CHECKED[next(iter(_CHECKED))]
+
+    def _written_together(self) -> bool:
+        """Return whether a writer compared all ids with each other."""
+        if not all(shard.ids_checked for shard in self.shards):
+            return False
+        origins = [shard.schema.metadata.get("origin") for shard in self.shards]
+        placed = all(place_of(shard) is not None for shard in self.shards)
+        same = placed and origins[0] is not None and all(each == origins[0] for each in origins)
+        return len(self.shards) == 1 or same
+
+    def _fingerprint(self) -> tuple[Any, ...]:
+        return tuple((str(shard.path), shard.identity) for shard in self.shards)
 
     def check_labels(self, labels: Sequence[str] | None) -> list[str]:
         """Return ``labels``, all of them if None; each must be a label of this dataset."""

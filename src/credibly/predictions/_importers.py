@@ -13,6 +13,7 @@ from credibly.arrays import to_numpy
 from credibly.checks import InputError, fits_memory, nearest
 from credibly.predictions import _schema, _validation
 from credibly.predictions._arrow import id_array, number_matrix
+from credibly.predictions._completeness import check_names
 from credibly.predictions._dataset import parquet_files
 from credibly.predictions._npz import read_arrays
 from credibly.predictions._shard import open_parquet
@@ -60,6 +61,7 @@ def read_table(
     plain: Meaning = "probabilities",
     labels: Sequence[str] | None = None,
     coding: Coding | None = None,
+    partial: bool = False,
 ) -> ImportedTable:
     """Read a file by its ending, or as ``kind``.
 
@@ -69,6 +71,7 @@ def read_table(
         plain: what columns with plain label names hold.
         labels: which columns are labels; all but ``id`` and ``split`` if not given.
         coding: how to read targets of only −1 and +1.
+        partial: whether a folder may lack shards of a prediction; otherwise that is an error.
     """
     path = Path(path)
     if not path.exists():
@@ -76,7 +79,7 @@ def read_table(
     kind = kind or _kind(path)
     if kind == "npz":
         return _from_npz(path, coding)
-    columns = _csv(path) if kind == "csv" else _parquet(path)
+    columns = _csv(path) if kind == "csv" else _parquet(path, partial)
     return _from_columns(columns, f"{path}: ", plain, labels, coding)
 
 
@@ -180,11 +183,14 @@ def _csv(path: Path) -> pa.Table:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from error
 
 
-def _parquet(path: Path) -> pa.Table:
+def _parquet(path: Path, partial: bool) -> pa.Table:
     import pyarrow as pa
 
     try:
-        files = [open_parquet(file) for file in parquet_files(path)]
+        names = parquet_files(path)
+        if path.is_dir():
+            check_names(path, names, partial=partial)
+        files = [open_parquet(file) for file in names]
         rows = sum(file.metadata.num_rows for file in files)
         fits_memory(f"{path}", rows, max(file.metadata.num_columns for file in files))
         return pa.concat_tables([file.read() for file in files])

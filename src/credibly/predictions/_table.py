@@ -109,24 +109,37 @@ class Predictions:
 
     @classmethod
     def read(
-        cls, path: Path, labels: Sequence[str] | None = None, rows: Rows | None = None
+        cls,
+        path: Path,
+        labels: Sequence[str] | None = None,
+        rows: Rows | None = None,
+        *,
+        partial: bool = False,
     ) -> Predictions:
-        """Read a predictions file, or a folder of shards as one; all of it or some labels, rows."""
-        return cls.scan(path).read(labels=labels, rows=rows)
+        """Read a predictions file, or a folder of shards as one; all of it or some labels, rows.
+
+        A folder that lacks shards is an error unless ``partial``.
+        """
+        return cls.scan(path, partial=partial).read(labels=labels, rows=rows)
 
     @classmethod
-    def scan(cls, path: Path) -> Dataset:
+    def scan(cls, path: Path, *, partial: bool = False) -> Dataset:
         """Open without reading: labels, rows and metadata, and ways to read some of it."""
         from credibly.predictions._dataset import Dataset
 
-        return Dataset(path)
+        return Dataset(path, partial=partial)
 
     @classmethod
     def batches(
-        cls, path: Path, rows: int | None = None, labels: Sequence[str] | None = None
+        cls,
+        path: Path,
+        rows: int | None = None,
+        labels: Sequence[str] | None = None,
+        *,
+        partial: bool = False,
     ) -> Iterator[Predictions]:
         """Yield at most ``rows`` rows of a file of any size at a time (see ``Dataset``)."""
-        return cls.scan(path).batches(rows=rows, labels=labels)
+        return cls.scan(path, partial=partial).batches(rows=rows, labels=labels)
 
     def write(self, path: Path) -> None:
         """Write one Parquet file; ``path`` holds its old content or all of the new one."""

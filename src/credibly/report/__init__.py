@@ -22,6 +22,7 @@ def write(
     names: Sequence[str] | None = None,
     resamples: int = 200,
     seed: int = 0,
+    partial: bool = False,
 ) -> Path:
     """Read predictions files and write the report; ``out`` is whole or not there.
 
@@ -31,11 +32,12 @@ def write(
         names: what to call them; their file names otherwise.
         resamples: bootstrap resamples behind each interval.
         seed: of the bootstrap, and of the sample taken of very large files.
+        partial: whether a folder may lack shards; otherwise that is an error.
     """
     called = list(names) if names else names_of([Path(path) for path in paths])
     if len(called) != len(paths):
         raise InputError(f"there must be one name a file; got {len(called)} for {len(paths)}.")
-    methods = {name: _read(path, seed) for name, path in zip(called, paths, strict=True)}
+    methods = {name: _read(path, seed, partial) for name, path in zip(called, paths, strict=True)}
     page = render(methods, resamples=resamples, seed=seed)
     with atomic_path(out) as beside:
         beside.write_text(page, encoding="utf-8")
@@ -61,12 +63,13 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     return stems
 
 
-def _read(path: str | os.PathLike[str], seed: int) -> Predictions:
+def _read(path: str | os.PathLike[str], seed: int, partial: bool) -> Predictions:
     import numpy as np
 
-    scan = Predictions.scan(path)
+    scan = Predictions.scan(path, partial=partial)
     if scan.num_rows <= MOST_ROWS:
         return scan.read()
+    scan.check_ids()
     chosen = np.sort(np.random.default_rng(seed).choice(scan.num_rows, MOST_ROWS, replace=False))
     return scan.read(rows=chosen)
 

@@ -36,6 +36,7 @@ class Engine:
         sources: tables to search as one, in SQL; all files of one have the same columns.
         quote: the dialect's mark around identifiers.
         run: runs a statement and returns its rows.
+        dataset: the files themselves, where they are on this machine.
     """
 
     where: str
@@ -43,6 +44,7 @@ class Engine:
     sources: list[_sql.Source]
     quote: str
     run: Run
+    dataset: Dataset | None = None
 
 
 def search(
@@ -53,6 +55,7 @@ def search(
     engine: str = "duckdb",
     joint: Joint | None = None,
     session: Any = None,
+    partial: bool = False,
 ) -> Answer:
     """Rank the rows of a predictions file, or of a folder of shards, by a query.
 
@@ -64,6 +67,7 @@ def search(
         engine: ``"duckdb"`` or ``"spark"``; both give the same ids and probabilities.
         joint: a fitted ``Joint``, for labels that depend on each other.
         session: a Spark session to use; one on this machine is started otherwise.
+        partial: whether a folder may lack shards; otherwise that is an error.
 
     Returns:
         The best rows, most probable first, and the number of hits to expect in all.
@@ -77,9 +81,9 @@ def search(
     if engine == "spark":
         from credibly.retrieve._spark import spark_engine
 
-        opened = spark_engine(path, session)
+        opened = spark_engine(path, session, partial=partial)
     else:
-        opened = _duckdb_engine(path)
+        opened = _duckdb_engine(path, partial=partial)
     asked = as_query(query, opened.labels)
     compiled = diagram(asked)
     if joint is not None:
@@ -123,8 +127,8 @@ def _check_names(labels: Sequence[str], where: str) -> None:
 
 def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: _sql.Statements) -> Answer:
     truth = statements.truth
-    rows, bad, bad_truth, expected, *known = opened.run(statements.totals)[0]
-    if bad or (expected is not None and math.isnan(expected)):
+    rows, bad, mass, bad_truth, expected, *known = opened.run(statements.totals)[0]
+    if bad or (mass is not None and math.isnan(mass)):
         raise InputError(_first_bad(opened, statements, PROBABILITY, int(bad or 0)))
     if bad_truth:
         raise InputError(_first_bad(opened, statements, TRUTH, int(bad_truth)))
@@ -132,6 +136,7 @@ def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: _sql.St
     if not compiled.impossible:
         best = opened.run(statements.best)
         hits = [_hit(asked, compiled, statements, row) for row in best]
+        _check_hits(hits, opened.where)
     known_rows = int(known[0] or 0) if truth else 0
     return Answer(
         query=asked,
@@ -144,6 +149,20 @@ def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: _sql.St
         contradiction=compiled.impossible,
         sql=(statements.best, statements.totals),
     )
+
+
+def _check_hits(hits: Sequence[Hit], where: str) -> None:
+    """Raise if a row has no id or shares it: the writer may have been trusted wrongly."""
+    seen: set[Any] = set()
+    for hit in hits:
+        if hit.id is None:
+            raise InputError(f"{where}: every row must have an id; some row has none.")
+        if hit.id in seen:
+            raise InputError(
+                f"{where}: ids must differ; {hit.id!r} is there twice. Drop one of the rows or "
+                "make the ids distinct."
+            )
+        seen.add(hit.id)
 
 
 def _hit(asked: Query, compiled: Diagram, statements: _sql.Statements, row: Row) -> Hit:
@@ -174,26 +193,30 @@ def _first_bad(opened: Engine, statements: _sql.Statements, prefix: str, count: 
         rows = opened.run(f"{statements.scored}\n{first}")
         if rows:
             name, value = rows[0]
+            others = f" ({count} such rows)" if count > 1 else ""
             got = "nothing" if value is None else "NaN" if math.isnan(value) else value
             return (
                 f"{opened.where}: {must}; got {got} in column {prefix + label!r} of the row with "
-                f"id {name!r} ({count} such rows). Predict again, or drop those rows."
+                f"id {name!r}{others}. Predict again, or drop those rows."
             )
-    return f"{opened.where}: {must}; got {count} rows where they do not. It may have changed."
+    if opened.dataset is not None:  # NaN, which DuckDB may not see in a WHERE: read the columns
+        opened.dataset.columns(list(statements.labels))
+    return f"{opened.where}: {must}; some of {list(statements.labels)} are NaN."
 
 
 # DuckDB ---------------------------------------------------------------------------------------
 
 
-def _duckdb_engine(path: str | os.PathLike[str]) -> Engine:
+def _duckdb_engine(path: str | os.PathLike[str], *, partial: bool) -> Engine:
     if is_remote(path):
         raise InputError(f"{path} is an address; only `engine='spark'` reads those.")
-    dataset, run = Dataset(path), _duckdb(path)
+    dataset, run = Dataset(path, partial=partial), _duckdb(path)
+    dataset.check_ids(trust_writer=True)
     sources = []
     for schema, files in by_columns(dataset):
         table = _read_parquet(files)
         sources.append(_sql.Source(table, schema, _duckdb_names(run, table, schema)))
-    return Engine(str(path), dataset.labels, sources, '"', run)
+    return Engine(str(path), dataset.labels, sources, '"', run, dataset)
 
 
 @cache

@@ -84,9 +84,18 @@ class Index:
         self._set(columns, pa.array(names), held, "")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], labels: Sequence[str] | None = None) -> Index:
-        """Read a predictions file, or a folder of shards; all labels or some of them."""
-        dataset = Dataset(path)
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        labels: Sequence[str] | None = None,
+        *,
+        partial: bool = False,
+    ) -> Index:
+        """Read a predictions file, or a folder of shards; all labels or some of them.
+
+        A folder that lacks shards is an error unless ``partial``.
+        """
+        dataset = Dataset(path, partial=partial)
         index = cls.__new__(cls)
         index.labels = tuple(dataset.check_labels(labels))
         columns = np.empty((len(index.labels), dataset.num_rows), np.float32)

@@ -24,7 +24,9 @@ _ARROW = {
 }
 
 
-def spark_engine(path: str | os.PathLike[str], session: Any = None) -> Engine:
+def spark_engine(
+    path: str | os.PathLike[str], session: Any = None, *, partial: bool = False
+) -> Engine:
     """Return the predictions at ``path``, opened by Spark."""
     spark = _session() if session is None else session
     # Label names may differ by case alone; Spark takes them for one unless told otherwise.
@@ -34,13 +36,14 @@ def spark_engine(path: str | os.PathLike[str], session: Any = None) -> Engine:
         frame.createOrReplaceTempView(_VIEW)
         schema = Schema.from_arrow(_arrow_schema(frame.schema), None, f"{path}: ")
         return Engine(str(path), schema.labels, [Source(_VIEW, schema)], "`", _runner(spark, path))
-    dataset = Dataset(path)
+    dataset = Dataset(path, partial=partial)
+    dataset.check_ids(trust_writer=True)
     sources = []
     for place, (schema, files) in enumerate(by_columns(dataset)):
         frame = spark.read.parquet(*(_address(str(file)) for file in files))
         frame.createOrReplaceTempView(f"{_VIEW}_{place}")
         sources.append(Source(f"{_VIEW}_{place}", schema))
-    return Engine(str(path), dataset.labels, sources, "`", _runner(spark, path))
+    return Engine(str(path), dataset.labels, sources, "`", _runner(spark, path), dataset)
 
 
 def _runner(spark: Any, path: str | os.PathLike[str]) -> Run:

@@ -79,6 +79,7 @@ def create_app(
     images: str | os.PathLike[str] | None = None,
     run: str | os.PathLike[str] | None = None,
     hosts: Sequence[str] = LOCAL,
+    partial: bool = False,
 ) -> Any:
     """The web app, for any ASGI server.
 
@@ -87,9 +88,10 @@ def create_app(
         images: folder of images named by row ids.
         run: a trained run, which opens ``/api/predict``.
         hosts: names the server answers to; a request with another Host header is refused.
+        partial: whether a folder may lack shards; otherwise that is an error.
     """
     served = AppState(
-        books=tuple(ServedPredictions(path) for path in predictions),
+        books=tuple(ServedPredictions(path, partial=partial) for path in predictions),
         images=None if images is None else Images(images),
         model=None if run is None else Model(_load(run)),
     )

@@ -59,9 +59,12 @@ class Budget:
 class ServedPredictions:
     """A predictions file. Everything slow is worked out once, when first asked for."""
 
-    def __init__(self, path: str | os.PathLike[str], *, calibrated: bool = True) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, calibrated: bool = True, partial: bool = False
+    ) -> None:
         self.path = Path(path)
-        self.scan = Predictions.scan(path)
+        self.scan = Predictions.scan(path, partial=partial)
+        self.partial = partial
         self.labels = list(self.scan.labels)
         self.calibrated = calibrated
         self._lock = Lock()
@@ -106,13 +109,13 @@ class ServedPredictions:
         if not (self.calibrated and self.scan.has_scores and about.get("calibrator")):
             return None
         try:
-            return _Uncalibrated(self.path, about.get("loss"))
+            return _Uncalibrated(self.path, about.get("loss"), self.partial)
         except InputError:  # a loss of somebody else's, or of a later version
             return None
 
     @cached_property
     def _index(self) -> Index:
-        return Index.read(self.path)
+        return Index.read(self.path, partial=self.partial)
 
     @cached_property
     def _sample(self) -> Predictions:
@@ -214,8 +217,8 @@ class ServedPredictions:
 class _Uncalibrated(ServedPredictions):
     """A file read through its loss's link alone: what the model said before calibration."""
 
-    def __init__(self, path: str | os.PathLike[str], loss: str | None) -> None:
-        super().__init__(path, calibrated=False)
+    def __init__(self, path: str | os.PathLike[str], loss: str | None, partial: bool) -> None:
+        super().__init__(path, calibrated=False, partial=partial)
         from credibly.losses import from_name
 
         found = from_name(loss, num_labels=len(self.labels), average_size=1) if loss else None
@@ -238,7 +241,7 @@ class _Uncalibrated(ServedPredictions):
 
     @cached_property
     def _sample(self) -> Predictions:
-        rows = ServedPredictions(self.path, calibrated=False).sample
+        rows = ServedPredictions(self.path, calibrated=False, partial=self.partial).sample
         return Predictions.from_arrays(
             probabilities=self._through_link(_required(rows.scores)),
             targets=rows.targets,

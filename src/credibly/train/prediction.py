@@ -46,6 +46,8 @@ def predict_to(
     Returns:
         The files that this process wrote.
     """
+    from credibly.predictions import shard_metadata, shard_name
+
     out = Path(out)
     run.check(rows)
     at_least("shards", shards, 1)
@@ -60,10 +62,11 @@ def predict_to(
     origin = {"run": run_hash(run.folder), "rows": rows.fingerprint(), "shards": shards}
     written = []
     for shard, index in enumerate(np.array_split(np.arange(len(rows)), shards)):
-        part = out / f"part-{shard:05d}-of-{shards:05d}.parquet"
+        part = out / shard_name(shard, shards)
         if shard % processes != process or not len(index) or _is_there(part, origin):
             continue
-        _write(run, rows.take(index), part, {"origin": origin}, advance)
+        place = shard_metadata(shard, shards, len(rows))
+        _write(run, rows.take(index), part, {"origin": origin, **place}, advance)
         written.append(part)
     return written
 

@@ -125,6 +125,7 @@ def calibrate_file(
     method: str = "affine",
     fit_rows: FitRows | None = None,
     coding: Coding | None = None,
+    partial: bool = False,
 ) -> CalibratedScores:
     """Calibrate a file of scores and truth: .npz, .csv or .parquet.
 
@@ -138,11 +139,12 @@ def calibrate_file(
         method: as for ``calibrate_scores``.
         fit_rows: as for ``calibrate_scores``; unused where ``split`` marks calibration rows.
         coding: what −1 means in targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
+        partial: whether a folder may lack shards; otherwise that is an error.
 
     Raises:
         InputError: as for ``calibrate_scores``, and if the file lacks scores or truth.
     """
-    table = read_table(path, plain="scores", coding=coding)
+    table = read_table(path, plain="scores", coding=coding, partial=partial)
     if table.scores is None or table.targets is None:
         lacking = "scores" if table.scores is None else "targets (columns 'y:<label>')"
         raise InputError(f"{table.where}must hold scores and targets; it has no {lacking}.")

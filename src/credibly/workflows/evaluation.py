@@ -91,6 +91,7 @@ def evaluate(
     min_count: int = 30,
     intervals: bool = False,
     seed: int = 0,
+    partial: bool = False,
     advance: Advance = lambda share: None,
 ) -> Evaluation:
     """Evaluate the probabilities of a predictions file against the truth it holds.
@@ -102,6 +103,7 @@ def evaluate(
         intervals: also compute 95 % intervals by resampling rows. This alone reads the whole file
             into memory.
         seed: seed of the resampling.
+        partial: whether a folder may lack shards; otherwise that is an error.
         advance: called with the share of the work done since its last call.
 
     Returns:
@@ -119,7 +121,7 @@ def evaluate(
         >>> round(evaluate(path).numbers["NLL"], 4)
         0.299
     """
-    scan = Predictions.scan(path)
+    scan = Predictions.scan(path, partial=partial)
     result = _evaluate_scan(scan, bins=bins, min_count=min_count, advance=advance)
     return _with_intervals(result, scan, seed) if intervals else result
 

@@ -70,6 +70,7 @@ def write_sets(
     *,
     fit_on: str | os.PathLike[str] | None = None,
     fit_rows: FitRows | None = None,
+    partial: bool = False,
     advance: Callable[[float], None] = lambda rows: None,
 ) -> WrittenSets:
     """Fit a decision and write the label set of every row of a predictions file.
@@ -84,6 +85,7 @@ def write_sets(
         fit_on: another predictions file to fit on. Rows of ``path`` that are in it too do not
             count as held out.
         fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
+        partial: whether a folder may lack shards; otherwise that is an error.
         advance: called with the number of rows done since its last call.
 
     Returns:
@@ -106,9 +108,10 @@ def write_sets(
     out = Path(out)
     inputs = [each for each in (path, fit_on) if each is not None]
     check_out(out, (".parquet", ".csv"), inputs=inputs)
-    scan = Predictions.scan(path)
+    scan = Predictions.scan(path, partial=partial)
+    other = None if fit_on is None else Predictions.scan(fit_on, partial=partial)
     scan.check_ids()
-    decision, held_out = _fit(decision, scan, fit_on, fit_rows or FitRows())
+    decision, held_out = _fit(decision, scan, other, fit_rows or FitRows())
     document = {
         "version": "1.0",
         "kind": "sets",
@@ -130,20 +133,19 @@ def write_sets(
 
 
 def _fit(
-    decision: Decision, scan: Dataset, fit_on: str | os.PathLike[str] | None, fit_rows: FitRows
+    decision: Decision, scan: Dataset, other: Dataset | None, fit_rows: FitRows
 ) -> tuple[Decision, Array]:
     """Return the fitted decision, and a mask of the rows of ``scan`` it was not fitted on."""
     if isinstance(decision, (TopK, Threshold)):
         return decision.fit(None), np.ones(scan.num_rows, dtype=bool)
-    if fit_on is not None:
-        other = Predictions.scan(fit_on)
+    if other is not None:
         if set(other.labels) != set(scan.labels):
-            raise InputError(label_mismatch(str(fit_on), other.labels, scan.labels))
+            raise InputError(label_mismatch(str(other.path), other.labels, scan.labels))
         seen = np.isin(scan.hashed_ids(), other.hashed_ids())
         if seen.all():
             raise InputError(
-                f"{scan.path} must have rows that are not in {fit_on}: a guarantee holds for rows "
-                "that the decision was not fitted on. Leave out `fit_on`."
+                f"{scan.path} must have rows that are not in {other.path}: a guarantee holds for "
+                "rows that the decision was not fitted on. Leave out `fit_on`."
             )
         return _fit_on(decision, other, scan.labels, None), ~seen
     fitted, _ = fit_rows.draw(np.arange(scan.num_rows), f"rows of {scan.path}")
