@@ -51,9 +51,9 @@ def run(options: Options) -> int:
 
         from credibly import plot
         from credibly.files import atomic_path
-        from credibly.plot._style import figure_of
 
-        figure = figure_of(plot.link(loss))
+        figure = plot.link(loss).get_figure(root=True)
+        assert figure is not None
         with atomic_path(options.out) as beside:
             figure.savefig(beside, format=Path(options.out).suffix.lstrip(".") or "svg")
     return 0

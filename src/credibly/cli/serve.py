@@ -33,7 +33,7 @@ def run(options: Options) -> int:
     import socket
 
     from credibly.checks import InputError
-    from credibly.serve import create_app
+    from credibly.serve import create_app, server
 
     local = ("127.0.0.1", "localhost", "::1")
     if options.host not in local:
@@ -49,8 +49,6 @@ def run(options: Options) -> int:
         hosts=(*local, options.host),
         partial=options.partial,
     )
-    from credibly.serve._connection import server
-
     listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

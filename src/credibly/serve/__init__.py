@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from credibly.serve._app import create_app
+    from credibly.serve._connection import server
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "server"]
 
 
 def __getattr__(name: str):
-    if name != "create_app":
+    if name not in __all__:
         raise AttributeError(f"module 'credibly.serve' has no attribute {name!r}")
     try:
         import fastapi  # noqa: F401
@@ -22,5 +23,6 @@ def __getattr__(name: str):
             "the web app needs fastapi and uvicorn. Install with `pip install 'credibly[serve]'`."
         ) from error
     from credibly.serve._app import create_app
+    from credibly.serve._connection import server
 
-    return create_app
+    return {"create_app": create_app, "server": server}[name]
