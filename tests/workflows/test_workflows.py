@@ -63,6 +63,30 @@ def test_files_of_other_labels_are_not_compared(path, tmp_path):
         evaluate_all([path, tmp_path / "fewer.parquet"])
 
 
+def test_csv_and_npz_files_are_evaluated_as_the_predictions_they_hold(path, tmp_path, capsys):
+    whole = record()
+    assert whole.targets is not None
+    lines = [",".join(["id", *LABELS, *(f"y:{name}" for name in LABELS)])]
+    for row, (p, y) in enumerate(zip(whole.probabilities, whole.targets, strict=True)):
+        cells = [*map(repr, p.tolist()), *("" if value < 0 else str(value) for value in y)]
+        lines.append(",".join([str(row), *cells]))
+    (tmp_path / "x.csv").write_text("\n".join(lines), encoding="utf-8")
+    arrays = {"probabilities": whole.probabilities, "targets": whole.targets}
+    np.savez(tmp_path / "x.npz", labels=np.array(LABELS), **arrays)  # pyright: ignore
+    whole = cr.Predictions(whole.probabilities, whole.labels, whole.ids, whole.targets)
+    whole.write(tmp_path / "x.parquet")  # without scores, as the others
+    expected = cr.evaluate(tmp_path / "x.parquet").numbers
+    for name in ("x.csv", "x.npz"):
+        result = cr.evaluate(tmp_path / name)
+        assert result.numbers == pytest.approx(expected, rel=1e-6)
+        assert result.path == str(tmp_path / name)
+    assert main(["evaluate", str(tmp_path / "x.csv")]) == 0
+    assert "x.csv" in capsys.readouterr().out
+    (tmp_path / "bare.csv").write_text("id,dog\n0,0.5\n")
+    with pytest.raises(InputError, match=r"bare\.csv must have the truth"):
+        cr.evaluate(tmp_path / "bare.csv")
+
+
 DECISIONS = {
     "--average-size 2": cr.decide.AverageSize(2, "expected"),
     "--best-f 1": cr.decide.BestF(1),

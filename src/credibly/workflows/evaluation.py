@@ -7,9 +7,11 @@ labels at a time for mAP@y, which needs all rows of a label together.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -97,7 +99,8 @@ def evaluate(
     """Evaluate the probabilities of a predictions file against the truth it holds.
 
     Args:
-        path: a predictions file, or a folder of parts.
+        path: a predictions file, a folder of parts, or a .csv or .npz file with probabilities
+            and truth (`<label>` or `p:<label>`, `y:<label>`).
         bins: number of equal-width bins of the calibration errors.
         min_count: number of entries a bin must have to count for ACE, MCE and ECE.
         intervals: also compute 95 % intervals by resampling rows. This alone reads the whole file
@@ -121,9 +124,33 @@ def evaluate(
         >>> round(evaluate(path).numbers["NLL"], 4)
         0.299
     """
-    scan = Predictions.scan(path, partial=partial)
-    result = _evaluate_scan(scan, bins=bins, min_count=min_count, advance=advance)
-    return _with_intervals(result, scan, seed) if intervals else result
+    with _dataset(Path(path), partial) as dataset:
+        result = _evaluate_dataset(dataset, bins=bins, min_count=min_count, advance=advance)
+        if intervals:
+            result = _with_intervals(result, dataset, seed)
+    return replace(result, path=str(path))
+
+
+@contextmanager
+def _dataset(path: Path, partial: bool) -> Iterator[Dataset]:
+    """Open a predictions file; CSV and npz files are imported first."""
+    readers = {".csv": Predictions.from_csv, ".npz": Predictions.from_npz}
+    if path.suffix.lower() not in readers or path.is_dir():
+        yield Predictions.scan(path, partial=partial)
+        return
+    imported = readers[path.suffix.lower()](path)
+    if imported.targets is None:
+        raise InputError(_without_truth(path))
+    with TemporaryDirectory() as folder:
+        imported.write(Path(folder) / "predictions.parquet")
+        yield Predictions.scan(Path(folder) / "predictions.parquet")
+
+
+def _without_truth(path: Path) -> str:
+    return (
+        f"{path} must have the truth to be evaluated, columns 'y:<label>'; it has none. "
+        "Add it with `Predictions.join_truth`."
+    )
 
 
 def evaluate_all(
@@ -153,32 +180,31 @@ def evaluate_all(
     return results
 
 
-def _evaluate_scan(scan: Dataset, *, bins: int, min_count: int, advance: Advance) -> Evaluation:
-    if not scan.has_targets:
-        raise InputError(
-            f"{scan.path} must have the truth to be evaluated, columns 'y:<label>'; it has none. "
-            "Add it with `Predictions.join_truth`."
-        )
-    scan.check_ids()
-    running = metrics.Running(len(scan.labels), bins, coding="unknown")
-    zero = None if scan.soft else _ZeroLabel()
-    for batch in scan.batches():
+def _evaluate_dataset(
+    dataset: Dataset, *, bins: int, min_count: int, advance: Advance
+) -> Evaluation:
+    if not dataset.has_targets:
+        raise InputError(_without_truth(dataset.path))
+    dataset.check_ids()
+    running = metrics.Running(len(dataset.labels), bins, coding="unknown")
+    zero = None if dataset.soft else _ZeroLabel()
+    for batch in dataset.batches():
         assert batch.targets is not None
         running.update(batch.probabilities, batch.targets, batch.scores)
         if zero is not None:
             zero.update(batch.probabilities, batch.targets)
-        advance(0.5 * len(batch) / scan.num_rows)
+        advance(0.5 * len(batch) / dataset.num_rows)
     if running.known == 0:
-        raise InputError(f"{scan.path} must have some truth to be evaluated; all is unknown.")
-    precisions = _label_precisions(scan, advance)
+        raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
+    precisions = _label_precisions(dataset, advance)
     numbers = running.summary(precisions, min_count)
     by_label = running.by_label(precisions, min_count)
     if zero is not None:
         numbers |= zero.numbers(int((by_label["known"] > 0).sum()))
     return Evaluation(
-        str(scan.path),
-        scan.num_rows,
-        scan.labels,
+        str(dataset.path),
+        dataset.num_rows,
+        dataset.labels,
         numbers,
         by_label,
         bins=bins,
@@ -186,15 +212,17 @@ def _evaluate_scan(scan: Dataset, *, bins: int, min_count: int, advance: Advance
     )
 
 
-def _label_precisions(scan: Dataset, advance: Advance) -> Array:
-    width = max(1, _COLUMN_VALUES // scan.num_rows)
-    result = np.empty(len(scan.labels))
-    for first in range(0, len(scan.labels), width):
-        names = scan.labels[first : first + width]
-        values, targets = scan.columns(names, "scores" if scan.has_scores else "probabilities")
+def _label_precisions(dataset: Dataset, advance: Advance) -> Array:
+    width = max(1, _COLUMN_VALUES // dataset.num_rows)
+    result = np.empty(len(dataset.labels))
+    for first in range(0, len(dataset.labels), width):
+        names = dataset.labels[first : first + width]
+        values, targets = dataset.columns(
+            names, "scores" if dataset.has_scores else "probabilities"
+        )
         assert targets is not None
         result[first : first + width] = metrics.average_precision(values, targets, coding="unknown")
-        advance(0.5 * len(names) / len(scan.labels))
+        advance(0.5 * len(names) / len(dataset.labels))
     return result
 
 
@@ -229,9 +257,9 @@ class _ZeroLabel:
         }
 
 
-def _with_intervals(result: Evaluation, scan: Dataset, seed: int) -> Evaluation:
+def _with_intervals(result: Evaluation, dataset: Dataset, seed: int) -> Evaluation:
     """Add a 95 % interval for each number, by resampling rows; read the whole file."""
-    whole = scan.read()
+    whole = dataset.read()
     assert whole.targets is not None
     intervals = metrics.summary_intervals(
         whole.probabilities,
