@@ -54,7 +54,7 @@ def _step(name: str, inputs: torch.Tensor, classes: torch.Tensor, labels: int) -
     head = nn.Linear(inputs.shape[1], labels * loss.scores_per_label)
     # ROLE keeps estimates of every row; they are its parameters.
     kept = sum(t.numel() * t.element_size() for t in (*loss.parameters(), *loss.buffers()))
-    extra = {"indices": torch.arange(len(inputs))} if loss.needs_rows else {}
+    extra = {"indices": torch.arange(len(inputs))} if loss.needs_indices else {}
 
     def step() -> None:
         head.zero_grad()

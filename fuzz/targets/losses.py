@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import Attack
 
-MODULES = ("credibly.losses.naming",)
+MODULES = ("credibly.losses.registry",)
 
 
 class Target(Attack):

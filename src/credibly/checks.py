@@ -11,6 +11,7 @@ import difflib
 import math
 import os
 import stat
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -211,6 +212,11 @@ def out_can_be_written(
         raise InputError(f"`{name}` must be {what} that can be written; {above} is read-only.")
 
 
+def renamed(old: str, new: str) -> None:
+    """Warn that a public name has changed; the old one works for this version."""
+    warnings.warn(f"`{old}` is now `{new}`.", DeprecationWarning, stacklevel=3)
+
+
 # Tensors, as losses see them -----------------------------------------------------------------
 
 
@@ -238,7 +244,7 @@ def matrix_scores(scores: Tensor, scores_per_label: int = 1) -> None:
         )
     if scores.shape[1] % scores_per_label:
         raise InputError(
-            f"`scores` must have {scores_per_label} columns a label; got {scores.shape[1]}. "
+            f"`scores` must have {scores_per_label} columns per label; got {scores.shape[1]}. "
             f"Give the model {scores_per_label} × labels outputs (`loss.scores_per_label`)."
         )
 
@@ -251,6 +257,67 @@ def same_shape(scores: Tensor, targets: Tensor) -> None:
             f"class indices of shape {tuple(scores.shape[:-1])}; got {tuple(targets.shape)}, "
             f"{targets.dtype}."
         )
+
+
+def can_read_values(tensor: Tensor) -> bool:
+    """Return whether Python may look at the values: not on the meta device, nor while tracing.
+
+    Under ``torch.compile``, ``torch.func.grad`` and ``torch.func.vmap`` there is nothing to read.
+    """
+    import torch
+
+    if torch.compiler.is_compiling() or tensor.is_meta:
+        return False
+    return not torch._C._are_functorch_transforms_active()
+
+
+def label_weight(weight: Tensor, num_labels: int | None = None) -> Tensor:
+    """Return weights of labels as a float vector; they must be non-negative, one per label."""
+    import torch
+
+    vector = torch.as_tensor(weight)
+    vector = vector if vector.is_floating_point() else vector.float()
+    if vector.ndim != 1 or (num_labels is not None and len(vector) != num_labels):
+        labels = "labels" if num_labels is None else str(num_labels)
+        raise InputError(
+            f"`label_weight` must have one number per label, shape ({labels},); "
+            f"got {tuple(vector.shape)}."
+        )
+    return _not_negative("label_weight", vector)
+
+
+def row_weight(weight: Tensor, scores: Tensor) -> Tensor:
+    """Return weights of rows, shape (rows,); they must be non-negative."""
+    rows = scores.shape[0]
+    if weight.shape not in ((rows,), (rows, 1)):
+        raise InputError(
+            f"`weight` must have one number per row, shape ({rows},) or ({rows}, 1), because this "
+            f"loss couples the labels of a row; got {tuple(weight.shape)}."
+        )
+    return _not_negative("weight", weight.reshape(rows))
+
+
+def entry_weight(weight: Tensor, scores: Tensor) -> Tensor:
+    """Return weights that multiply entries; one per row, or one per entry; non-negative."""
+    shape = tuple(scores.shape)
+    if weight.shape not in (shape, shape[:-1], (*shape[:-1], 1)):
+        raise InputError(
+            f"`weight` must have one number per row, shape {shape[:-1]}, or per entry, {shape}; "
+            f"got {tuple(weight.shape)}. Weights of labels go to the constructor, `label_weight=`."
+        )
+    weight = weight[..., None] if weight.shape == shape[:-1] else weight
+    return _not_negative("weight", weight)
+
+
+def _not_negative(name: str, weight: Tensor) -> Tensor:
+    # Only the CPU looks at values: a GPU would have to wait.
+    if weight.device.type == "cpu" and can_read_values(weight) and not bool((weight >= 0).all()):
+        worst = weight.min().item()
+        raise InputError(
+            f"`{name}` must not hold negative numbers or NaN; got {worst:g}. A weight of 0 leaves "
+            "an entry out of the sum."
+        )
+    return weight
 
 
 # Arrays, as metrics, calibrators and decisions see them ---------------------------------------

@@ -259,16 +259,33 @@ def tensor_one_hot(indices: Tensor, num_labels: int, dtype: torch.dtype) -> Tens
 
     Values are checked on the CPU only: elsewhere the check would wait for the device.
     """
-    if indices.device.type == "cpu" and indices.numel():
+    import torch
+
+    if indices.device.type == "cpu" and indices.numel() and checks.can_read_values(indices):
         low, high = int(indices.min()), int(indices.max())
         if high >= num_labels or (low < UNKNOWN and low not in IGNORED):
             raise checks.InputError(
                 f"class indices must lie in [0, {num_labels - 1}] or be −1 (unknown); "
                 f"got [{low}, {high}]. The model has {num_labels} labels."
             )
-    matrix = indices.new_zeros(*indices.shape, num_labels, dtype=dtype)
-    matrix.scatter_(-1, indices.clamp(min=0)[..., None].long(), 1.0)
+    columns = torch.arange(num_labels, device=indices.device)
+    matrix = (indices[..., None] == columns).to(dtype)
     return matrix.masked_fill((indices < 0)[..., None], UNKNOWN)
+
+
+def unknown_to_minus_one(targets: Tensor) -> Tensor:
+    """Return float targets with −1 for every unknown one: any negative number, or NaN.
+
+    Arithmetic on NaN would reach gradients as 0 × NaN, even where the value is masked.
+
+    Example:
+        >>> import torch
+        >>> unknown_to_minus_one(torch.tensor([0.25, torch.nan, -100.0]))
+        tensor([ 0.2500, -1.0000, -1.0000])
+    """
+    import torch
+
+    return torch.where(targets >= 0, targets, -1.0)
 
 
 def _decode(array: Array, soft: bool, name: str) -> Array:

@@ -1,8 +1,6 @@
-"""The list of instances that goes through every law of the losses' room."""
+"""The list of instances that goes through every property of the losses."""
 
 from __future__ import annotations
-
-import inspect
 
 import pytest
 import torch
@@ -12,6 +10,7 @@ from credibly import losses as cl
 
 LOSSES = [
     cl.BCE(),
+    cl.BCE(pos_weight=3.0),
     cl.Focal(),
     cl.Focal(gamma_pos=0.0, gamma_neg=3.0),
     cl.Asymmetric(),
@@ -26,11 +25,13 @@ LOSSES = [
     cl.Softmax(zero_label="max_confidence"),
     cl.Softmax(zero_label="none_class"),
     cl.Quasibinary(),
+    cl.Quasibinary(penalty="running"),
     cl.TwoWay(),
     cl.TwoWay(temperature_pos=1.0, margin=0.3, ways="samples"),
     cl.TwoWay(ways="labels"),
     cl.AverageK(2.0),
     cl.AverageK(1.5, alpha=0.3, head="sccp"),
+    cl.AverageK(2.0, head="ml-softmax"),
     cl.ExpectedPositive(2.0),
     cl.OnlineEstimation(num_rows=6, num_labels=5, average_size=2.0),
     cl.BalancedTopK(2),
@@ -39,6 +40,8 @@ LOSSES = [
     cl.RobustMultiLabel(),
     cl.LabelPairs(cl.SPA()),
     cl.LabelPairs(cl.BCE(), weight=0.5),
+    cl.LabelPairs(cl.Softmax()),
+    cl.LabelPairs(cl.Focal(), on="published"),
 ]
 
 
@@ -56,12 +59,15 @@ def example(loss, dtype=torch.float32):
 
 
 def call(loss, scores, targets):
-    """``loss(scores, targets)``, with row numbers for the losses that keep an estimate a row."""
+    """``loss(scores, targets)``, with row numbers for the losses that keep an estimate per row."""
+    return call_method(loss, loss, scores, targets)
+
+
+def call_method(loss, method, scores, targets, **arguments):
     torch.manual_seed(0)  # some losses draw noise
-    function = loss.forward if isinstance(loss, torch.nn.Module) else loss
-    if "indices" in inspect.signature(function).parameters:
-        return loss(scores, targets, indices=torch.arange(len(scores)))
-    return loss(scores, targets)
+    if loss.needs_indices:
+        arguments["indices"] = torch.arange(len(scores))
+    return method(scores, targets, **arguments)
 
 
 def _over(chosen):
@@ -74,7 +80,7 @@ without_link = _over([loss for loss in LOSSES if not loss.has_link])
 each_labelwise = _over([loss for loss in LOSSES if isinstance(loss, cl.BinaryLoss)])
 # Noise and estimates belong to places in the matrix: permuting it changes what they meet.
 each_symmetric = _over(
-    [loss for loss in LOSSES if not loss.needs_rows and getattr(loss, "noise", 0) == 0]
+    [loss for loss in LOSSES if not loss.needs_indices and getattr(loss, "noise", 0) == 0]
 )
 each_smooth = _over([loss for loss in LOSSES if not loss.detached])
 each_named = _over([loss for loss in LOSSES if type(loss).from_text])

@@ -73,13 +73,20 @@ def spa_log_odds(v):
     return mp.log(up) - mp.log(down)
 
 
+def pair_share(targets):
+    """2/(T(T − 1)), T the number of known labels of the row."""
+    known = sum(y >= 0 for y in targets)
+    return mp.mpf(2) / (known * (known - 1)) if known > 1 else mp.mpf(0)
+
+
 def with_label_pairs(value, log_odds, weight=1):
     """Adds the pair regularizer, pair by pair, on hard targets."""
 
     def total(scores, targets):
         labels = len(scores[0])
         rows = [
-            mp.fsum(
+            pair_share(row_y)
+            * mp.fsum(
                 softplus(log_odds(row_v[n]) - log_odds(row_v[p]))
                 for p in range(labels)
                 if row_y[p] == 1
@@ -91,7 +98,7 @@ def with_label_pairs(value, log_odds, weight=1):
         known = [
             row for row, row_y in zip(rows, targets, strict=True) if any(y >= 0 for y in row_y)
         ]
-        pairs = mp.mpf(2) / (labels * (labels - 1)) * mp.fsum(known) / len(known)
+        pairs = mp.fsum(known) / len(known)
         return value(scores, targets) + weight * pairs
 
     return total

@@ -188,7 +188,7 @@ def test_arguments_out_of_range_are_refused(arguments, message):
 
 
 def test_scores_must_have_two_columns_a_label_and_room_for_the_set():
-    with pytest.raises(cr.InputError, match="2 columns a label; got 5"):
+    with pytest.raises(cr.InputError, match="2 columns per label; got 5"):
         AverageK(2)(torch.zeros(3, 5), torch.tensor([0, 1, 0]))
     with pytest.raises(cr.InputError, match="the number of labels, 3; got 4"):
         AverageK(4)(torch.zeros(3, 6), torch.tensor([0, 1, 0]))

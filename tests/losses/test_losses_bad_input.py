@@ -26,7 +26,7 @@ ARGUMENTS = [
     (lambda: cl.from_name("fokal"), "Did you mean 'focal'"),
     (lambda: cl.from_name("spa(scale=3)"), "Did you mean 'scale_"),
     (lambda: cl.from_name("spa+lrp"), "only 'lpr' can stand"),
-    (lambda: cl.from_name("spa(3)"), "arguments read `key=value`"),
+    (lambda: cl.from_name("spa(3)"), "arguments are written `key=value`"),
     (lambda: cl.from_name("avgk"), "needs average_size"),
     (lambda: cl.from_name("spa(scale_neg=big)"), "spa"),
     (lambda: cl.Composite(lambda v: -v, lambda v: -v), "must not decrease"),
@@ -51,7 +51,7 @@ CALLS = [
     (cl.SPA(), SCORES, torch.tensor([0, -2, 1]), "class indices must lie in"),
     (cl.TwoWay(), torch.zeros(4), torch.zeros(4), "shape"),
     (cl.Quasibinary(), torch.zeros(2, 3, 4), torch.zeros(2, 3, 4), "shape"),
-    (cl.AverageK(2.0), torch.zeros(3, 5), torch.tensor([0, 1, 1]), "columns a label"),
+    (cl.AverageK(2.0), torch.zeros(3, 5), torch.tensor([0, 1, 1]), "columns per label"),
     (cl.AverageK(9.0), torch.zeros(3, 8), torch.tensor([0, 1, 1]), "at most the number of labels"),
     (cl.LabelPairs(cl.SPA()), SCORES, torch.zeros(2, 4), "must have the shape of the scores"),
 ]

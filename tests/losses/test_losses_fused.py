@@ -13,12 +13,10 @@ import torch
 from numba import njit
 
 from credibly import vectormath
-from credibly.losses import _fused
-from credibly.losses._binary import BinaryLoss
-from credibly.losses._fused import force_torch, fused
 from credibly.losses.asymmetric import Asymmetric
 from credibly.losses.bce import BCE
 from credibly.losses.focal import Focal
+from credibly.losses.fused import FusedForm, force_torch, form
 from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.spa import SPA
 
@@ -72,9 +70,7 @@ def gradient(function, scores, targets):
 @pytest.mark.parametrize("kind", TARGETS)
 def test_value_and_gradient_are_those_of_the_plain_formula(loss, kind, dtype, path):
     scores, targets = batch(kind, dtype)
-    plain_value, plain = gradient(
-        lambda v, y: BinaryLoss._mean(loss, v, y), scores.double(), targets.double()
-    )
+    plain_value, plain = gradient(loss.plain_mean, scores.double(), targets.double())
     with path():
         value, found = gradient(loss, scores, targets)
         without = loss(scores, targets)
@@ -180,50 +176,54 @@ def test_layout_does_not_matter(loss, path):
 # How gradients are kept ------------------------------------------------------------------------
 
 
-class Counted:
+class Counted(FusedForm):
     """A form that counts its calls: y · v², with or without its gradient."""
 
     def __init__(self):
-        self.calls = []
+        self.calls, self.held = [], []
 
-    def __call__(self, scores, targets, wanted):
-        self.calls.append(wanted)
-        return (targets * scores**2).sum(), 2 * targets * scores if wanted else None
+    def on_cpu(self, scores, targets, needs_grad):
+        self.calls.append(needs_grad)
+        gradient = 2 * targets * scores if needs_grad else None
+        self.held.append(weakref.ref(gradient) if needs_grad else None)
+        return (targets * scores**2).sum(), gradient
 
-    def loss(self, scores, targets):
-        return fused(scores, targets, cpu=self, anywhere=self, plain=lambda v, y: (y * v**2).sum())
+    in_torch = on_cpu
+
+    def plain(self, scores, targets):
+        return (targets * scores**2).sum()
 
 
 def test_the_gradient_is_computed_once_and_handed_over():
-    form, scores = Counted(), torch.ones(3, requires_grad=True)
-    form.loss(scores, torch.ones(3)).backward()
-    assert form.calls == [True]
+    counted, scores = Counted(), torch.ones(3, requires_grad=True)
+    counted(scores, torch.ones(3)).backward()
+    assert counted.calls == [True]
     assert scores.grad.tolist() == [2.0, 2.0, 2.0]
 
 
 def test_no_gradient_is_computed_when_nobody_wants_one():
-    form, scores = Counted(), torch.ones(3, requires_grad=True)
-    form.loss(scores.detach(), torch.ones(3))
+    counted, scores = Counted(), torch.ones(3, requires_grad=True)
+    counted(scores.detach(), torch.ones(3))
     with torch.no_grad():
-        form.loss(scores, torch.ones(3))
-    assert form.calls == [False, False]
+        counted(scores, torch.ones(3))
+    assert counted.calls == [False, False]
 
 
 def test_a_second_backward_computes_it_again():
-    form, scores = Counted(), torch.ones(3, requires_grad=True)
-    value = form.loss(scores, torch.ones(3))
+    counted, scores = Counted(), torch.ones(3, requires_grad=True)
+    value = counted(scores, torch.ones(3))
     (first,) = torch.autograd.grad(value, scores, retain_graph=True)
     first.zero_()  # whoever took it may do with it what they like
     (second,) = torch.autograd.grad(5 * value, scores)
     assert second.tolist() == [10.0, 10.0, 10.0]
-    assert form.calls == [True, True]
+    assert counted.calls == [True, True]
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(value, scores)
 
 
 def test_double_backward_goes_through_the_plain_formula():
-    form, scores = Counted(), torch.tensor([1.0, 2.0], requires_grad=True)
-    value = form.loss(scores, torch.tensor([1.0, 3.0])) * 2
+    counted, scores = Counted(), torch.tensor([1.0, 2.0], requires_grad=True)
+    value = counted(scores, torch.tensor([1.0, 3.0])) * 2
     (first,) = torch.autograd.grad(value, scores, create_graph=True)
     assert first.tolist() == [4.0, 24.0]
     (second,) = torch.autograd.grad(first.sum(), scores)
@@ -231,32 +231,23 @@ def test_double_backward_goes_through_the_plain_formula():
 
 
 def test_the_gradient_does_not_outlive_its_graph():
-    form = Counted()
-    held = []
-
-    def kept(scores, targets, wanted):
-        value, slopes = form(scores, targets, wanted)
-        held.append(weakref.ref(slopes))
-        return value, slopes
-
-    value = fused(
-        torch.ones(3, requires_grad=True), torch.ones(3), cpu=kept, anywhere=kept, plain=form.loss
-    )
-    assert held[0]() is not None
+    counted = Counted()
+    value = counted(torch.ones(3, requires_grad=True), torch.ones(3))
+    assert counted.held[0]() is not None
     del value
     gc.collect()
-    assert held[0]() is None
+    assert counted.held[0]() is None
 
 
 def test_torch_is_forced_only_inside():
     def fail():
         with force_torch():
-            assert _fused._torch_everywhere
+            assert form._torch_everywhere
             raise ValueError("out")
 
     with pytest.raises(ValueError, match="out"):
         fail()
-    assert not _fused._torch_everywhere
+    assert not form._torch_everywhere
 
 
 @pytest.mark.parametrize("loss", [SPA(), Asymmetric(), LabelPairs(SPA())], ids=str)

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.losses._fused import force_torch
-from credibly.losses._kernels.chebyshev import tables
-from credibly.losses._kernels.pairs import pairs
 from credibly.losses.asymmetric import Asymmetric
 from credibly.losses.bce import BCE
 from credibly.losses.composite import Composite
 from credibly.losses.focal import Focal
-from credibly.losses.label_pairs import LabelPairs, label_pairs
+from credibly.losses.fused import force_torch
+from credibly.losses.fused.kernels.chebyshev import tables
+from credibly.losses.fused.kernels.pairs import pairs
+from credibly.losses.fused.label_pairs import PairsForm
+from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.spa import SPA
 from credibly.losses.two_way import TwoWay
 
@@ -33,10 +34,12 @@ def every_pair(log_odds, targets):
     u = torch.where(known, u, 0.0)
     present, absent = torch.where(known, y, 0.0), torch.where(known, 1 - y, 0.0)
     labels = y.shape[1]
+    known_labels = known.sum(1).double()
+    share = torch.where(known_labels > 1, 2 / (known_labels * (known_labels - 1)).clamp(min=1), 0.0)
     weights = present[:, :, None] * absent[:, None, :] * (1 - torch.eye(labels))
     losses = -torch.nn.functional.logsigmoid(u[:, :, None] - u[:, None, :])
     rows = known.any(1).sum().clamp(min=1)
-    return (weights * losses).sum() * 2 / (labels * (labels - 1)) / rows
+    return ((weights * losses).sum((1, 2)) * share).sum() / rows
 
 
 def batch(rate, dtype=torch.float64, labels=70, spread=3.0, soft=False):
@@ -82,7 +85,7 @@ def test_the_regularizer_is_the_sum_over_pairs(case, dtype, path):
     log_odds, targets = batch(dtype=dtype, **case)
     expected = with_gradient(every_pair, log_odds.double(), targets)
     with path():
-        found = with_gradient(lambda u, y: label_pairs(u, y, 1.0), log_odds, targets)
+        found = with_gradient(PairsForm(1.0), log_odds, targets)
     assert_same(found, expected, TOLERANCE[dtype])
 
 

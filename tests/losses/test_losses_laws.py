@@ -9,6 +9,7 @@ import pytest
 import torch
 from loss_instances import (
     call,
+    call_method,
     each_labelwise,
     each_loss,
     each_named,
@@ -213,7 +214,7 @@ def test_second_derivatives_are_those_of_the_gradient(loss):
 def test_values_have_rows_and_unknown_rows_are_zero(loss):
     scores, targets = example(loss)
     targets[1] = -1
-    values = call(loss.values, scores, targets)
+    values = call_method(loss, loss.values, scores, targets)
     assert values.shape[0] == len(scores)
     assert torch.isfinite(values).all()
     assert (values[1] == 0).all()

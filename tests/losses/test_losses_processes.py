@@ -9,19 +9,38 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
-from credibly.losses import _processes
+from credibly.losses import collectives
 from credibly.losses.average_k import AverageK
 from credibly.losses.expected_positive import ExpectedPositive
+from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.quasibinary import Quasibinary
+from credibly.losses.rows import RowLoss
 from credibly.losses.two_way import TwoWay
+from credibly.train.distributed import WholeLoss
 
 LABELS = 5
 # Unequal sizes; in one step some process has no labels, in another no rows at all.
 SIZES = {2: [(5, 3), (2, 6), (7, 0)], 3: [(4, 1, 6), (3, 3, 2), (0, 5, 2)]}
 
 
+class OwnTwoWay(TwoWay):
+    """A user's subclass that changes nothing: it spans processes as its parent does."""
+
+
+class OwnRows(RowLoss):
+    """A user's own loss, which knows nothing of processes."""
+
+    def row_values(self, scores, targets):
+        known = targets >= 0
+        return torch.where(known, (scores - targets) ** 2, 0.0).sum(1), known.any(1)
+
+
 def losses():
     return {
+        "two-way, subclassed": OwnTwoWay(),
+        "quasibinary, running": Quasibinary(momentum=0.5, penalty="running"),
+        "quasibinary with pairs": LabelPairs(Quasibinary(momentum=0.5)),
+        "two-way, summed": TwoWay(reduction="sum"),
         "two-way": TwoWay(),
         "label-wise": TwoWay(ways="labels", temperature_neg=0.7, margin=0.3),
         "quasibinary": Quasibinary(momentum=0.5),
@@ -66,10 +85,26 @@ def work(rank, world, folder):
             found[f"{name}/eval"] = loss(scores, targets).detach().numpy()
     found |= {f"ddp/{key}": value for key, value in ddp_gradient(rank, SIZES[world][0]).items()}
     share = [batch_of(Quasibinary(), step, (3, 3, 3))[:2] for step in range(rank + 1)]
-    fitted = Quasibinary().fit_normalizer(share)
+    fitted = Quasibinary().fit_state(share)
     found["fitted"] = fitted.normalizer.numpy()
+    found |= gathered(rank, SIZES[world][0])
     np.savez(f"{folder}/{rank}.npz", **found)
     dist.destroy_process_group()
+
+
+def gathered(rank, sizes):
+    """What a trainer computes for losses that do and do not span processes."""
+    values = {}
+    for loss in (OwnRows(), OwnTwoWay()):
+        scores, targets = batch_of(loss, 0, sizes)
+        if rank is not None:
+            scores, targets = scores.split(sizes)[rank], targets.split(sizes)[rank]
+        leaf = scores.clone().requires_grad_()
+        value = WholeLoss(loss)(leaf, targets, torch.arange(len(leaf)))
+        value.backward()
+        values[f"trainer/{type(loss).__name__}/value"] = value.detach().numpy()
+        values[f"trainer/{type(loss).__name__}/gradient"] = leaf.grad.numpy()
+    return values
 
 
 def batch_of(loss, step, sizes):
@@ -136,6 +171,17 @@ def test_distributed_data_parallel_gives_parameters_the_gradient_of_the_union(fo
         np.testing.assert_allclose(rank[f"ddp/{name}"], expected, rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.parametrize("name", ["OwnRows", "OwnTwoWay"])
+def test_a_trainer_gives_a_users_loss_the_union_of_the_batches(found, name):
+    world, ranks = found
+    expected = gathered(None, SIZES[world][0])
+    together = np.concatenate([rank[f"trainer/{name}/gradient"] for rank in ranks])
+    np.testing.assert_allclose(together / world, expected[f"trainer/{name}/gradient"], rtol=1e-11)
+    for rank in ranks:
+        value = rank[f"trainer/{name}/value"].item()
+        assert value == pytest.approx(expected[f"trainer/{name}/value"].item(), rel=1e-12)
+
+
 def test_an_exact_pass_over_shares_is_one_over_all(found):
     world, ranks = found
     batches = [
@@ -143,18 +189,18 @@ def test_an_exact_pass_over_shares_is_one_over_all(found):
         for rank in range(world)
         for step in range(rank + 1)
     ]
-    exact = Quasibinary().fit_normalizer(batches).normalizer.item()
+    exact = Quasibinary().fit_state(batches).normalizer.item()
     assert [rank["fitted"].item() for rank in ranks] == [pytest.approx(exact, rel=1e-12)] * world
 
 
 def test_alone_everything_is_the_identity():
     values = torch.tensor([[0.0, 1.0], [-torch.inf, -torch.inf]], requires_grad=True)
-    assert _processes.process_count() == 1
-    assert _processes.process_rank() == 0
-    assert _processes.summed(values) is values
-    assert _processes.gathered(values)[0].equal(values)
-    total = _processes.logsumexp(values, 1)
+    assert collectives.process_count() == 1
+    assert collectives.process_rank() == 0
+    assert collectives.all_reduce_sum(values) is values
+    assert collectives.all_gather(values)[0].equal(values)
+    total = collectives.logsumexp(values, 1)
     torch.testing.assert_close(total, torch.logsumexp(values, 1))
     (grad,) = torch.autograd.grad(total[0], values)
     assert torch.isfinite(grad).all()
-    assert torch.isneginf(_processes.logsumexp(values[:0], (0, 1)))
+    assert torch.isneginf(collectives.logsumexp(values[:0], (0, 1)))

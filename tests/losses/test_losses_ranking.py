@@ -62,7 +62,7 @@ def robust_by_hand(loss, scores, targets):
     for row, marks in zip(scores.tolist(), targets.tolist(), strict=True):
         positive, negative = sides(row, marks)
         if positive or negative:
-            total = loss.label_weight * math.fsum(map(ramp, [*positive, *(-n for n in negative)]))
+            total = loss.single_weight * math.fsum(map(ramp, [*positive, *(-n for n in negative)]))
             for p in positive:
                 rank = sum(1 - p + n > 0 for n in negative)
                 total += harmonic(rank) * math.fsum(ramp(p - n) for n in negative)
@@ -113,7 +113,7 @@ def test_an_outlier_is_charged_by_warp_and_not_by_the_robust_loss():
 
 def test_weights_are_harmonic_numbers():
     """Not 1/k + 1, a precedence slip in public code."""
-    assert rank_weights(torch.tensor([[0, 1], [4, 30]])).tolist() == [
+    assert rank_weights(torch.tensor([[0, 1], [4, 30]]), 30).tolist() == [
         [0, 1],
         [pytest.approx(25 / 12), pytest.approx(harmonic(30))],
     ]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.losses._fused import force_torch
+from credibly.losses.fused import force_torch
 from credibly.losses.two_way import TwoWay
 
 mp.mp.dps = 50
@@ -98,7 +98,7 @@ def test_value_and_gradient_are_those_computed_by_hand(loss, size, pure_torch):
 def test_kernel_and_torch_form_agree_with_the_formula_on_larger_batches(loss, shape):
     scores, targets = batch(3.0, torch.float32, *shape)
     exact = scores.double().requires_grad_()
-    loss._plain(exact, targets.double()).backward()
+    loss.plain_mean(exact, targets.double()).backward()
     _, kernel = run(loss, scores, targets)
     with force_torch():
         _, closed = run(loss, scores, targets)
@@ -208,7 +208,7 @@ def test_sparse_and_dense_targets_take_the_same_formula():
         targets = (torch.rand(3, 400, generator=generator) < rate).float()
         value, grad = run(TwoWay(), scores, targets)
         exact = scores.double().requires_grad_()
-        expected = TwoWay()._plain(exact, targets.double())
+        expected = TwoWay().plain_mean(exact, targets.double())
         expected.backward()
         assert value == pytest.approx(expected.item(), rel=1e-6)
         assert (grad - exact.grad).abs().max() <= 1e-6 * exact.grad.abs().max()

@@ -1,21 +1,23 @@
 """Losses that own their links: (scores, targets) → loss, scores → log-odds → probabilities."""
 
-from credibly.losses._base import Loss
-from credibly.losses._binary import BinaryLoss
 from credibly.losses.assume_negative import AssumeNegative
 from credibly.losses.asymmetric import Asymmetric
 from credibly.losses.audit import Audit, audit
 from credibly.losses.average_k import AverageK
 from credibly.losses.balanced_topk import BalancedTopK
+from credibly.losses.base import Loss
+from credibly.losses.batches import BatchLoss
 from credibly.losses.bce import BCE
 from credibly.losses.composite import Composite
+from credibly.losses.entries import BinaryLoss
 from credibly.losses.expected_positive import ExpectedPositive
 from credibly.losses.focal import Focal
 from credibly.losses.label_pairs import LabelPairs
-from credibly.losses.naming import from_name, names
 from credibly.losses.online_estimation import OnlineEstimation
 from credibly.losses.quasibinary import Quasibinary
+from credibly.losses.registry import from_name, names
 from credibly.losses.robust_multi_label import RobustMultiLabel
+from credibly.losses.rows import RowLoss
 from credibly.losses.softmax import Softmax
 from credibly.losses.spa import SPA
 from credibly.losses.targets import check_targets
@@ -30,6 +32,7 @@ __all__ = [
     "Audit",
     "AverageK",
     "BalancedTopK",
+    "BatchLoss",
     "BinaryLoss",
     "Composite",
     "ExpectedPositive",
@@ -39,6 +42,7 @@ __all__ = [
     "OnlineEstimation",
     "Quasibinary",
     "RobustMultiLabel",
+    "RowLoss",
     "Softmax",
     "TwoWay",
     "Warp",

@@ -1,4 +1,4 @@
-"""Assume-negative loss: labels that were not observed count as absent, lightly."""
+"""Assume-negative loss: labels that were not observed count as absent, with a small weight."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import torch
 from torch.nn.functional import logsigmoid
 
-from credibly.losses._base import working_precision
-from credibly.losses._binary import BinaryLoss
-from credibly.types import LogOdds, Scores, Values
+from credibly.losses.base import working_precision
+from credibly.losses.entries import BinaryLoss
+from credibly.types import LogOdds, Scores, Targets, Values
 
 
 class AssumeNegative(BinaryLoss):
@@ -19,10 +19,15 @@ class AssumeNegative(BinaryLoss):
 
     Strictly proper for the rate at which a label is *observed*, with the link
     $g(v) = v - \log(L - 1)$; a sigmoid of the scores overstates it. Cole et al. (2021), there
-    called WAN; Garcin et al. (2023), Eq. 5, call it AN. They sum over labels, here as everywhere
-    the mean over known entries is taken, which is $1/L$ of that.
+    called WAN; Garcin et al. (2023), Eq. 5, call it AN. They sum over labels; here, as in every
+    loss of single entries, the mean over known entries is taken, which is $1/L$ of that.
 
-    $L$ is the number of columns of the scores. Targets may be class indices.
+    In the loss $L$ counts the known labels of the row, so that an unknown label changes nothing. In
+    the link it is the number of columns of the scores. Targets may be class indices.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:
         >>> loss = AssumeNegative()
@@ -35,20 +40,24 @@ class AssumeNegative(BinaryLoss):
     name = "an"
     properness = "strict"
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def positive(self, scores: Scores) -> Values:
         return -logsigmoid(scores)
 
     def negative(self, scores: Scores) -> Values:
         return -logsigmoid(-scores) / _others(scores)
 
+    def plain_values(self, scores: Scores, targets: Targets) -> Values:
+        known = targets >= 0
+        others = (known.sum(-1, keepdim=True) - 1).clamp(min=1)
+        scores = torch.where(known, scores, 0.0)
+        values = targets * -logsigmoid(scores) + (1 - targets) * -logsigmoid(-scores) / others
+        return torch.where(known, values, 0.0)
+
     def log_odds(self, scores: Scores) -> LogOdds:
         scores = working_precision(scores)
         return scores - math.log(_others(scores))
 
 
-def _others(scores: torch.Tensor) -> int:
-    """L − 1, but at least 1: a single label has nobody to share with."""
+def _others(scores: Scores) -> int:
+    """Return L − 1, but at least 1: a single label has no others to share with."""
     return max(scores.shape[-1] - 1, 1)

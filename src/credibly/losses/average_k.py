@@ -9,16 +9,18 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses import _processes
-from credibly.losses._base import Loss, as_matrix_targets, working_precision
-from credibly.losses.softmax import softmax_log_odds
+from credibly.losses import collectives
+from credibly.losses.base import Reduction, working_precision
+from credibly.losses.batches import BatchLoss
+from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
 from credibly.types import LogOdds, Scores, Targets, Values
 
+Head = Literal["ml", "ml-softmax", "sccp"]
 _BLOCK = 64
 
 
-class AverageK(Loss):
-    r"""Two-head loss for sets of $K$ labels on average, from one observed label a row.
+class AverageK(BatchLoss):
+    r"""Two-head loss for sets of $K$ labels on average, from one observed label per row.
 
     $$\ell = -\frac1{|B|}\sum_i \log \varsigma_{y_i}(z'_i)
       - \frac1{|B|}\sum_i \log\sigma(z_{i y_i})
@@ -31,18 +33,28 @@ class AverageK(Loss):
     labels; $R$ is the rest. Garcin et al. (2023), Eqs. 14–15; $K$ may be fractional, $K = 1$
     empties $S$ and $K = L$ empties $R$, and an empty sum is left out.
 
-    ``scores`` have two columns a label, (rows, $2L$): the ML head first, then the SCCP head. The
-    link is that of the head asked for: a sigmoid for ``"ml"``, which estimates membership of the
-    set, not a rate, so it is not proper; softmax for ``"sccp"``, strictly proper.
+    ``scores`` have two columns per label, (rows, $2L$): the ML head first, then the SCCP head.
+    ``head`` chooses the score-to-probability map:
+
+    * ``"ml"``: sigmoid of the ML head, which is how that head is trained.
+    * ``"ml-softmax"``: softmax of the ML head. Algorithm 1 as printed applies a softmax to the
+      logits of whichever head predicts. Its sets differ from those of ``"ml"``: a softmax compares
+      a label with its row, a sigmoid does not.
+    * ``"sccp"``: softmax of the SCCP head, strictly proper for the observed label.
+
+    The ML head estimates membership of the set, not a rate, so neither map of it is proper.
 
     Rows without an observed label take no part; unknown labels of a row are neither proposed nor
     rejected. With several labels in a row the softmax term spreads over them evenly. Across
-    processes, in training mode, $S$ is chosen from the union of all batches.
+    processes, in training mode, $S$ is chosen from the union of all batches. A weight multiplies
+    the terms of its row and has no part in the choice.
 
     Args:
         average_size: $K$, between 1 and the number of labels.
         alpha: $\alpha > 0$, weight of what was proposed and rejected.
-        head: which head ``log_odds``, ``probabilities`` and ``ranking_scores`` read.
+        head: ``"ml"``, ``"ml-softmax"`` or ``"sccp"``: what ``log_odds`` and ``probabilities``
+            use; ``ranking_scores`` are those of the head.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = AverageK(average_size=2)
@@ -55,54 +67,57 @@ class AverageK(Loss):
     """
 
     name = "avgk"
+    arguments = ("average_size", "alpha", "head")
+    required = ("average_size",)
+    spans_processes = True
     scores_per_label = 2
     single_label = True
 
     def __init__(
-        self, average_size: float, alpha: float = 1.0, head: Literal["ml", "sccp"] = "ml"
+        self,
+        average_size: float,
+        alpha: float = 1.0,
+        head: Head = "ml",
+        *,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
+        super().__init__(reduction=reduction)
         self.average_size = checks.average_size(average_size)
         self.alpha = checks.positive("alpha", alpha)
-        self.head = checks.choice("head", head, ("ml", "sccp"))
-        self.exclusive = head == "sccp"
+        self.head = checks.choice("head", head, ("ml", "ml-softmax", "sccp"))
+        self.exclusive = head != "ml"
         self.properness = "strict" if head == "sccp" else "none"
 
-    def forward(self, scores: Scores, targets: Targets) -> Tensor:
-        values, rows = self._rows(scores, targets)
-        return _processes.summed(values.sum(), self.training) / rows.clamp(min=1)
-
-    def values(self, scores: Scores, targets: Targets) -> Values:
-        """One value a row, 0 without an observed label; their mean over the others is the loss."""
-        return self._rows(scores, targets)[0]
-
     def log_odds(self, scores: Scores) -> LogOdds:
-        """Logit of the probability by the chosen head."""
+        """Return the logit of the probability by the chosen head."""
         head = self.ranking_scores(working_precision(scores))
-        return softmax_log_odds(head) if self.head == "sccp" else head
+        return head if self.head == "ml" else softmax_log_odds(head)
+
+    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
+        return self.log_odds(
+            torch.where(known.repeat(1, 2), working_precision(scores), ABSENT_SCORE)
+        )
 
     def ranking_scores(self, scores: Scores) -> Scores:
-        """The scores of the chosen head."""
+        """Return the scores of the chosen head."""
         checks.float_scores(scores)
         return scores.chunk(2, -1)[self.head == "sccp"]
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
-        """Logits of the rates for the ML head, logs of them for the SCCP head."""
+        """Return logits of the rates for the ML head, logs of them for the SCCP head."""
         rates = torch.as_tensor(label_rates).double()
         return torch.cat([torch.logit(rates), torch.log(rates)]).to(torch.get_default_dtype())
 
-    def extra_repr(self) -> str:
-        return f"average_size={self.average_size:g}, alpha={self.alpha:g}, head={self.head!r}"
-
-    def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        checks.matrix_scores(scores, self.scores_per_label)
-        ml, sccp = working_precision(scores).chunk(2, 1)
+    def batch_values(
+        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Values, Tensor]:
+        """Return one value per row, 0 without an observed label, and the number of the others."""
+        ml, sccp = scores.chunk(2, 1)
         checks.average_size(self.average_size, ml.shape[1])
-        targets = as_matrix_targets(ml, targets)
         observed = targets > 0
         labelled = observed.any(1)
         open_ = (targets == 0) & labelled[:, None]
-        rows = _processes.summed(labelled.sum(), self.training)
+        rows = collectives.all_reduce_sum(labelled.sum(), self.training)
 
         shares = torch.where(observed, targets, 0.0)
         shares = shares / torch.where(labelled, shares.sum(1), 1.0)[:, None]
@@ -111,26 +126,39 @@ class AverageK(Loss):
         with torch.no_grad():
             # By log-probability: where probabilities round to 0 it still tells them apart.
             candidates = torch.where(open_ & ~log_shares.isnan(), log_shares, -torch.inf)
-            proposed = _propose(
-                candidates, round((self.average_size - 1) * int(rows)), self.training
-            )
+            proposed = self._proposed(candidates, rows)
             rejected = open_ & ~proposed
 
         ml = torch.where(observed | open_, ml, 0.0)
         up, down = -logsigmoid(ml), -logsigmoid(-ml)
         values = torch.where(observed, shares * (up - log_shares), 0.0).sum(1)
         for chosen, cost in ((proposed, up), (rejected, down)):
-            count = _processes.summed(chosen.sum(), self.training).clamp(min=1)
-            weight = self.alpha * rows.double() / count
-            values = values + torch.where(chosen, cost, 0.0).sum(1) * weight
-        return torch.where(labelled, values, 0.0), rows
+            count = collectives.all_reduce_sum(chosen.sum(), self.training).clamp(min=1)
+            factor = self.alpha * rows.double() / count
+            values = values + torch.where(chosen, cost, 0.0).sum(1) * factor
+        values = torch.where(labelled, values, 0.0).to(scores.dtype)
+        return values if weight is None else values * weight, rows
+
+    def _proposed(self, candidates: Tensor, rows: Tensor) -> Tensor:
+        """Mark the round((K − 1)·rows) largest candidates of all processes."""
+        if not checks.can_read_values(candidates):
+            return _ranks(candidates) < torch.round((self.average_size - 1) * rows.double())
+        return _propose(candidates, round((self.average_size - 1) * int(rows)), self.training)
+
+
+def _ranks(candidates: Tensor) -> Tensor:
+    """Return the rank of every entry, 0 the largest, ties to the lowest place; −inf has none."""
+    flat = candidates.reshape(-1)
+    order = torch.argsort(flat, descending=True, stable=True)
+    ranks = torch.argsort(order, stable=True).to(torch.float64)
+    return torch.where(flat > -torch.inf, ranks, torch.inf).view_as(candidates)
 
 
 def _propose(candidates: Tensor, count: int, across: bool) -> Tensor:
     """Mark the ``count`` largest entries over all processes; −inf is no candidate."""
     flat = candidates.reshape(-1)
     places = largest_entries(flat, count)
-    if across and _processes.process_count() > 1:
+    if across and collectives.process_count() > 1:
         places = places[_among_all(flat[places], count)]
     marked = torch.zeros_like(flat, dtype=torch.bool)
     marked[places] = True
@@ -138,16 +166,16 @@ def _propose(candidates: Tensor, count: int, across: bool) -> Tensor:
 
 
 def _among_all(values: Tensor, count: int) -> Tensor:
-    """Which of this process's best entries are among the best of all; earlier ranks win ties."""
+    """Return which of this process's best entries are among the best of all; ties by rank."""
     # Every part is in ascending order of place, so all of them together are, by rank, too.
-    parts = _processes.gathered(values)
-    before = sum(len(part) for part in parts[: _processes.process_rank()])
+    parts = collectives.all_gather(values)
+    before = sum(len(part) for part in parts[: collectives.process_rank()])
     best = largest_entries(torch.cat(parts), count) - before
     return best[(best >= 0) & (best < len(values))]
 
 
 def largest_entries(values: Tensor, count: int) -> Tensor:
-    """Places of the ``count`` largest entries of a vector, ascending; ties to the lowest place.
+    """Return places of the ``count`` largest entries, ascending; ties to the lowest place.
 
     Entries at −inf are never taken. The k-th largest of the maxima of blocks is a lower bound of
     the k-th largest entry, so one pass for the maxima leaves only a few blocks to look into.

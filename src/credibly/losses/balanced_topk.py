@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses._base import Loss, as_matrix_targets, working_precision
+from credibly.losses.base import Reduction
+from credibly.losses.rows import RowLoss
 from credibly.types import Scores, Targets, Values
 
 
-class BalancedTopK(Loss):
+class BalancedTopK(RowLoss):
     r"""Balanced top-K hinge, smoothed by noise.
 
     $$\ell = \max\Bigl(0,\; m + \frac1M \sum_{k=1}^{M} (s + \epsilon Z_k)_{[K+1]} - s_y\Bigr)$$
@@ -20,16 +21,17 @@ class BalancedTopK(Loss):
     (2022), balanced form. The mean is over rows with an observed label; with several, over those.
 
     Noise is drawn in training mode only, from ``generator`` or torch's global one, so that
-    ``torch.manual_seed`` governs it; in evaluation mode the loss is the plain top-K hinge. Unknown
+    ``torch.manual_seed`` controls it; in evaluation mode the loss is the plain top-K hinge. Unknown
     labels are not ranked, and a row with no more than $K$ known labels costs nothing. No link:
     scores only rank. A NaN score makes its row NaN.
 
     Args:
-        average_size: $K$, a whole number of at least 1: how many labels are returned a row.
+        average_size: $K$, a whole number of at least 1: how many labels are returned per row.
         noise: $\epsilon \ge 0$.
         num_samples: $M \ge 1$.
         margin: $m > 0$.
         generator: where the noise comes from.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = BalancedTopK(average_size=2).eval()
@@ -39,6 +41,7 @@ class BalancedTopK(Loss):
     """
 
     name = "topk"
+    arguments = ("average_size", "noise", "num_samples", "margin")
     properness = "none"
     has_link = False
     single_label = True
@@ -50,8 +53,10 @@ class BalancedTopK(Loss):
         num_samples: int = 5,
         margin: float = 1.0,
         generator: torch.Generator | None = None,
+        *,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
+        super().__init__(reduction=reduction)
         for argument, value in (("average_size", average_size), ("num_samples", num_samples)):
             if value < 1 or value != int(value):
                 raise checks.InputError(
@@ -62,24 +67,7 @@ class BalancedTopK(Loss):
         self.margin = checks.positive("margin", margin)
         self.generator = generator
 
-    def forward(self, scores: Scores, targets: Targets) -> Tensor:
-        values, labelled = self._rows(scores, targets)
-        return values.sum() / labelled.sum().clamp(min=1)
-
-    def values(self, scores: Scores, targets: Targets) -> Values:
-        """One value a row; 0 without an observed label."""
-        return self._rows(scores, targets)[0]
-
-    def extra_repr(self) -> str:
-        return (
-            f"average_size={self.average_size}, noise={self.noise:g}, "
-            f"num_samples={self.num_samples}, margin={self.margin:g}"
-        )
-
-    def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        checks.matrix_scores(scores)
-        scores = working_precision(scores)
-        targets = as_matrix_targets(scores, targets)
+    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
         known = targets >= 0
         shares = torch.where(known, targets, 0.0)
         labelled = shares.sum(1) > 0
@@ -95,7 +83,7 @@ class BalancedTopK(Loss):
         return torch.where(ranked, values, 0.0), labelled
 
     def _next_best(self, scores: Scores, known: Tensor) -> Tensor:
-        """Mean over samples of the (K+1)-th largest noised score, by way of its place."""
+        """Return the mean over samples of the (K+1)-th largest noised score, taken at its place."""
         noisy = self.training and self.noise > 0
         samples = []
         for _ in range(self.num_samples if noisy else 1):

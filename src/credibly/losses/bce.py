@@ -2,53 +2,79 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from credibly.losses._base import working_precision
-from credibly.losses._binary import BinaryLoss
-from credibly.losses._fused import fused, run_flat
-from credibly.losses._kernels.spa import spa_at
-from credibly.losses.spa import softplus_pair
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly import checks
+from credibly.losses.base import Reduction, working_precision
+from credibly.losses.entries import BinaryLoss
+from credibly.losses.fused.form import FusedForm
+from credibly.losses.fused.softplus import SoftplusForm
+from credibly.types import LogOdds, Scores, Values
 
 # SPA with scales and slopes 1 and no shifts: one set of closed forms serves both.
-_SIDES = ((1.0, 1.0, 0.0), (1.0, 1.0, 0.0))
+_SIDE = (1.0, 1.0, 0.0)
 
 
 class BCE(BinaryLoss):
     r"""Binary cross-entropy on scores: the logistic loss, label by label.
 
-    $$\ell_+(v) = \mathrm{softplus}(-v), \qquad \ell_-(v) = \mathrm{softplus}(v)$$
+    $$\ell_+(v) = w\,\mathrm{softplus}(-v), \qquad \ell_-(v) = \mathrm{softplus}(v)$$
 
-    Strictly proper; its link is the sigmoid, so log-odds are the scores themselves. Equal to
-    ``nn.BCEWithLogitsLoss`` where every target is known.
+    Strictly proper; with $w = 1$ its link is the sigmoid, so log-odds are the scores themselves.
+    Equal to ``nn.BCEWithLogitsLoss`` where every target is known.
+
+    A factor ``pos_weight`` on present labels alone moves the minimiser: $g(v) = v - \log w$. The
+    link here knows it; a plain sigmoid of the scores overstates every probability where $w > 1$.
+
+    Args:
+        pos_weight: $w > 0$, a number or one per label, as in ``nn.BCEWithLogitsLoss``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:
-        >>> import torch
         >>> BCE()(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]]))
         tensor(1.4100)
+        >>> BCE(pos_weight=3.0).probabilities(torch.tensor([[0.0, 2.0]]))
+        tensor([[0.2500, 0.7112]])
     """
 
     name = "bce"
+    arguments = ("pos_weight",)
     properness = "strict"
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        pos_weight: float | Tensor | None = None,
+        *,
+        reduction: Reduction = "mean",
+        label_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction, label_weight=label_weight)
+        factor = None if pos_weight is None else _positive_factor(pos_weight)
+        self.register_buffer("pos_weight", factor, persistent=False)
 
     def positive(self, scores: Scores) -> Values:
-        return -logsigmoid(scores)
+        values = -logsigmoid(scores)
+        return values if self.pos_weight is None else values * self.pos_weight.to(values)
 
     def negative(self, scores: Scores) -> Values:
         return -logsigmoid(-scores)
 
     def log_odds(self, scores: Scores) -> LogOdds:
-        return working_precision(scores)
+        scores = working_precision(scores)
+        return scores if self.pos_weight is None else scores - self.pos_weight.log().to(scores)
 
-    def _mean(self, scores: Scores, targets: Targets) -> Tensor:
-        return fused(scores, targets, cpu=_on_cpu, anywhere=_in_torch, plain=super()._mean)
-
-
-def _on_cpu(scores: Scores, targets: Targets, wanted: bool) -> tuple[Tensor, Tensor | None]:
-    return run_flat(spa_at, scores, targets, wanted, *_SIDES)
+    def fused_form(self) -> FusedForm | None:
+        return SoftplusForm(self, _SIDE, _SIDE) if self.pos_weight is None else None
 
 
-def _in_torch(scores: Scores, targets: Targets, wanted: bool) -> tuple[Tensor, Tensor | None]:
-    return softplus_pair(scores, targets, wanted, *_SIDES)
+def _positive_factor(weight: float | Tensor) -> Tensor:
+    factor = torch.as_tensor(weight, dtype=torch.float64)
+    if factor.ndim > 1 or not bool((torch.isfinite(factor) & (factor > 0)).all()):
+        raise checks.InputError(
+            f"`pos_weight` must be a finite number above 0, or one per label; got {weight!r}."
+        )
+    return factor

@@ -1,4 +1,4 @@
-"""A loss of the user's own: any pair of partial losses, its link derived and checked."""
+"""A user-defined loss: any pair of partial losses, with its link derived and checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from credibly.checks import InputError
-from credibly.losses._binary import BinaryLoss
+from credibly.losses.base import Reduction
+from credibly.losses.entries import BinaryLoss
 from credibly.types import Scores, Values
 
 _GRID = torch.linspace(-20, 20, 2001, dtype=torch.float64)
@@ -23,13 +24,15 @@ class Composite(BinaryLoss):
     ``positive`` not increasing, ``negative`` not decreasing. Where the derived log-odds increase
     strictly, the pair is strictly proper with them; where they have plateaus, probabilities are
     recoverable outside of those; where they decrease, one probability belongs to several scores
-    and the loss has no link. ``cr.losses.audit(loss)`` tells where.
+    and the loss has no link. ``cr.losses.audit(loss)`` shows where.
 
     Reid & Williamson (2010), *Composite binary losses*.
 
     Args:
         positive: $\ell_+$, from a tensor of scores to a tensor of the same shape, elementwise.
         negative: $\ell_-$, likewise.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:
         Squared hinges imply a probability that grows linearly between the margins:
@@ -47,9 +50,14 @@ class Composite(BinaryLoss):
     from_text = False
 
     def __init__(
-        self, positive: Callable[[Tensor], Tensor], negative: Callable[[Tensor], Tensor]
+        self,
+        positive: Callable[[Tensor], Tensor],
+        negative: Callable[[Tensor], Tensor],
+        *,
+        reduction: Reduction = "mean",
+        label_weight: Tensor | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(reduction=reduction, label_weight=label_weight)
         self._positive, self._negative = positive, negative
         down, up = _slopes("positive", positive), _slopes("negative", negative)
         _direction("positive", "increase", -down)
@@ -90,7 +98,7 @@ def _slopes(side: str, partial: Callable[[Tensor], Tensor]) -> Tensor:
         came = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
         raise InputError(
             f"`{side}` must map a tensor of scores to a tensor of the same shape, "
-            f"{tuple(scores.shape)}; got {came}. Return one value a score; do not reduce."
+            f"{tuple(scores.shape)}; got {came}. Return one value per score; do not reduce."
         )
     if not values.requires_grad:
         raise InputError(

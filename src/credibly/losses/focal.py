@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from credibly.losses.asymmetric import Asymmetric
+from credibly.losses.base import Reduction
 
 
 class Focal(Asymmetric):
@@ -19,6 +22,8 @@ class Focal(Asymmetric):
         gamma_pos: $\gamma_+ \ge 0$.
         gamma_neg: $\gamma_- \ge 0$.
         detach_weight: whether the focal weights are constants for the gradient.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:
         >>> import torch
@@ -29,14 +34,22 @@ class Focal(Asymmetric):
     """
 
     name = "focal"
+    arguments = ("gamma_pos", "gamma_neg", "detach_weight")
 
     def __init__(
-        self, gamma_pos: float = 2.0, gamma_neg: float = 2.0, detach_weight: bool = False
+        self,
+        gamma_pos: float = 2.0,
+        gamma_neg: float = 2.0,
+        detach_weight: bool = False,
+        *,
+        reduction: Reduction = "mean",
+        label_weight: Tensor | None = None,
     ) -> None:
-        super().__init__(gamma_neg, gamma_pos, 0.0, detach_weight)
-
-    def extra_repr(self) -> str:
-        return (
-            f"gamma_pos={self.gamma_pos:g}, gamma_neg={self.gamma_neg:g}, "
-            f"detach_weight={self.detach_weight}"
+        super().__init__(
+            gamma_neg,
+            gamma_pos,
+            0.0,
+            detach_weight,
+            reduction=reduction,
+            label_weight=label_weight,
         )

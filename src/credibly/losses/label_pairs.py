@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, softplus
 
 from credibly import checks
-from credibly.losses._base import Loss, as_matrix_targets, working_precision
-from credibly.losses._fused import EXACT_FROM, IN_CACHE, fused, run_rows
-from credibly.losses._kernels.chebyshev import tables
-from credibly.losses._kernels.pairs import pairs_at
+from credibly import targets as coding
+from credibly.losses.base import Loss, Reduction, working_precision
+from credibly.losses.collectives import all_reduce_sum, process_count
+from credibly.losses.fused.form import FusedForm
+from credibly.losses.fused.label_pairs import PairsForm, row_pairs
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 PLATEAU = 50.0
@@ -26,26 +26,33 @@ class LabelPairs(Loss):
     $$\ell + \lambda\, \frac{2}{T(T-1)} \sum_{t:\,y_t = 1} \; \sum_{t':\,y_{t'} = 0}
       \mathrm{softplus}(g_{t'} - g_t)$$
 
-    on log-odds $g$, not on scores, with $T$ the number of labels; averaged over the rows that have
-    a known label. Cheng & Vasconcelos (2024), Eq. 20 (the condition of Eq. 18 read as
-    $y_t \ne y_{t'}$). Unknown labels take no part; a row without present or without absent labels
-    adds nothing. A soft target $y$ weighs its pairs with its expectation: the pair $(t, t')$ counts
-    $y_t (1 - y_{t'})$ times.
+    on log-odds $g$, not on scores, averaged over the rows that have a known label. $T$ counts the
+    known labels of the row, so an unknown label changes nothing. Cheng & Vasconcelos (2024), Eq. 20
+    (the condition of Eq. 18 taken as $y_t \ne y_{t'}$). A row without present or without absent
+    labels adds nothing. A soft target $y$ weighs its pairs with its expectation: the pair
+    $(t, t')$ counts $y_t (1 - y_{t'})$ times.
 
     The wrapped loss keeps its link and everything else. Where labels are independent given the
     input the minimiser stays where it was; where they depend on each other it is biased (true
-    rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$).
+    rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). Labels of which
+    exactly one is present, as a softmax has them, depend on each other: there ``properness`` is
+    ``"none"``.
 
     Where a link is flat (`Asymmetric` with a margin has log-odds of −∞ for p ≤ m) there is no
     gradient to give: log-odds of such a link count as at most ±50, without gradient beyond, so
     that value and gradient stay finite.
 
-    Time is O(positives × labels) a row, or O(labels) where positives are many; memory is that of
-    the scores.
+    Time is O(positives × labels) per row, or O(labels) where positives are many; memory is that of
+    the scores. Under ``torch.compile`` and ``torch.func.vmap``, where the number of positives
+    cannot be looked at, both are O(labels²) per row.
 
     Args:
-        loss: any loss with a link.
+        loss: any loss with a link; its ``reduction`` must be ``"mean"``.
         weight: $\lambda \ge 0$. The paper gives none; 1 to 3 worked in trials.
+        on: which log-odds are compared. ``"link"``: those of the loss's own link. ``"published"``:
+            those that its authors print, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`, as
+            the paper's tables have it. The two differ only for these.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``, of one value per row; see `Loss`.
 
     Example:
         >>> from credibly.losses.spa import SPA
@@ -56,46 +63,85 @@ class LabelPairs(Loss):
         'spa+lpr'
     """
 
+    arguments = ("weight", "on")
     from_text = False
 
-    def __init__(self, loss: Loss, weight: float = 1.0) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        loss: Loss,
+        weight: float = 1.0,
+        on: Literal["link", "published"] = "link",
+        *,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction=reduction)
         if not loss.has_link:
             raise checks.InputError(
                 f"`loss` must have a link, since pairs are compared on log-odds; {loss} has none. "
                 "Wrap one with a link, such as `SPA()` or `BCE()`."
             )
+        if loss.reduction != "mean":
+            raise checks.InputError(
+                f'`loss` must have reduction="mean"; got {loss.reduction!r}. Give `reduction=` to '
+                "`LabelPairs` instead."
+            )
         self.loss = loss
         self.weight = checks.at_least("weight", weight, 0.0)
-        facts = {fact: getattr(loss, fact) for fact in _FACTS}
-        for fact, value in {**facts, "name": f"{loss.name}+lpr"}.items():
-            setattr(self, fact, value)
-        self._limit = None if _reaches_every_probability(loss) else PLATEAU
+        self.on = checks.choice("on", on, ("link", "published"))
+        self._inherit(loss)
+        self._limit = None if self._reaches_every_probability() else PLATEAU
         # A score inside the bounds, found once: it takes a search.
         even = self._limit is not None and loss.labelwise
         self._even_score = float(loss.initial_scores(torch.tensor(0.5))) if even else 0.0
 
-    def forward(self, scores: Scores, targets: Targets, **arguments: Any) -> Tensor:
+    def _inherit(self, loss: Loss) -> None:
+        """Declare of itself what the wrapped loss declares."""
+        vars(self).update(
+            name=f"{loss.name}+lpr",
+            # With exactly one label per row labels depend on each other, and pairs bias the rates.
+            properness="none" if loss.exclusive and self.weight > 0 else loss.properness,
+            scores_per_label=loss.scores_per_label,
+            single_label=loss.single_label,
+            needs_indices=loss.needs_indices,
+            spans_processes=loss.spans_processes,
+            has_state=loss.has_state,
+            labelwise=loss.labelwise,
+            detached=loss.detached,
+            exclusive=loss.exclusive,
+        )
+
+    def forward(
+        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
+    ) -> Tensor:
         checks.float_scores(scores)
-        together = getattr(self.loss, "with_label_pairs", None)
+        across = self.spans_processes and self.training and process_count() > 1
+        if weight is not None or self.reduction != "mean" or across:
+            return self._by_rows(scores, targets, weight, details)
+        together = self._fused()
         if together is not None:
             scores = working_precision(scores)
-            return together(scores, as_matrix_targets(scores, targets), self.weight)
-        log_odds = self._bounded_log_odds(scores)
-        pairs = label_pairs(log_odds, as_matrix_targets(log_odds, targets), self.weight)
-        return self.loss(scores, targets, **arguments) + pairs
+            return together(scores, coding.tensor_matrix(scores, targets))
+        log_odds, matrix = self._compared(scores, targets)
+        return self.loss(scores, targets, **details) + PairsForm(self.weight)(log_odds, matrix)
 
-    def values(self, scores: Scores, targets: Targets, **arguments: Any) -> Values:
-        """One value a row: the mean of the wrapped loss's over known entries, and the pairs."""
-        log_odds = self._bounded_log_odds(scores)
-        matrix = as_matrix_targets(log_odds, targets)
-        values = self.loss.values(scores, targets, **arguments)
+    def values(
+        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
+    ) -> Values:
+        """Return one value per row: the wrapped loss's mean over known entries, and the pairs."""
+        log_odds, matrix = self._compared(scores, targets)
+        values = self.loss.values(scores, targets, weight, **details)
         if values.shape == matrix.shape:
             values = values.sum(-1) / (matrix >= 0).sum(-1).clamp(min=1)
-        return values + self.weight * plain_row_pairs(log_odds, matrix)
+        return values + self._weighted_pairs(log_odds, matrix, weight)
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return self.loss.log_odds(scores)
+
+    def published_log_odds(self, scores: Scores) -> LogOdds:
+        return self.loss.published_log_odds(scores)
+
+    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
+        return self.loss.known_log_odds(scores, known)
 
     def probabilities(self, scores: Scores) -> Probabilities:
         return self.loss.probabilities(scores)
@@ -106,119 +152,69 @@ class LabelPairs(Loss):
     def initial_scores(self, label_rates: Tensor) -> Scores:
         return self.loss.initial_scores(label_rates)
 
-    def _bounded_log_odds(self, scores: Scores) -> LogOdds:
-        log_odds = self.loss.log_odds(scores)
+    def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
+        self.loss.fit_state(batches)
+        return self
+
+    def state_summary(self) -> dict[str, float]:
+        return self.loss.state_summary()
+
+    def extra_repr(self) -> str:
+        return f"{self.loss}, {super().extra_repr()}"
+
+    def _fused(self) -> FusedForm | None:
+        return self.loss.with_label_pairs(self.weight) if self.on == "link" else None
+
+    def _by_rows(
+        self, scores: Scores, targets: Targets, weight: Tensor | None, details: dict[str, Any]
+    ) -> Tensor:
+        if self.reduction != "mean":
+            values = self.values(scores, targets, weight, **details)
+            return self.reduce(values, torch.ones(()))
+        log_odds, matrix = self._compared(scores, targets)
+        across = self.spans_processes and self.training
+        # A process without pairs must still take part in the backward pass of the sum.
+        in_graph = 0.0 * torch.where(matrix >= 0, log_odds, 0.0).sum()
+        pairs = self._weighted_pairs(log_odds, matrix, weight).sum() + in_graph
+        rows = all_reduce_sum((matrix >= 0).any(-1).sum(), across).clamp(min=1)
+        return self.loss(scores, targets, weight, **details) + all_reduce_sum(pairs, across) / rows
+
+    def _weighted_pairs(self, log_odds: LogOdds, matrix: Targets, weight: Tensor | None) -> Values:
+        pairs = self.weight * row_pairs(log_odds, matrix)
+        if weight is None:
+            return pairs
+        return pairs * checks.row_weight(weight, log_odds).to(pairs.dtype)
+
+    def _compared(self, scores: Scores, targets: Targets) -> tuple[LogOdds, Targets]:
+        """Return the log-odds that are compared, and targets as a matrix with −1 for unknown."""
+        scores = working_precision(scores)
+        one_head = scores[..., : scores.shape[-1] // self.scores_per_label]
+        matrix = coding.unknown_to_minus_one(coding.tensor_matrix(one_head, targets))
+        return self._bounded_log_odds(scores, matrix >= 0), matrix
+
+    def _estimate(self, scores: Scores, known: Tensor) -> LogOdds:
+        if self.on == "published":
+            return self.loss.published_log_odds(scores)
+        return self.loss.known_log_odds(scores, known)
+
+    def _bounded_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
+        if self.loss.labelwise:  # a NaN at an unknown label would come back as 0 × NaN
+            scores = torch.where(known, scores, self._even_score)
+        log_odds = self._estimate(scores, known)
         if self._limit is None:
             return log_odds
         if self.loss.labelwise:
             # What is out of bounds is replaced before the link: after it, the infinite slope at
             # the edge of a plateau would come through as 0 × ∞.
             inside = log_odds.detach().abs() < self._limit
-            calm = self.loss.log_odds(torch.where(inside, scores, self._even_score))
+            calm = self._estimate(torch.where(inside, scores, self._even_score), known)
             log_odds = torch.where(inside, calm, log_odds.detach())
         return log_odds.clamp(-self._limit, self._limit)
 
-    def extra_repr(self) -> str:
-        return f"{self.loss}, weight={self.weight:g}"
-
-
-_FACTS = (
-    "properness",
-    "scores_per_label",
-    "single_label",
-    "needs_rows",
-    "labelwise",
-    "detached",
-    "exclusive",
-)
-
-
-def _reaches_every_probability(loss: Loss) -> bool:
-    ends = torch.tensor([[-1e4], [1e4]], dtype=torch.float64).repeat(1, 2 * loss.scores_per_label)
-    try:
-        return bool(torch.isfinite(loss.log_odds(ends)).all())
-    except checks.InputError:  # a link that needs a batch first
-        return False
-
-
-def label_pairs(log_odds: LogOdds, targets: Targets, weight: float) -> Tensor:
-    """The regularizer alone: ``weight`` × its mean over rows with a known label.
-
-    Example:
-        >>> log_odds = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-        >>> label_pairs(log_odds, torch.tensor([[1, 0, 0], [0, 0, 0]]).float(), 1.0)
-        tensor(0.0734)
-    """
-
-    def on_cpu(u: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
-        return run_rows(pairs_at, u, y, wanted, weight, tables(u.dtype == torch.float64))
-
-    def in_torch(u: Tensor, y: Tensor, wanted: bool) -> tuple[Tensor, Tensor | None]:
-        return pairs_in_torch(u, y, wanted, weight)
-
-    def plain(u: Tensor, y: Tensor) -> Tensor:
-        return plain_label_pairs(u, y, weight)
-
-    return fused(log_odds, targets, cpu=on_cpu, anywhere=in_torch, plain=plain)
-
-
-def plain_label_pairs(log_odds: LogOdds, targets: Targets, weight: float) -> Tensor:
-    """The same by the formula, for autograd."""
-    rows = (targets >= 0).any(-1).sum().clamp(min=1)
-    return weight * plain_row_pairs(log_odds, targets).sum() / rows
-
-
-def plain_row_pairs(log_odds: LogOdds, targets: Targets) -> Values:
-    """The regularizer of each row, one positive of every row at a time."""
-    u, absent, share, index, factor = _ranked(log_odds, targets)
-    total = -math.log(2) * (torch.where(targets > 0, targets, 0.0) * absent).sum(-1)
-    for k in range(share.shape[-1]):
-        gaps = u - u.gather(-1, index[..., k : k + 1])
-        total = total - share[..., k] * (absent * logsigmoid(-gaps)).sum(-1)
-    return factor * total
-
-
-def pairs_in_torch(
-    log_odds: LogOdds, targets: Targets, wanted: bool, weight: float
-) -> tuple[Tensor, Tensor | None]:
-    """Value and gradient in closed form: every positive against its row, some at a time."""
-    labels = targets.shape[-1]
-    y = targets.reshape(-1, labels)
-    u = torch.where(y >= 0, log_odds.reshape(y.shape), 0.0)
-    absent = 1 - y.abs()  # 0 where unknown
-    row, column = (y > 0).nonzero(as_tuple=True)
-    level, share = u[row, column], y[row, column]
-    total = torch.dot(share, absent[row, column]) * -math.log(2)  # a soft label meets itself
-    gradient = torch.zeros_like(u)
-    some = max(1, (IN_CACHE if u.is_cpu else u.numel()) // max(labels, 1))
-    for start in range(0, len(row), some):
-        part = slice(start, start + some)
-        gaps = u[row[part]].sub_(level[part, None])
-        weights = absent[row[part]].mul_(share[part, None])
-        values = softplus(gaps, threshold=EXACT_FROM)
-        total = total + torch.dot(values.view(-1), weights.view(-1))
-        if wanted:
-            slopes = gaps.sigmoid_().mul_(weights)
-            gradient.index_add_(0, row[part], slopes)
-            level[part] = slopes.sum(1)  # which is not needed any more
-    factor = weight * 2 / (labels * (labels - 1)) if labels > 1 else 0.0
-    factor = factor / (y >= 0).any(1).sum().clamp_(min=1).to(u.dtype)
-    if not wanted:
-        return total * factor, None
-    gradient.index_put_((row, column), level.neg_(), accumulate=True)
-    return total * factor, gradient.mul_(factor).view(log_odds.shape)
-
-
-def _ranked(log_odds: LogOdds, targets: Targets) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
-    """Log-odds (0 if unknown), weights 1 − y, the positives' weights and places, and 2/(T(T−1)).
-
-    Places stand in as many columns as the row with most positives has; weights are 0 elsewhere.
-    """
-    known = targets >= 0
-    present = torch.where(known, targets, 0.0)
-    absent = torch.where(known, 1 - targets, 0.0)
-    labels = targets.shape[-1]
-    most = int((present > 0).sum(-1).max()) if present.numel() else 0
-    share, index = present.topk(most, dim=-1)
-    factor = 2 / (labels * (labels - 1)) if labels > 1 else 0.0
-    return torch.where(known, log_odds, 0.0), absent, share, index, factor
+    def _reaches_every_probability(self) -> bool:
+        if not self.loss.labelwise and self.loss.has_state:  # a link that needs a batch first
+            return False
+        columns = 2 * self.loss.scores_per_label
+        ends = torch.tensor([[-1e4], [1e4]], dtype=torch.float64).repeat(1, columns)
+        known = torch.ones(2, 2, dtype=torch.bool)
+        return bool(torch.isfinite(self._estimate(ends, known)).all())

@@ -7,12 +7,14 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses._base import Loss, as_matrix_targets, working_precision
+from credibly.losses.base import Reduction, working_precision
+from credibly.losses.batches import BatchLoss
+from credibly.losses.rows import matrices
 from credibly.types import LogOdds, Scores, Targets, Values
 
 
-class OnlineEstimation(Loss):
-    r"""Regularized online label estimation (ROLE), from one observed label a row.
+class OnlineEstimation(BatchLoss):
+    r"""Regularized online label estimation (ROLE), from one observed label per row.
 
     $$\ell = \tfrac12\bigl[\ell'(F \mid \tilde Y) + \ell'(\tilde Y \mid F)\bigr], \qquad
       \ell'(F \mid \tilde Y) = \frac{1}{|B| L} \sum_{i,j} \bigl[\mathrm{BCE}(f_{ij}, \tilde y_{ij})
@@ -20,7 +22,7 @@ class OnlineEstimation(Loss):
 
     $F = \sigma(\text{scores})$; $\tilde Y = \sigma(\Theta)$ are estimates of the labels of the
     training rows, learned at the same time: $\Theta$, (training rows, labels), is a parameter of
-    this module, so give ``loss.parameters()`` to the optimizer, too. What stands behind the bar
+    this module, so give ``loss.parameters()`` to the optimizer, too. What is behind the bar
     counts as constant. Cole et al. (2021), scaled as in their public code. $\Theta$
     starts at random around even odds, and at 0.995 where a label is observed, the first time its
     row is seen.
@@ -32,14 +34,15 @@ class OnlineEstimation(Loss):
     the rows it sees, so rows should stay with their process.
 
     Unknown entries and rows of unknowns are left out; soft targets weigh their term. A NaN score
-    makes the loss NaN, as $\hat K$ couples all rows.
+    makes the loss NaN, as $\hat K$ couples all rows. A weight multiplies the value of its row.
 
     Args:
         num_rows: rows of the training set.
         num_labels: $L$.
-        average_size: $K$, the number of labels to expect a row.
+        average_size: $K$, the number of labels to expect per row.
         spread: how far from one half the estimates start at most, in [0, ½).
-        seed: of the random start.
+        seed: seed of the random start.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = OnlineEstimation(num_rows=10, num_labels=3, average_size=1.5)
@@ -51,9 +54,10 @@ class OnlineEstimation(Loss):
     """
 
     name = "role"
-    properness = "none"
+    arguments = ("num_rows", "num_labels", "average_size", "spread", "seed")
+    required = ("num_rows", "num_labels", "average_size")
     detached = True
-    needs_rows = True
+    needs_indices = True
     seen: Tensor
 
     def __init__(
@@ -63,8 +67,10 @@ class OnlineEstimation(Loss):
         average_size: float,
         spread: float = 0.1,
         seed: int = 0,
+        *,
+        reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
+        super().__init__(reduction=reduction)
         self.num_rows = int(checks.at_least("num_rows", num_rows, 1))
         self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
         self.average_size = checks.average_size(average_size, self.num_labels)
@@ -75,34 +81,43 @@ class OnlineEstimation(Loss):
         self.estimate_log_odds = nn.Parameter(start * _logit(0.5 + self.spread))
         self.register_buffer("seen", torch.zeros(self.num_rows, dtype=torch.bool))
 
-    def forward(self, scores: Scores, targets: Targets, indices: Tensor | None = None) -> Tensor:
-        values, rows = self._rows(scores, targets, indices)
-        return values.sum() / rows.clamp(min=1)
+    def forward(
+        self,
+        scores: Scores,
+        targets: Targets,
+        weight: Tensor | None = None,
+        indices: Tensor | None = None,
+    ) -> Tensor:
+        return self.reduce(*self._with_indices(scores, targets, weight, indices))
 
-    def values(self, scores: Scores, targets: Targets, indices: Tensor | None = None) -> Values:
-        """One value a row, each with the regularizer of the batch; 0 for rows of unknowns."""
-        return self._rows(scores, targets, indices)[0]
+    def values(
+        self,
+        scores: Scores,
+        targets: Targets,
+        weight: Tensor | None = None,
+        indices: Tensor | None = None,
+    ) -> Values:
+        """Return one value per row, each with the regularizer of the batch; 0 where unknown."""
+        return self._with_indices(scores, targets, weight, indices)[0]
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return working_precision(scores)
 
     @torch.no_grad()
     def estimates(self, indices: Tensor) -> Tensor:
-        """Estimated probabilities of the labels of these training rows."""
+        """Return estimated probabilities of the labels of these training rows."""
         return torch.sigmoid(self.estimate_log_odds[indices])
 
-    def extra_repr(self) -> str:
-        return (
-            f"num_rows={self.num_rows}, num_labels={self.num_labels}, "
-            f"average_size={self.average_size:g}, spread={self.spread:g}, seed={self.seed}"
-        )
-
-    def _rows(
-        self, scores: Scores, targets: Targets, indices: Tensor | None
+    def batch_values(
+        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
     ) -> tuple[Values, Tensor]:
-        checks.matrix_scores(scores)
-        scores = working_precision(scores)
-        targets = as_matrix_targets(scores, targets)
+        """Return one value per row for a batch of all training rows in order, and their number."""
+        return self._with_indices(scores, targets, weight, None)
+
+    def _with_indices(
+        self, scores: Scores, targets: Targets, weight: Tensor | None, indices: Tensor | None
+    ) -> tuple[Values, Tensor]:
+        scores, targets = matrices(self, scores, targets)
         if scores.shape[1] != self.num_labels:
             raise checks.InputError(
                 f"`scores` must have {self.num_labels} columns, as `num_labels` says; "
@@ -119,12 +134,15 @@ class OnlineEstimation(Loss):
             values = self._half(scores, estimates, targets, known)
             values = (values + self._half(estimates, scores, targets, known)) / 2
         taking_part = known.any(1)
-        return torch.where(taking_part, values, 0.0), taking_part.sum()
+        values = torch.where(taking_part, values, 0.0)
+        if weight is not None:
+            values = values * checks.row_weight(weight, scores).to(values.dtype)
+        return values, taking_part.sum()
 
     def _half(
         self, log_odds: Tensor, others: Tensor | None, targets: Tensor, known: Tensor
     ) -> Values:
-        """ℓ′ of one side given the other, a value a row; without the other, what needs none."""
+        """Return ℓ′ of one side given the other, one value per row; without it, what needs none."""
         cost = -targets * logsigmoid(log_odds)
         if others is not None:
             given = torch.sigmoid(others.detach())
@@ -158,7 +176,7 @@ class OnlineEstimation(Loss):
 
     @torch.no_grad()
     def _observe(self, indices: Tensor, targets: Tensor) -> None:
-        """Rows seen for the first time start sure of what was observed."""
+        """Set estimates of rows seen for the first time to .995 where a label was observed."""
         new = ~self.seen[indices]
         rows = self.estimate_log_odds[indices]
         sure = new[:, None] & (targets.to(rows.device) == 1)

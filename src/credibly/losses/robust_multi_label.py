@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses._base import Loss, as_matrix_targets, working_precision
+from credibly.losses.base import Reduction
+from credibly.losses.rows import RowLoss
 from credibly.losses.warp import hinge_sums, rank_weights
 from credibly.types import Scores, Targets, Values
 
 
-class RobustMultiLabel(Loss):
+class RobustMultiLabel(RowLoss):
     r"""Robust multi-label loss (RML): a ranking loss that stops charging outliers.
 
     $$\ell_i = \frac{1}{L_i} \Bigl[\sum_{p \in P_i} w(r_p) \sum_{n \in N_i} R(v_p - v_n)
@@ -29,8 +30,10 @@ class RobustMultiLabel(Loss):
 
     Args:
         ramp: $s < 1$, where the ramp ends.
-        label_weight: $\kappa \ge 0$, weight of the terms of single labels.
+        single_weight: $\kappa \ge 0$, weight of the terms of single labels.
         leak: $\lambda$ in [0, 1]; 0 charges outliers nothing more, 1 is the plain hinge.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        label_weight: deprecated name of ``single_weight``.
 
     Example:
         >>> scores = torch.tensor([[2.0, 1.5, -1.0], [-3.0, 1.0, 0.5]])
@@ -39,42 +42,40 @@ class RobustMultiLabel(Loss):
     """
 
     name = "rml"
+    arguments = ("ramp", "single_weight", "leak")
     properness = "none"
     has_link = False
 
-    def __init__(self, ramp: float = -0.8, label_weight: float = 5.0, leak: float = 0.0) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        ramp: float = -0.8,
+        single_weight: float = 5.0,
+        leak: float = 0.0,
+        *,
+        reduction: Reduction = "mean",
+        label_weight: float | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction)
+        if label_weight is not None:
+            checks.renamed("label_weight", "single_weight")
+            single_weight = label_weight
         self.ramp = checks.finite("ramp", ramp)
         if ramp >= 1:
             raise checks.InputError(
                 f"`ramp` must lie below 1, where the hinge begins; got {ramp!r}."
             )
-        self.label_weight = checks.at_least("label_weight", label_weight, 0)
+        self.single_weight = checks.at_least("single_weight", single_weight, 0)
         self.leak = checks.fraction("leak", leak)
 
-    def forward(self, scores: Scores, targets: Targets) -> Tensor:
-        values, taking_part = self._rows(scores, targets)
-        return values.sum() / taking_part.sum().clamp(min=1)
-
-    def values(self, scores: Scores, targets: Targets) -> Values:
-        """One value a row; 0 for rows of unknowns."""
-        return self._rows(scores, targets)[0]
-
-    def extra_repr(self) -> str:
-        return f"ramp={self.ramp:g}, label_weight={self.label_weight:g}, leak={self.leak:g}"
-
-    def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        checks.matrix_scores(scores)
-        scores = working_precision(scores)
-        targets = as_matrix_targets(scores, targets)
+    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
         positive, negative = targets > 0.5, (targets >= 0) & (targets <= 0.5)
         known = positive | negative
         safe = torch.where(known, scores, 0.0).double()
         ranks, near = hinge_sums(safe, positive, negative, margin=1.0)
         _, far = hinge_sums(safe, positive, negative, margin=self.ramp)
-        pairs = rank_weights(ranks) * (near - (1 - self.leak) * far)
+        pairs = rank_weights(ranks, scores.shape[1]) * (near - (1 - self.leak) * far)
         right = torch.where(positive, safe, -safe)
         ramps = torch.relu(1 - right) - (1 - self.leak) * torch.relu(self.ramp - right)
-        labels = torch.where(known, self.label_weight * ramps, 0.0)
+        labels = torch.where(known, self.single_weight * ramps, 0.0)
         values = (pairs + labels).sum(1) / known.sum(1).clamp(min=1)
         return values.to(scores.dtype), known.any(1)

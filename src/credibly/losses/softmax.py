@@ -8,18 +8,22 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses._base import Loss, as_matrix_targets, working_precision
+from credibly.losses.base import Reduction, working_precision
+from credibly.losses.rows import RowLoss
 from credibly.types import LogOdds, Scores, Targets, Values
+
+ABSENT_SCORE = -1e30
+"""The score of a label that takes no part in a softmax; finite, so that gradients stay so."""
 
 ZeroLabel = Literal["uniform", "max_confidence", "none_class"]
 
 
-class Softmax(Loss):
+class Softmax(RowLoss):
     r"""Cross-entropy against the labels of a row spread evenly.
 
     $$\ell(z, y) = \mathrm{LSE}_k(z_k) - \sum_k \frac{y_k}{\sum_j y_j}\, z_k$$
 
-    With one observed label a row this is the usual cross-entropy, with gradient
+    With one observed label per row this is the usual cross-entropy, with gradient
     $\varsigma_j(z) - 1[j = y]$ (Garcin et al. 2023, Eq. 4, prints that of $\varsigma_y$ instead),
     and strictly proper. With several labels the softmax estimates a label's *share* of its row,
     not the probability that it is present. The mean is over rows that take part.
@@ -29,12 +33,13 @@ class Softmax(Loss):
     * ``"uniform"``: $\mathrm{KL}(\text{uniform} \,\|\, \varsigma(z))$; Lee et al. (2018).
     * ``"max_confidence"``: $\max_k \log \varsigma_k(z)$; Hein et al. (2019).
     * ``"none_class"``: one more class, "none of them", whose score is fixed at 0, which costs no
-      generality, as softmax ignores a shift of all scores. Models keep one output a label.
+      generality, as softmax ignores a shift of all scores. Models keep one output per label.
 
     Unknown labels are left out of row and normaliser alike.
 
     Args:
         zero_label: what to do with rows without labels; see above.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = Softmax(zero_label="none_class")
@@ -48,21 +53,16 @@ class Softmax(Loss):
 
     name = "softmax"
     aliases = ("ce",)
+    arguments = ("zero_label",)
     properness = "strict"
     exclusive = True
 
-    def __init__(self, zero_label: ZeroLabel | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, zero_label: ZeroLabel | None = None, *, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__(reduction=reduction)
         choices = (None, "uniform", "max_confidence", "none_class")
         self.zero_label = checks.choice("zero_label", zero_label, choices)
-
-    def forward(self, scores: Scores, targets: Targets) -> Tensor:
-        values, taking_part = self._rows(scores, targets)
-        return values.sum() / taking_part.sum().clamp(min=1)
-
-    def values(self, scores: Scores, targets: Targets) -> Values:
-        """One value a row; 0 for rows that take no part."""
-        return self._rows(scores, targets)[0]
 
     def log_odds(self, scores: Scores) -> LogOdds:
         scores = working_precision(scores)
@@ -70,6 +70,9 @@ class Softmax(Loss):
             return softmax_log_odds(scores)
         none = torch.zeros_like(scores[..., :1])
         return softmax_log_odds(torch.cat([scores, none], -1))[..., :-1]
+
+    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
+        return self.log_odds(torch.where(known, working_precision(scores), ABSENT_SCORE))
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Scores whose softmax is the share of each label among all labels.
@@ -85,13 +88,7 @@ class Softmax(Loss):
             shares = shares + torch.logit(1 - none)
         return shares.to(torch.get_default_dtype())
 
-    def extra_repr(self) -> str:
-        return f"zero_label={self.zero_label!r}" if self.zero_label else ""
-
-    def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        checks.matrix_scores(scores)
-        scores = working_precision(scores)
-        targets = as_matrix_targets(scores, targets)
+    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
         known = targets >= 0
         weights = torch.where(known, targets, 0.0)
         count = weights.sum(-1)
@@ -106,10 +103,10 @@ class Softmax(Loss):
         values = -(weights * log_share).sum(-1) / torch.where(count > 0, count, 1.0)
         if self.zero_label:
             values = torch.where(count > 0, values, self._without_label(shares, log_share, known))
-        return torch.where(taking_part, values, 0.0), taking_part
+        return values, taking_part
 
     def _without_label(self, shares: Tensor, log_share: Tensor, known: Tensor) -> Values:
-        """What each row costs if it has no label; ``shares`` may end with that of "none"."""
+        """Return the loss of a row without label; ``shares`` may end with that of "none"."""
         if self.zero_label == "none_class":
             return -shares[:, -1]
         if self.zero_label == "max_confidence":
@@ -119,7 +116,7 @@ class Softmax(Loss):
 
 
 def softmax_log_odds(scores: Scores) -> LogOdds:
-    r"""Logit of each softmax probability: $z_k - \mathrm{LSE}_{j \ne k}(z_j)$.
+    r"""Return the logit of each softmax probability: $z_k - \mathrm{LSE}_{j \ne k}(z_j)$.
 
     Stable where the probability itself rounds to 0 or 1; infinite for a single label, whose
     softmax is always 1.

@@ -1,16 +1,16 @@
-"""WARP: pairs of a positive above a negative, weighted by how deep the positive sits."""
+"""WARP: pairs of a positive above a negative, weighted by how low the positive ranks."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from credibly import checks
-from credibly.losses._base import Loss, as_matrix_targets, working_precision
+from credibly.losses.base import Reduction
+from credibly.losses.rows import RowLoss
 from credibly.types import Scores, Targets, Values
 
 
-class Warp(Loss):
+class Warp(RowLoss):
     r"""Weighted approximate-rank pairwise loss, with exact ranks.
 
     $$\ell_i = \frac{1}{L_i} \sum_{p \in P_i} w(r_p) \sum_{n \in N_i} \max(0,\, 1 - v_p + v_n),
@@ -18,12 +18,15 @@ class Warp(Loss):
 
     $r_p$ is the number of negatives within the margin of positive $p$ or above it. Gong et al.
     (2014) estimate it by sampling; here it is exact, by sorting, in
-    $O(L \log L)$ a row. (One public code has $1/k + 1$ for $1/(k+1)$ in the weights.) The
+    $O(L \log L)$ per row. (One public code has $1/k + 1$ for $1/(k+1)$ in the weights.) The
     division by the number $L_i$ of known labels and the mean over rows are ours; the sources sum.
 
     A label is positive above one half, negative otherwise; rows without positives or without
     negatives drop out. Weights count as constants for the gradient, which they are almost
     everywhere. No link: scores only rank. A NaN score makes its row NaN.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> scores = torch.tensor([[2.0, 1.5, -1.0], [0.0, 1.0, 0.5]])
@@ -35,40 +38,28 @@ class Warp(Loss):
     properness = "none"
     has_link = False
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction=reduction)
 
-    def forward(self, scores: Scores, targets: Targets) -> Tensor:
-        values, taking_part = self._rows(scores, targets)
-        return values.sum() / taking_part.sum().clamp(min=1)
-
-    def values(self, scores: Scores, targets: Targets) -> Values:
-        """One value a row; 0 for rows that drop out."""
-        return self._rows(scores, targets)[0]
-
-    def _rows(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
-        checks.matrix_scores(scores)
-        scores = working_precision(scores)
-        targets = as_matrix_targets(scores, targets)
+    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
         positive, negative = targets > 0.5, (targets >= 0) & (targets <= 0.5)
         taking_part = positive.any(1) & negative.any(1)
         safe = torch.where(positive | negative, scores, 0.0).double()
         count, hinges = hinge_sums(safe, positive, negative, margin=1.0)
         known = (positive | negative).sum(1).clamp(min=1)
         # Values are at least 0 as they are; relu gives them a second derivative, which is 0.
-        values = torch.relu((rank_weights(count) * hinges).sum(1) / known)
-        return torch.where(taking_part, values, 0.0).to(scores.dtype), taking_part
+        values = torch.relu((rank_weights(count, scores.shape[1]) * hinges).sum(1) / known)
+        return values.to(scores.dtype), taking_part
 
 
-def rank_weights(ranks: Tensor) -> Tensor:
-    r"""$w(r) = \sum_{k=1}^{r} 1/k$, for whole numbers.
+def rank_weights(ranks: Tensor, highest: int) -> Tensor:
+    r"""Return $w(r) = \sum_{k=1}^{r} 1/k$ for whole numbers up to ``highest``.
 
     Example:
-        >>> rank_weights(torch.tensor([0, 1, 2, 3]))
+        >>> rank_weights(torch.tensor([0, 1, 2, 3]), 3)
         tensor([0.0000, 1.0000, 1.5000, 1.8333], dtype=torch.float64)
     """
-    top = int(ranks.max()) if ranks.numel() else 0
-    steps = torch.arange(1, top + 1, dtype=torch.float64, device=ranks.device)
+    steps = torch.arange(1, highest + 1, dtype=torch.float64, device=ranks.device)
     table = torch.cat([steps.new_zeros(1), torch.cumsum(1 / steps, 0)])
     return table[ranks]
 
@@ -76,7 +67,7 @@ def rank_weights(ranks: Tensor) -> Tensor:
 def hinge_sums(
     scores: Scores, positive: Tensor, negative: Tensor, margin: float
 ) -> tuple[Tensor, Tensor]:
-    """For each positive: how many negatives of its row violate the margin, and by how much in sum.
+    """Return how many negatives violate the margin of each positive, and by how much in sum.
 
     Both are 0 elsewhere. Sorting the negatives of a row makes the violators of each positive a
     tail, whose sum is a difference of running sums.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -104,14 +102,6 @@ def gather(rows: Tensor) -> Tensor:
     return _Gather.apply(rows) if _size() > 1 else rows  # type: ignore[return-value]
 
 
-def spans_processes(criterion: nn.Module) -> bool:
-    """Return whether the loss, or one inside it, sums over processes by itself."""
-    return any(
-        hasattr(sys.modules[type(module).__module__], "_processes")
-        for module in criterion.modules()
-    )
-
-
 class WholeLoss:
     """A loss over the union of the batches of all processes, equal to that of one process.
 
@@ -122,8 +112,8 @@ class WholeLoss:
 
     def __init__(self, criterion: Loss) -> None:
         self.criterion = criterion
-        self.indexed = "indices" in inspect.signature(criterion.forward).parameters
-        self.gathers = _size() > 1 and not spans_processes(criterion)
+        self.indexed = criterion.needs_indices
+        self.gathers = _size() > 1 and not criterion.spans_processes
 
     def __call__(self, scores: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
         if self.gathers:

@@ -226,12 +226,11 @@ def _finish(run: Run, rows: Data, network: nn.Module, accelerator: Accelerator) 
 
 def _finish_loss(run: Run, train: Data, network: nn.Module, accelerator: Accelerator) -> None:
     """Losses whose link holds a running estimate get an exact pass over the training rows."""
-    exact = getattr(run.criterion, "fit_normalizer", None)
-    if exact is not None:
+    if run.criterion.has_state:
         dataset = _dataset(train, run.settings, train=False)
         scores = score(network, dataset, accelerator, run.settings.workers)
         run.criterion.cpu()
-        exact([(scores, torch.from_numpy(train.targets))])
+        run.criterion.fit_state([(scores, torch.from_numpy(train.targets))])
 
 
 def _calibrator(run: Run, scores: Tensor, targets: Array) -> Any:

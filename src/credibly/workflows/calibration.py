@@ -259,11 +259,8 @@ def _fit_link(loss: Loss, scores: Array, targets: Array) -> dict[str, Any] | Non
     if not loss.has_link:
         return None
     loss.eval()
-    fit_normalizer: Any = getattr(loss, "fit_normalizer", None)
-    if fit_normalizer is None:
-        return {"loss": str(loss)}
-    fit_normalizer([(torch.from_numpy(scores), torch.from_numpy(targets))])
-    return {"loss": str(loss), "normalizer": float(loss.normalizer)}  # pyright: ignore
+    loss.fit_state([(torch.from_numpy(scores), torch.from_numpy(targets))])
+    return {"loss": str(loss), **loss.state_summary()}
 
 
 def _in_batches(link: Callable[[Any], Any], scores: Array, num_labels: int) -> Array:

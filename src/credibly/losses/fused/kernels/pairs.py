@@ -12,26 +12,21 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly.losses._kernels.chebyshev import INTERVALS, moments_row
-from credibly.losses._kernels.chunks import CHUNK, all_hard, tensors_at
-from credibly.losses._kernels.spa import softplus_and_sigmoid
+from credibly.losses.fused.kernels.chebyshev import INTERVALS, moments_row
+from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, tensors_at
+from credibly.losses.fused.kernels.spa import softplus_and_sigmoid
 from credibly.vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
 
 
 @njit(**JIT)
 def known_counts(targets: Any) -> Any:
-    """How many entries are known, and how many rows have one."""
+    """Return how many entries are known, and how many rows have one."""
     if all_hard(targets.reshape(-1)):
         return targets.size, targets.shape[0] if targets.size else 0
     entries, rows = 0, 0
     for b in range(targets.shape[0]):
         y = targets[b]
-        known = 0
-        if all_hard(y):
-            known = y.size
-        else:
-            for t in range(y.size):
-                known += 1 if y[t] >= 0 else 0
+        known = y.size if all_hard(y) else known_labels(y)
         entries += known
         rows += 1 if known > 0 else 0
     return entries, rows
@@ -39,13 +34,25 @@ def known_counts(targets: Any) -> Any:
 
 @njit(**JIT)
 def pair_factor(labels: int, rows: int, weight: float) -> float:
-    """What a row's sum is multiplied with: weight · 2/(T(T − 1)), and the mean over rows."""
+    """Return the factor of a row's sum, weight · 2/(T(T − 1)) over the number of rows.
+
+    ``labels`` is T, the number of known labels of the row.
+    """
     return weight * 2 / (labels * (labels - 1.0)) / rows if labels > 1 and rows > 0 else 0.0
 
 
 @njit(**JIT)
+def known_labels(y: Any) -> int:
+    """Return how many labels of a row are known."""
+    known = 0
+    for t in range(y.size):
+        known += 1 if y[t] >= 0 else 0
+    return known
+
+
+@njit(**JIT)
 def positives(y: Any, index: Any) -> Any:
-    """Positions of the labels that are present, or may be, into ``index``; how many they are."""
+    """Put places of labels that are or may be present into ``index``; return how many."""
     count = 0
     whole = y.size // 8 * 8
     for s in range(0, whole, 8):
@@ -80,7 +87,7 @@ def _near(u: Any, absent: Any, rise: Any, fall: Any, g: Any, positive: Any, shar
 
 @njit(**JIT)
 def _far(u: Any, absent: Any, g: Any, level: Any, share: Any) -> Any:
-    """The same for rows so spread out that those exponentials would not fit."""
+    """Return the same for rows so spread out that those exponentials would not fit."""
     zero, one = u.dtype.type(0), u.dtype.type(1)
     values, slopes = zero, zero
     for t in range(u.size):
@@ -180,7 +187,7 @@ def row_pairs(
 ) -> float:
     """The row's sum for targets ``y`` and log-odds ``u`` (they are shifted); its slope in ``g``.
 
-    The other arrays are room to work in. All are padded, targets with −1.
+    The other arrays are work space. All are padded, targets with −1.
     """
     count = positives(y, index)
     for t in range(g.size):
@@ -212,7 +219,7 @@ def _centre(u: Any, y: Any, absent: Any, origin: Any) -> Any:
         gap = u[t] - origin if known else zero
         absent[t] = weight
         negatives += weight
-        alone += weight * y[t]
+        alone += weight * y[t] if known else zero  # y may be NaN
         largest = max(largest, float_bits(abs(gap)))
         u[t] = gap
     reach = float(bits_float(largest))
@@ -231,23 +238,26 @@ def pairs(
     log_odds: Any,
     targets: Any,
     gradient: Any,
-    wanted: bool,
+    needs_grad: bool,
     weight: float,
     tables: Any,
 ) -> float:
     """weight × the mean over rows with a known label; ``gradient`` is in the log-odds."""
     rows, labels = log_odds.shape
-    factor = pair_factor(labels, known_counts(targets)[1], weight)
+    known_rows = known_counts(targets)[1]
     y, u, absent, g, rise, fall, index, levels = workspace(labels, log_odds)
     spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
     total = 0.0
     for b in range(rows):
         copy_into(u, log_odds[b])
         copy_into(y, targets[b])
-        total += row_pairs(y, u, absent, g, rise, fall, index, levels, labels, tables, spaces)
-        if wanted:
+        factor = pair_factor(known_labels(targets[b]), known_rows, weight)
+        total += factor * row_pairs(
+            y, u, absent, g, rise, fall, index, levels, labels, tables, spaces
+        )
+        if needs_grad:
             _scale_into(gradient[b], g, u.dtype.type(factor))
-    return total * factor
+    return total
 
 
 @njit(**JIT)
@@ -257,7 +267,9 @@ def _scale_into(out: Any, g: Any, factor: Any) -> None:
 
 
 @njit(**JIT)
-def pairs_at(places: Any, shape: Any, zero: Any, wanted: bool, weight: float, tables: Any) -> float:
+def pairs_at(
+    pointers: Any, shape: Any, zero: Any, needs_grad: bool, weight: float, tables: Any
+) -> float:
     """``pairs`` on tensors, see ``tensors_at``."""
-    log_odds, targets, gradient = tensors_at(places, shape, zero)
-    return pairs(log_odds, targets, gradient, wanted, weight, tables)
+    log_odds, targets, gradient = tensors_at(pointers, shape, zero)
+    return pairs(log_odds, targets, gradient, needs_grad, weight, tables)

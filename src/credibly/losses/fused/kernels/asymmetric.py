@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
+from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log_positive
 
 HIGHEST_WHOLE = 4
@@ -120,13 +120,13 @@ def asymmetric(
     scores: Any,
     targets: Any,
     gradient: Any,
-    wanted: bool,
+    needs_grad: bool,
     gamma_pos: float,
     gamma_neg: float,
     margin: float,
     follow: bool,
 ) -> float:
-    """Mean over known entries; ``gradient`` is filled where ``wanted``. All arrays are flat."""
+    """Mean over known entries; ``gradient`` is filled where ``needs_grad``. All arrays are flat."""
     kind = scores.dtype.type
     size = scores.size
     tiny, far = kind(1e-37), kind(80)
@@ -136,12 +136,12 @@ def asymmetric(
     exponents = (kind(gamma_pos), kind(gamma_neg))
     pos, neg = _polynomial(kind, gamma_pos, follow), _polynomial(kind, gamma_neg, follow)
     whole = _whole(gamma_pos) and _whole(gamma_neg)
-    scratch = np.empty(0 if wanted else CHUNK, scores.dtype)
+    scratch = np.empty(0 if needs_grad else CHUNK, scores.dtype)
     total, known = 0.0, 0.0
     for start in range(0, size, CHUNK):
         stop = min(size, start + CHUNK)
         v, y = scores[start:stop], targets[start:stop]
-        g = gradient[start:stop] if wanted else scratch[: stop - start]
+        g = gradient[start:stop] if needs_grad else scratch[: stop - start]
         if whole and all_hard(y):
             total += _hard(v, y, g, pos, neg, numbers)
             known += stop - start
@@ -149,22 +149,22 @@ def asymmetric(
             value, count = _soft(v, y, g, exponents, kind(1 if follow else 0), numbers)
             total += value
             known += count
-    if wanted and 0 < known < size:
+    if needs_grad and 0 < known < size:
         rescale(gradient, size / known)
     return total / max(known, 1.0)
 
 
 @njit(**JIT)
 def asymmetric_at(
-    places: Any,
+    pointers: Any,
     shape: Any,
     zero: Any,
-    wanted: bool,
+    needs_grad: bool,
     gamma_pos: float,
     gamma_neg: float,
     margin: float,
     follow: bool,
 ) -> float:
     """``asymmetric`` on tensors, see ``tensors_at``."""
-    scores, targets, gradient = tensors_at(places, shape, zero)
-    return asymmetric(scores, targets, gradient, wanted, gamma_pos, gamma_neg, margin, follow)
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
+    return asymmetric(scores, targets, gradient, needs_grad, gamma_pos, gamma_neg, margin, follow)

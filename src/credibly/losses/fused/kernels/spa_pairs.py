@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly.losses._kernels.chebyshev import INTERVALS
-from credibly.losses._kernels.chunks import CHUNK, known_weights, tensors_at
-from credibly.losses._kernels.pairs import (
+from credibly.losses.fused.kernels.chebyshev import INTERVALS
+from credibly.losses.fused.kernels.chunks import CHUNK, known_weights, tensors_at
+from credibly.losses.fused.kernels.pairs import (
     copy_into,
     known_counts,
+    known_labels,
     pair_factor,
     row_pairs,
     workspace,
 )
-from credibly.losses._kernels.spa import sides
-from credibly.losses._kernels.spa_pairs_hard import hard_room, hard_rows
+from credibly.losses.fused.kernels.spa import sides
+from credibly.losses.fused.kernels.spa_pairs_hard import hard_rows, hard_workspace
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 
@@ -63,7 +64,7 @@ def spa_pairs(
     scores: Any,
     targets: Any,
     gradient: Any,
-    wanted: bool,
+    needs_grad: bool,
     pos: Any,
     neg: Any,
     weight: float,
@@ -79,25 +80,29 @@ def spa_pairs(
     numbers = (present, absent, kind(math.log(ratio)), kind(ratio), kind(factor))
     most = tables[2] + tables[3] / labels if labels > 0 else 0.0
     left = np.zeros(rows, np.bool_)
-    room, index = hard_room(scores)
+    buffers, index = hard_workspace(scores)
     total, total_pairs = hard_rows(
-        scores, targets, gradient, wanted, numbers, most, left, room, index
+        scores, targets, gradient, needs_grad, numbers, most, left, buffers, index
     )
+    left_pairs = 0.0
     if left.any():
         arrays = workspace(labels, scores)
         for b in range(rows):
             if left[b]:
+                # Rows that are left may have unknown labels, and with them a factor of their own.
+                own = pair_factor(known_labels(targets[b]), known_rows, weight)
+                row_numbers = (present, absent, numbers[2], numbers[3], kind(own))
                 value, pairs = _any_row(
-                    scores[b], targets[b], gradient[b], wanted, numbers, arrays, tables
+                    scores[b], targets[b], gradient[b], needs_grad, row_numbers, arrays, tables
                 )
                 total += value
-                total_pairs += pairs
-    return total / max(entries, 1) + total_pairs * factor
+                left_pairs += pairs * own
+    return total / max(entries, 1) + total_pairs * factor + left_pairs
 
 
 @njit(**JIT)
 def _any_row(
-    scores: Any, targets: Any, out: Any, wanted: bool, numbers: Any, arrays: Any, tables: Any
+    scores: Any, targets: Any, out: Any, needs_grad: bool, numbers: Any, arrays: Any, tables: Any
 ) -> Any:
     """Sums of SPA and of the pairs for a row with soft or unknown labels, or of any range."""
     present, absent, offset, _, factor = numbers
@@ -112,22 +117,22 @@ def _any_row(
         c = slice(start, min(u.size, start + CHUNK))
         total += _entries(v[c], y[c], g[c], u[c], rise[c], present, absent, offset, zero, one)
     pairs = row_pairs(y, u, absences, slopes, up, down, index, levels, scores.size, tables, spaces)
-    if wanted:
+    if needs_grad:
         _add_chained(out, g, slopes, rise, factor)
     return total, pairs
 
 
 @njit(**JIT)
 def spa_pairs_at(
-    places: Any,
+    pointers: Any,
     shape: Any,
     zero: Any,
-    wanted: bool,
+    needs_grad: bool,
     pos: Any,
     neg: Any,
     weight: float,
     tables: Any,
 ) -> float:
     """``spa_pairs`` on tensors, see ``tensors_at``."""
-    scores, targets, gradient = tensors_at(places, shape, zero)
-    return spa_pairs(scores, targets, gradient, wanted, pos, neg, weight, tables)
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
+    return spa_pairs(scores, targets, gradient, needs_grad, pos, neg, weight, tables)

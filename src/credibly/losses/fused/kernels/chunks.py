@@ -32,13 +32,13 @@ _pointer: Any = intrinsic(_to_pointer)
 
 
 @njit(**JIT)
-def tensors_at(places: Any, shape: Any, zero: Any) -> Any:
+def tensors_at(pointers: Any, shape: Any, zero: Any) -> Any:
     """Arrays over scores, targets and gradient; whoever calls keeps the tensors alive.
 
-    ``places`` are their addresses, ``zero`` is a number of their precision, which all three have,
+    ``pointers`` are their addresses, ``zero`` is a number of their precision, which all three have,
     as they have the shape and lie row after row.
     """
-    scores, targets, gradient = places
+    scores, targets, gradient = pointers
     return (
         carray(_pointer(scores, zero), shape),
         carray(_pointer(targets, zero), shape),
@@ -47,7 +47,7 @@ def tensors_at(places: Any, shape: Any, zero: Any) -> Any:
 
 
 @njit(**JIT)
-def lent(array: Any) -> Any:
+def borrowed(array: Any) -> Any:
     """The same numbers without a reference count; for arrays that the caller holds.
 
     Counting is atomic: where rows are short it would take longer than the arithmetic.

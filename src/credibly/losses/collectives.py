@@ -1,4 +1,4 @@
-"""Sums over all processes of a torch.distributed job, with gradients.
+"""Collectives over all processes of a torch.distributed job, with gradients.
 
 Losses that couple rows need the union of all batches. The convention, here and in every such loss:
 each process returns the loss of the union, and the gradient that reaches its own scores is that of
@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def process_count() -> int:
-    """How many processes share the batch: 1 unless torch.distributed is initialised.
+    """Return how many processes share the batch: 1 unless torch.distributed is initialised.
 
     Example:
         >>> process_count()
@@ -32,19 +32,19 @@ def process_count() -> int:
 
 
 def process_rank() -> int:
-    """Which of the processes this one is; 0 without torch.distributed."""
+    """Return which of the processes this one is; 0 without torch.distributed."""
     return dist.get_rank() if process_count() > 1 else 0
 
 
-def summed(local: Tensor, across: bool = True) -> Tensor:
-    """The sum of ``local`` over all processes; the gradient is summed over them too."""
+def all_reduce_sum(local: Tensor, across: bool = True) -> Tensor:
+    """The sum of ``local`` over all processes; the gradient is all_reduce_sum over them too."""
     if not across or process_count() == 1:
         return local
     return _Sum.apply(local)  # pyright: ignore[reportReturnType]
 
 
-def largest(local: Tensor, across: bool = True) -> Tensor:
-    """The elementwise maximum of ``local`` over all processes, without gradient."""
+def all_reduce_max(local: Tensor, across: bool = True) -> Tensor:
+    """Return the elementwise maximum of ``local`` over all processes, without gradient."""
     local = local.detach()
     if not across or process_count() == 1:
         return local
@@ -54,7 +54,7 @@ def largest(local: Tensor, across: bool = True) -> Tensor:
 
 
 def logsumexp(values: Tensor, dim: int | tuple[int, ...], across: bool = True) -> Tensor:
-    """Log of the sum of ``exp(values)`` along ``dim`` and over all processes.
+    """Return the log of the sum of ``exp(values)`` along ``dim`` and over all processes.
 
     Entries at −inf take no part. Where nothing does, the result is −inf with gradient 0, not NaN.
 
@@ -63,22 +63,22 @@ def logsumexp(values: Tensor, dim: int | tuple[int, ...], across: bool = True) -
         tensor([0.6931,   -inf])
     """
     nothing = torch.full_like(values.detach().sum(dim), -torch.inf)
-    top = largest(values.detach().amax(dim) if values.numel() else nothing, across)
+    top = all_reduce_max(values.detach().amax(dim) if values.numel() else nothing, across)
     empty = torch.isneginf(top)
     shift = torch.where(empty, 0.0, top)
-    total = torch.exp(values - _like_before(shift, dim)).sum(dim)
-    total = torch.where(empty, 1.0, summed(total, across))
+    total = torch.exp(values - _restore_dims(shift, dim)).sum(dim)
+    total = torch.where(empty, 1.0, all_reduce_sum(total, across))
     return torch.where(empty, -torch.inf, shift + torch.log(total))
 
 
-def _like_before(reduced: Tensor, dim: int | tuple[int, ...]) -> Tensor:
+def _restore_dims(reduced: Tensor, dim: int | tuple[int, ...]) -> Tensor:
     for each in sorted((dim,) if isinstance(dim, int) else dim):
         reduced = reduced.unsqueeze(each)
     return reduced
 
 
-def gathered(local: Tensor, across: bool = True) -> list[Tensor]:
-    """``local`` of every process, in order of rank, without gradient; first sizes may differ."""
+def all_gather(local: Tensor, across: bool = True) -> list[Tensor]:
+    """Return ``local`` of every process in rank order, without gradient; lengths may differ."""
     local = local.detach().contiguous()
     if not across or process_count() == 1:
         return [local]

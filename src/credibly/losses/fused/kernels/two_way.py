@@ -27,7 +27,7 @@ def value_and_gradient(
     margin: float,
     rows_count: bool,
     labels_count: bool,
-    wants_gradient: bool,
+    needs_grad: bool,
     safe: float,
 ) -> float:
     """Value; ``gradient`` is filled. NaN if a score over temperature is NaN or beyond ``safe``.
@@ -57,7 +57,7 @@ def value_and_gradient(
     else:
         hard_label[:] = 0
         weak_label[:] = 0
-    if wants_gradient:
+    if needs_grad:
         _scale(gradient, hard_row, hard_label)
         for k in range(listed.size):
             i = listed[k] // labels
@@ -106,7 +106,7 @@ def _exponentials(
 def _positives(
     scores: Any, targets: Any, temperature_pos: float, weak_row: Any, weak_label: Any
 ) -> tuple[Any, Any]:
-    """Flat places of positives and their exp(−score / T_P), with the sums of those."""
+    """Return flat places of positives and their exp(−score / T_P), with the sums of those."""
     x, y = scores.ravel(), targets.ravel()
     labels = scores.shape[1]
     blocks, count = _blocks_with_some(y)
@@ -126,14 +126,14 @@ def _positives(
 
 @njit(**JIT)
 def _blocks_with_some(y: Any) -> tuple[Any, int]:
-    """Starts of the blocks that are not all zero, and how many positives they hold."""
+    """Return starts of the blocks with a positive, and how many positives they hold."""
     starts = np.empty((y.size + _BLOCK - 1) // _BLOCK, np.int64)
     blocks = 0
     for start in range(0, y.size, _BLOCK):
         block = y[start : min(y.size, start + _BLOCK)]
         some = _ZERO
         for k in range(block.size):
-            some += abs(block[k])
+            some += block[k] if block[k] > _ZERO else _ZERO  # NaN and negative are unknown
         if some > _ZERO:
             starts[blocks] = start
             blocks += 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly.losses._kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
+from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 
@@ -64,17 +64,17 @@ def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
 
 
 @njit(**JIT)
-def spa(scores: Any, targets: Any, gradient: Any, wanted: bool, pos: Any, neg: Any) -> float:
-    """Mean over known entries; ``gradient`` is filled where ``wanted``. All arrays are flat."""
+def spa(scores: Any, targets: Any, gradient: Any, needs_grad: bool, pos: Any, neg: Any) -> float:
+    """Mean over known entries; ``gradient`` is filled where ``needs_grad``. All arrays are flat."""
     kind = scores.dtype.type
     size = scores.size
     present, absent = sides(kind, pos, neg, max(size, 1))
-    scratch = np.empty(0 if wanted else CHUNK, scores.dtype)
+    scratch = np.empty(0 if needs_grad else CHUNK, scores.dtype)
     total, known = 0.0, 0.0
     for start in range(0, size, CHUNK):
         stop = min(size, start + CHUNK)
         v, y = scores[start:stop], targets[start:stop]
-        g = gradient[start:stop] if wanted else scratch[: stop - start]
+        g = gradient[start:stop] if needs_grad else scratch[: stop - start]
         if all_hard(y):
             total += _hard(v, y, g, present, absent, kind(0), kind(1))
             known += stop - start
@@ -82,13 +82,13 @@ def spa(scores: Any, targets: Any, gradient: Any, wanted: bool, pos: Any, neg: A
             value, count = _soft(v, y, g, present, absent, kind(0), kind(1))
             total += value
             known += count
-    if wanted and 0 < known < size:
+    if needs_grad and 0 < known < size:
         rescale(gradient, size / known)
     return total / max(known, 1.0)
 
 
 @njit(**JIT)
-def spa_at(places: Any, shape: Any, zero: Any, wanted: bool, pos: Any, neg: Any) -> float:
+def spa_at(pointers: Any, shape: Any, zero: Any, needs_grad: bool, pos: Any, neg: Any) -> float:
     """``spa`` on tensors, see ``tensors_at``."""
-    scores, targets, gradient = tensors_at(places, shape, zero)
-    return spa(scores, targets, gradient, wanted, pos, neg)
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
+    return spa(scores, targets, gradient, needs_grad, pos, neg)

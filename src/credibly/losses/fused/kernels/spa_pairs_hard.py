@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from credibly.losses._kernels.chunks import CHUNK, all_hard, lent
-from credibly.losses._kernels.pairs import positives
+from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, borrowed
+from credibly.losses.fused.kernels.pairs import positives
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, float_bits, log1p_unit
 
 # Tables stand one behind the other in one array: told apart as arrays of their own, the loops
@@ -111,10 +111,10 @@ def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
 
 @njit(**JIT)
 def _row(
-    scores: Any, targets: Any, out: Any, wanted: bool, index: Any, numbers: Any, room: Any
+    scores: Any, targets: Any, out: Any, needs_grad: bool, index: Any, numbers: Any, buffers: Any
 ) -> Any:
     """Whether the row fits, then its sums of SPA and of the pairs; ``index`` lists positives."""
-    tables, few, picked = room
+    tables, few, picked = buffers
     factor, limit = numbers[4], float_bits(scores.dtype.type(_REACH))
     size, count = scores.size, index.size
     if size > CHUNK:
@@ -136,16 +136,16 @@ def _row(
             few[_SLOPE + k] += slopes
         if not fits:
             return False, 0.0, 0.0
-        if wanted:
+        if needs_grad:
             _hand_over(out[start:stop], tables, factor)
-    if wanted:
+    if needs_grad:
         for k in range(count):
             out[index[k]] -= factor * few[_SLOPE + k] * few[_CHAIN + k]
     return True, total, pairs
 
 
 @njit(**JIT)
-def hard_room(scores: Any) -> Any:
+def hard_workspace(scores: Any) -> Any:
     """What ``hard_rows`` works in: tables of a chunk and of positives, scores of positives."""
     return np.empty(13 * CHUNK, scores.dtype), np.empty(scores.shape[1] + 1, np.int64)
 
@@ -155,19 +155,19 @@ def hard_rows(
     scores: Any,
     targets: Any,
     gradient: Any,
-    wanted: bool,
+    needs_grad: bool,
     numbers: Any,
     most: float,
     left: Any,
-    room: Any,
+    buffers: Any,
     index: Any,
 ) -> Any:
     """Sums of SPA and of the pairs over the rows that have this form; ``left`` marks the others.
 
     Those have a target that is neither 0 nor 1, ``most`` positives or more, or wild scores.
     """
-    room, index = lent(room), lent(index)
-    parts = room[: 6 * CHUNK], room[6 * CHUNK : 12 * CHUNK], room[12 * CHUNK :]
+    buffers, index = borrowed(buffers), borrowed(index)
+    parts = buffers[: 6 * CHUNK], buffers[6 * CHUNK : 12 * CHUNK], buffers[12 * CHUNK :]
     total, total_pairs = 0.0, 0.0
     for b in range(scores.shape[0]):
         v, y = scores[b], targets[b]
@@ -176,7 +176,9 @@ def hard_rows(
             count = positives(y, index)
             fits = count < most
             if fits:
-                fits, value, pairs = _row(v, y, gradient[b], wanted, index[:count], numbers, parts)
+                fits, value, pairs = _row(
+                    v, y, gradient[b], needs_grad, index[:count], numbers, parts
+                )
                 total += value
                 total_pairs += pairs
         left[b] = not fits

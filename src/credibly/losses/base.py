@@ -1,0 +1,248 @@
+"""What every loss is: a criterion and the map from its scores to probabilities, in one object.
+
+A loss belongs to one of three families, by what it couples:
+
+==============  ===========================  ====================================================
+family          couples                      a subclass gives
+==============  ===========================  ====================================================
+`BinaryLoss`    nothing: entries are alone   ``positive`` and ``negative``, the two partial losses
+`RowLoss`       the labels of a row          ``row_values``, one value per row
+`BatchLoss`     the rows of a batch          ``batch_values``, and whether it spans processes
+==============  ===========================  ====================================================
+
+Everything a caller may want to know about a loss is declared on `Loss`, as a class attribute or a
+method with a default. Nothing is found out by looking for names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from credibly import checks
+from credibly.losses.collectives import all_reduce_sum
+from credibly.losses.fused.form import FusedForm
+from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
+
+Properness: TypeAlias = Literal["strict", "recoverable", "none"]
+Reduction: TypeAlias = Literal["mean", "sum", "none"]
+REDUCTIONS = ("mean", "sum", "none")
+
+
+class Loss(nn.Module, ABC):
+    """A training criterion that owns its link.
+
+    Subclass one of the three families, which write the shared parts once. A direct subclass gives
+    ``forward`` and ``values`` and, where the method has a link, ``log_odds``.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` (of ``values``) or ``"none"`` (``values`` themselves). The
+            mean divides by the number of known entries, or of rows that count (see each loss).
+            Weights multiply the values and leave that number as it is, as in
+            ``nn.BCEWithLogitsLoss``.
+    """
+
+    name: ClassVar[str] = ""
+    """Name on the command line, for ``from_name``; the class name in small letters by default."""
+
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Further names."""
+
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """Names of the constructor's arguments, each kept as an attribute of that name."""
+
+    required: ClassVar[tuple[str, ...]] = ()
+    """Those of ``arguments`` that have no default."""
+
+    from_text: ClassVar[bool] = True
+    """Whether a name and numbers are enough to build one; False for losses made of others."""
+
+    properness: Properness = "none"
+    """``"strict"``: the risk minimiser's probabilities are the true rates. ``"recoverable"``: they
+    are, except on an interval that the loss cannot resolve. ``"none"``: they need not be, so
+    calibrate."""
+
+    scores_per_label: ClassVar[int] = 1
+    """Outputs the model must give per label; the columns of one head stand together."""
+
+    single_label: ClassVar[bool] = False
+    """Whether each row must have exactly one observed label (``targets`` may be class indices)."""
+
+    needs_indices: ClassVar[bool] = False
+    """Whether it keeps something per training row and wants ``indices=`` with each batch."""
+
+    spans_processes: bool = False
+    """Whether, in training mode, it sums over all processes itself and returns the loss of the
+    union of their batches (see `credibly.losses.collectives`). A trainer gathers scores and targets
+    for the others, which is right for every loss."""
+
+    has_state: bool = False
+    """Whether ``fit_state`` has something to fit."""
+
+    labelwise: bool = False
+    """Whether the link maps each score on its own, so that it can be drawn as a curve."""
+
+    detached: bool = False
+    """Whether training uses a gradient that is not that of the value, by the method's design."""
+
+    exclusive: bool = False
+    """Whether the link takes exactly one label to be true, so that probabilities sum to one."""
+
+    has_link: bool = True
+    """Whether ``log_odds`` and ``probabilities`` are defined."""
+
+    smallest_example: ClassVar[str] = """
+class Mine(cr.losses.RowLoss):
+    def row_values(self, scores, targets):
+        known = targets >= 0
+        values = (scores - targets).square().where(known, 0.0).sum(1)
+        return values, known.any(1)
+"""
+    """The shortest subclass that works, shown by the error about a missing method."""
+
+    def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
+        missing = sorted(cls.__abstractmethods__)
+        if missing:
+            raise checks.InputError(_missing(cls, missing))
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if not cls.name and "name" not in vars(cls):
+            cls.name = cls.__name__.lower()
+
+    def __init__(self, *, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        self.reduction: Reduction = checks.choice("reduction", reduction, REDUCTIONS)
+
+    @abstractmethod
+    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+        """Return the loss, reduced as ``reduction`` says; a scalar by default.
+
+        Args:
+            scores: (rows, ``scores_per_label`` × labels), floating point.
+            targets: (rows, labels): 1, 0, soft in [0, 1]; negative or NaN is unknown. Or class
+                indices of shape (rows,).
+            weight: non-negative factors of the values, one per row: (rows,) or (rows, 1).
+                Losses of single entries take (rows, labels), too.
+        """
+
+    @abstractmethod
+    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+        """Return the unreduced loss: one value per entry if the method has them, else per row."""
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        """Return the logit of the probability that each label is present; stable for any score."""
+        raise checks.InputError(
+            f"{type(self).__name__} has no link: its scores only rank, so they cannot be turned "
+            "into probabilities alone. Fit `cr.calibrate.Affine()` on held-out scores and use its "
+            "`transform(scores)` as log-odds."
+        )
+
+    def published_log_odds(self, scores: Scores) -> LogOdds:
+        """Return the log-odds as the method's authors take them; the link unless they differ."""
+        return self.log_odds(scores)
+
+    def printed_log_odds(self, scores: Scores) -> LogOdds:
+        """Deprecated name of ``published_log_odds``."""
+        checks.renamed("printed_log_odds", "published_log_odds")
+        return self.published_log_odds(scores)
+
+    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
+        """Return ``log_odds`` as if labels outside of ``known`` did not exist.
+
+        The default is right for links that map each score on its own. A link that compares the
+        scores of a row leaves the unknown ones out. Results at unknown labels mean nothing.
+        """
+        return self.log_odds(scores)
+
+    def probabilities(self, scores: Scores) -> Probabilities:
+        """Return the probability that each label is present."""
+        return torch.sigmoid(self.log_odds(scores))
+
+    def ranking_scores(self, scores: Scores) -> Scores:
+        """Return what to rank by, one column per label: the scores, or those of one head."""
+        return scores
+
+    def initial_scores(self, label_rates: Tensor) -> Scores:
+        """Return scores whose probabilities are ``label_rates``: biases to start a last layer with.
+
+        Rates of exactly 0 or 1 must be smoothed first (add-half on the counts does).
+        """
+        rates = torch.as_tensor(label_rates).double()
+        goal = torch.logit(rates)
+        low, high = torch.full_like(goal, -1e4), torch.full_like(goal, 1e4)
+        for _ in range(200):  # bisection: log_odds increase; 200 halvings end at adjacent floats
+            middle = (low + high) / 2
+            below = self.log_odds(middle) < goal
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return high.to(torch.get_default_dtype())
+
+    def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
+        """Fit what the link keeps beside the model by one pass over training batches.
+
+        The base class keeps nothing and does nothing; see ``has_state``.
+        """
+        return self
+
+    def state_summary(self) -> dict[str, float]:
+        """Return the numbers that ``fit_state`` fits, by name."""
+        return {}
+
+    def with_label_pairs(self, weight: float) -> FusedForm | None:
+        """Return this loss plus label pairs on its log-odds as one fused form, or None."""
+        return None
+
+    def reduce(self, values: Values, count: Tensor) -> Tensor:
+        """Return ``values`` as ``reduction`` says; the mean divides by ``count``."""
+        if self.reduction == "none":
+            return values
+        total = all_reduce_sum(values.sum(), self.spans_processes and self.training)
+        return total if self.reduction == "sum" else total / count.clamp(min=1)
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments, for ``repr``."""
+        shown = [f"{name}={_shown(getattr(self, name))}" for name in self.arguments]
+        if self.reduction != "mean":
+            shown.append(f"reduction={self.reduction!r}")
+        return ", ".join(text for text in shown if not text.endswith("=None"))
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        # `.half()` and `.to(torch.bfloat16)` go through here. Running sums would overflow or stand
+        # still in half precision, so buffers keep theirs and only follow the device.
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        for name, kept in before.items():
+            now = getattr(self, name)
+            if now.dtype in (torch.float16, torch.bfloat16):
+                setattr(self, name, kept.to(now.device))
+        return self
+
+
+def working_precision(scores: Scores) -> Scores:
+    """Return float16 and bfloat16 scores as float32; everything inside a loss happens in that."""
+    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"{value.item():g}" if value.numel() == 1 else f"<{value.numel()} numbers>"
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _missing(cls: type[Loss], methods: list[str]) -> str:
+    listed = []
+    for method in methods:
+        purpose = (getattr(cls, method).__doc__ or "").split("\n")[0]
+        listed.append(f"`{method}`: {purpose}")
+    return (
+        f"`{cls.__name__}` must define {'; '.join(listed)} It does not. The smallest loss of this "
+        f"kind:\n{cls.smallest_example}"
+    )

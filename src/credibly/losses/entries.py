@@ -1,0 +1,132 @@
+"""Losses of single entries: a pair of partial losses, and the link they imply."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from credibly import checks
+from credibly import targets as coding
+from credibly.losses.base import Loss, Reduction, working_precision
+from credibly.losses.fused.form import FusedForm
+from credibly.types import LogOdds, Scores, Targets, Values
+
+
+class BinaryLoss(Loss):
+    r"""Mean over known entries of $y\,\ell_+(v) + (1-y)\,\ell_-(v)$.
+
+    A subclass gives ``positive`` ($\ell_+$) and ``negative`` ($\ell_-$), which must be
+    differentiable by autograd, and ``log_odds`` where it has a closed form; otherwise the link is
+    derived: the conditional risk $\eta\,\ell_+ + (1-\eta)\,\ell_-$ is stationary where
+    $\mathrm{logit}\,\eta = \log \ell_-'(v) - \log(-\ell_+'(v))$.
+
+    A weight, of a label, a row or an entry, multiplies both partial losses, so it leaves the link
+    and the minimiser of each entry as they are. The mean still divides by the number of known
+    entries.
+
+    Args:
+        reduction: see `Loss`.
+        label_weight: non-negative factors, one per label.
+    """
+
+    name = ""
+    labelwise = True
+    label_weight: Tensor | None
+    smallest_example: ClassVar[str] = """
+class Mine(cr.losses.BinaryLoss):
+    def positive(self, scores):
+        return torch.nn.functional.softplus(-scores)
+
+    def negative(self, scores):
+        return torch.nn.functional.softplus(scores)
+"""
+
+    def __init__(
+        self, *, reduction: Reduction = "mean", label_weight: Tensor | None = None
+    ) -> None:
+        super().__init__(reduction=reduction)
+        vector = None if label_weight is None else checks.label_weight(label_weight)
+        self.register_buffer("label_weight", vector, persistent=False)
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        # A fused form belongs to the formulas it was written for.
+        super().__init_subclass__(**keywords)
+        own = set(vars(cls))
+        if own & {"positive", "negative"} and "fused_form" not in own:
+            cls.fused_form = BinaryLoss.fused_form
+        if own & {"positive", "negative", "log_odds"} and "with_label_pairs" not in own:
+            cls.with_label_pairs = BinaryLoss.with_label_pairs
+
+    @abstractmethod
+    def positive(self, scores: Scores) -> Values:
+        """Return the partial loss of a label that is present."""
+
+    @abstractmethod
+    def negative(self, scores: Scores) -> Values:
+        """Return the partial loss of a label that is absent."""
+
+    def fused_form(self) -> FusedForm | None:
+        """Return the mean as one pass for value and gradient, where there is such a form."""
+        return None
+
+    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+        scores, targets = self._prepare(scores, targets)
+        if weight is None and self.label_weight is None and self.reduction == "mean":
+            form = self.fused_form()
+            return self.plain_mean(scores, targets) if form is None else form(scores, targets)
+        values = self._weighted(scores, targets, weight)
+        return self.reduce(values, (targets >= 0).sum())
+
+    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+        """Return one value per entry; 0 where the target is unknown."""
+        return self._weighted(*self._prepare(scores, targets), weight)
+
+    def plain_mean(self, scores: Scores, targets: Targets) -> Tensor:
+        """Return the mean over known entries by the formula, differentiable any number of times."""
+        known = (targets >= 0).sum().clamp(min=1)
+        return self.plain_values(scores, coding.unknown_to_minus_one(targets)).sum() / known
+
+    def plain_values(self, scores: Scores, targets: Targets) -> Values:
+        """Return the formula for every entry; ``targets`` are −1 where unknown."""
+        # Unknown entries are replaced before the formula: masking after it would let the
+        # gradient of an infinite or NaN score through as 0 × NaN.
+        known = targets >= 0
+        scores = torch.where(known, scores, 0.0)
+        values = targets * self.positive(scores) + (1 - targets) * self.negative(scores)
+        return torch.where(known, values, 0.0)
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        return self.derived_log_odds(scores)
+
+    def derived_log_odds(self, scores: Scores) -> LogOdds:
+        """Return the link that the partial losses imply, by autograd; differentiable itself."""
+        scores = working_precision(scores)
+        outer = torch.is_grad_enabled() and scores.requires_grad
+        with torch.enable_grad():
+            inner = scores if outer else scores.detach().requires_grad_()
+            down = torch.autograd.grad(self.positive(inner).sum(), inner, create_graph=outer)[0]
+            up = torch.autograd.grad(self.negative(inner).sum(), inner, create_graph=outer)[0]
+            return torch.log(up) - torch.log(-down)
+
+    def extra_repr(self) -> str:
+        shown = [super().extra_repr()]
+        if self.label_weight is not None:
+            shown.append(f"label_weight=<{self.label_weight.numel()} numbers>")
+        return ", ".join(text for text in shown if text)
+
+    def _prepare(self, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
+        checks.float_scores(scores)
+        scores = working_precision(scores)
+        return scores, coding.tensor_matrix(scores, targets)
+
+    def _weighted(self, scores: Scores, targets: Targets, weight: Tensor | None) -> Values:
+        values = self.plain_values(scores, coding.unknown_to_minus_one(targets))
+        if self.label_weight is not None:
+            checks.label_weight(self.label_weight, scores.shape[-1])
+            values = values * self.label_weight.to(values.dtype)
+        if weight is not None:
+            values = values * checks.entry_weight(weight, scores).to(values.dtype)
+        return values

@@ -1,0 +1,103 @@
+"""What a fused form is: a scalar loss that computes its gradient together with its value."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from credibly import checks
+from credibly.targets import unknown_to_minus_one
+from credibly.types import Scores, Targets
+
+ValueAndGradient: TypeAlias = tuple[Tensor, Tensor | None]
+"""A scalar, and a new tensor like the scores, or None where no gradient is needed."""
+
+_torch_everywhere = False
+
+
+@contextmanager
+def force_torch() -> Iterator[None]:
+    """Inside, CPU tensors take the pure-torch forms too: what a GPU runs, to test and to time.
+
+    Example:
+        >>> from credibly.losses import SPA
+        >>> scores, targets = torch.zeros(1, 2), torch.tensor([[1.0, 0.0]])
+        >>> with force_torch():
+        ...     SPA()(scores, targets)
+        tensor(0.3514)
+    """
+    global _torch_everywhere
+    before, _torch_everywhere = _torch_everywhere, True
+    try:
+        yield
+    finally:
+        _torch_everywhere = before
+
+
+class FusedForm(ABC):
+    """A scalar loss in three equal forms; calling it takes the right one.
+
+    ``on_cpu`` runs on CPU tensors (numba), ``in_torch`` on any device, ``plain`` is the formula,
+    differentiable any number of times. ``plain`` is taken for gradients of targets, under
+    ``torch.compile``, ``torch.func`` transformations and on the meta device.
+    """
+
+    @abstractmethod
+    def on_cpu(self, scores: Tensor, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
+        """Return value and gradient by a kernel. Targets may hold any coding of unknown."""
+
+    @abstractmethod
+    def in_torch(self, scores: Tensor, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
+        """Return value and gradient in torch. Targets are −1 where unknown."""
+
+    @abstractmethod
+    def plain(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Return the value by the formula. Targets may hold any coding of unknown."""
+
+    def __call__(self, scores: Scores, targets: Targets) -> Tensor:
+        """Return the loss; its gradient is handed over in ``backward``."""
+        if targets.requires_grad or not checks.can_read_values(scores):
+            return self.plain(scores, targets)
+        if scores.requires_grad and torch.is_grad_enabled():
+            return _Fused.apply(scores, targets, self)  # pyright: ignore[reportReturnType]
+        return self.value_and_gradient(scores.detach(), targets, False)[0]
+
+    def value_and_gradient(
+        self, scores: Tensor, targets: Tensor, needs_grad: bool
+    ) -> ValueAndGradient:
+        """Return value and gradient by the form for the device of ``scores``."""
+        if scores.is_cpu and not _torch_everywhere:
+            return self.on_cpu(scores, targets, needs_grad)
+        return self.in_torch(scores, unknown_to_minus_one(targets), needs_grad)
+
+
+class _Fused(torch.autograd.Function):
+    """Three ways back: hand over, recompute (retained graph), differentiate (double backward)."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, targets: Tensor, form: FusedForm) -> Tensor:
+        value, ctx.gradient = form.value_and_gradient(scores.detach(), targets, True)
+        ctx.save_for_backward(scores, targets)
+        ctx.form = form
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, None, None]:
+        if torch.is_grad_enabled():  # create_graph=True
+            scores, targets = ctx.saved_tensors
+            value = ctx.form.plain(scores, targets)
+            (gradient,) = torch.autograd.grad(value, scores, create_graph=True)
+            return gradient * outer[0], None, None
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:  # handed over in an earlier backward
+            scores, targets = ctx.saved_tensors
+            gradient = ctx.form.value_and_gradient(scores.detach(), targets, True)[1]
+        # Reading the factor would stall a GPU; on the CPU it saves a pass over the gradient.
+        if not (outer[0].is_cpu and outer[0].item() == 1.0):
+            gradient.mul_(outer[0])
+        return gradient, None, None
