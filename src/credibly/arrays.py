@@ -1,4 +1,4 @@
-"""numpy in, numpy out; torch in, torch out."""
+"""Conversion between numpy arrays and torch tensors: a function returns what it was given."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from credibly.types import Array, ArrayLike
 
 
 def is_tensor(value: object) -> bool:
-    """Whether ``value`` is a torch tensor, without importing torch to find out."""
+    """Return whether ``value`` is a torch tensor, without importing torch to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def to_numpy(value: Any) -> Array:
-    """A numpy view where possible (detached, on the CPU); bfloat16 becomes float32."""
+    """Return a numpy view where possible (detached, on the CPU); bfloat16 becomes float32."""
     if is_tensor(value):
         tensor = value.detach().cpu()
         if str(tensor.dtype) == "torch.bfloat16":
@@ -27,7 +27,7 @@ def to_numpy(value: Any) -> Array:
 
 
 def like(result: Array | np.generic | float, *sources: ArrayLike | Any) -> Any:
-    """``result`` as a tensor on the first tensor's device if any of ``sources`` is a tensor."""
+    """Return ``result`` as a tensor on the device of the first tensor in ``sources``, if any."""
     for source in sources:
         if is_tensor(source):
             import torch

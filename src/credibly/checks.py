@@ -46,7 +46,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A ready-made hint: the known name closest to ``name``, or all of them if they are few.
+    """Return a hint: the known name closest to ``name``, or the first known ones.
 
     Example:
         >>> nearest("fokal", ["bce", "focal", "spa"])
@@ -54,7 +54,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     known = list(known)
     # Comparing takes the product of the lengths: nobody mistypes a name of thousands of letters.
-    near = [one for one in known[:5000] if len(one) <= 200] if len(name) <= 200 else []
+    near = [text for text in known[:5000] if len(text) <= 200] if len(name) <= 200 else []
     close = difflib.get_close_matches(name, near, n=1, cutoff=0.5)
     if close:
         return f"Did you mean {close[0]!r}?"
@@ -63,21 +63,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def positive(name: str, value: float) -> float:
-    """``value`` as a float; it must be finite and above 0."""
+    """Return ``value`` as a float; it must be finite and above 0."""
     if not (math.isfinite(value) and value > 0):
         raise InputError(f"`{name}` must be a finite number above 0; got {value!r}.")
     return float(value)
 
 
 def finite(name: str, value: float) -> float:
-    """``value`` as a float; it must be finite."""
+    """Return ``value`` as a float; it must be finite."""
     if not math.isfinite(value):
         raise InputError(f"`{name}` must be a finite number; got {value!r}.")
     return float(value)
 
 
 def at_least(name: str, value: float, lowest: float) -> float:
-    """``value`` as a float; it must be finite and at least ``lowest``."""
+    """Return ``value`` as a float; it must be finite and at least ``lowest``."""
     if not (math.isfinite(value) and value >= lowest):
         raise InputError(f"`{name}` must be a finite number of at least {lowest:g}; got {value!r}.")
     return float(value)
@@ -98,7 +98,7 @@ def between(name: str, value: float, low: float, high: float) -> float:
 
 
 def fraction(name: str, value: float, *, low_open: bool = False, high_open: bool = False) -> float:
-    """``value`` as a float in [0, 1], the ends excluded where asked."""
+    """Return ``value`` as a float in [0, 1], the ends excluded where asked."""
     above = value > 0 if low_open else value >= 0
     below = value < 1 if high_open else value <= 1
     if not (above and below):
@@ -108,7 +108,7 @@ def fraction(name: str, value: float, *, low_open: bool = False, high_open: bool
 
 
 def choice(name: str, value: Any, known: Sequence[Any]) -> Any:
-    """``value``, which must be one of ``known``."""
+    """Return ``value``, which must be one of ``known``."""
     if value not in known:
         listed = ", ".join(repr(option) for option in known)
         raise InputError(f"`{name}` must be one of {listed}; got {value!r}.")
@@ -116,7 +116,7 @@ def choice(name: str, value: Any, known: Sequence[Any]) -> Any:
 
 
 def average_size(value: float, num_labels: int | None = None, *, below_one: bool = False) -> float:
-    """A label budget: at least 1 (or, where rows may go without, above 0), at most all labels."""
+    """Return a label budget: at least 1 (``below_one``: above 0), at most the number of labels."""
     enough = value > 0 if below_one else value >= 1
     if not (math.isfinite(value) and enough) or (num_labels is not None and value > num_labels):
         low = "above 0" if below_one else "at least 1"
@@ -128,9 +128,9 @@ def average_size(value: float, num_labels: int | None = None, *, below_one: bool
 
 
 def fits_memory(what: str, *sizes: int, itemsize: int = 4) -> None:
-    """An array of these sizes must fit: at most a quarter of this machine's memory.
+    """Check that an array of these sizes takes at most a quarter of this machine's memory.
 
-    What a few bytes of a file declare is checked before anything of that size is made.
+    Call it before making an array whose size a file declares.
     """
     needed, limit = math.prod(sizes) * itemsize, _memory() // 4
     if needed > limit:
@@ -221,7 +221,7 @@ def renamed(old: str, new: str) -> None:
 
 
 def float_scores(scores: Tensor) -> None:
-    """Scores must be a floating-point tensor."""
+    """Check that scores are a floating-point tensor."""
     if not hasattr(scores, "is_floating_point"):
         raise InputError(
             f"`scores` must be a torch tensor; got {type(scores).__name__}. "
@@ -235,7 +235,7 @@ def float_scores(scores: Tensor) -> None:
 
 
 def matrix_scores(scores: Tensor, scores_per_label: int = 1) -> None:
-    """Scores must be (rows, labels), or (rows, 2 × labels) for losses with two heads."""
+    """Check that scores are (rows, labels), or (rows, 2 × labels) for losses with two heads."""
     float_scores(scores)
     if scores.ndim != 2:
         raise InputError(
@@ -250,7 +250,7 @@ def matrix_scores(scores: Tensor, scores_per_label: int = 1) -> None:
 
 
 def same_shape(scores: Tensor, targets: Tensor) -> None:
-    """Targets must have the shape of the scores (or be class indices, handled before)."""
+    """Check that targets have the shape of the scores (class indices are converted before)."""
     if scores.shape != targets.shape:
         raise InputError(
             f"`targets` must have the shape of the scores, {tuple(scores.shape)}, or be integer "
@@ -324,14 +324,14 @@ def _not_negative(name: str, weight: Tensor) -> Tensor:
 
 
 def matrix(name: str, array: Array) -> Array:
-    """``array`` must be two-dimensional: (rows, labels)."""
+    """Return ``array``, which must be two-dimensional: (rows, labels)."""
     if array.ndim != 2:
         raise InputError(f"`{name}` must have shape (rows, labels); got {array.shape}.")
     return array
 
 
 def same_shapes(**arrays: Array) -> None:
-    """All arrays must have one shape."""
+    """Check that all arrays have one shape."""
     shapes = {name: array.shape for name, array in arrays.items()}
     if len(set(shapes.values())) > 1:
         listed = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items())
@@ -339,7 +339,7 @@ def same_shapes(**arrays: Array) -> None:
 
 
 def no_nan(name: str, array: Array) -> Array:
-    """``array`` must hold no NaN."""
+    """Return ``array``, which must hold no NaN."""
     bad = np.isnan(array)
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -351,7 +351,7 @@ def no_nan(name: str, array: Array) -> Array:
 
 
 def probabilities(array: Array, name: str = "probabilities") -> Array:
-    """``array`` must lie in [0, 1] and hold no NaN."""
+    """Return ``array``, which must lie in [0, 1] and hold no NaN."""
     no_nan(name, array)
     if array.size and (array.min() < 0 or array.max() > 1):
         raise InputError(

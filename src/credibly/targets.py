@@ -305,7 +305,7 @@ def _decode(array: Array, soft: bool, name: str) -> Array:
 
 
 def _whole(array: Array) -> Array | None:
-    """``array`` as int8 where it holds only small whole numbers and NaN; NaN becomes −1."""
+    """Return ``array`` as int8 where it holds only small whole numbers and NaN; NaN becomes −1."""
     if array.dtype == np.int8:
         return array
     if array.dtype.kind == "f":

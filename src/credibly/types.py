@@ -1,6 +1,6 @@
-"""What the nouns are. Shapes: ``n`` rows, ``L`` labels.
+"""Names of the arrays that pass between packages. Shapes: ``n`` rows, ``L`` labels.
 
-scores          what a model puts out, one (or two, see ``Loss.scores_per_label``) a label
+scores          what a model puts out, one (or two, see ``Loss.scores_per_label``) per label
 targets         1 present, 0 absent, anything in [0, 1] soft, −1 unknown
 log_odds        logit of the estimated probability of presence
 probabilities   estimated probability of presence, in [0, 1]

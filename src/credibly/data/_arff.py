@@ -30,7 +30,7 @@ class Attribute:
     values: tuple[str, ...] | None
 
     def number(self, text: str, where: str) -> float:
-        """What a cell means; NaN for ``?``. Values that are not numbers count from 0."""
+        """Return what a cell means; NaN for ``?``. Values that are not numbers count from 0."""
         if text == "?":
             return float("nan")
         try:
@@ -53,7 +53,7 @@ def read_arff(
 
     The labels are those of ``xml`` (default: the ``.xml`` of the same name), of ``labels``, or of
     MEKA's ``-C`` in the relation's name. Attributes with more than two values become one feature
-    a value.
+    per value.
     """
     relation, attributes, table = _parse(path)
     split = np.zeros(len(table))
@@ -132,7 +132,7 @@ def _attribute(text: str, where: str) -> Attribute:
 
 
 def _cells(line: str) -> list[str]:
-    """Comma-separated cells, quoted where they hold commas."""
+    """Return comma-separated cells, which are quoted where they hold commas."""
     if "'" not in line and '"' not in line:
         return [cell.strip() for cell in line.split(",")]
     cells, position = [], 0
@@ -157,7 +157,7 @@ def _dense_row(line: str, attributes: list[Attribute], row: Array, where: str) -
 
 
 def _sparse_row(line: str, attributes: list[Attribute], row: Array, where: str) -> None:
-    """``{index value, …}``; what is left out is 0 (for values that are not numbers, the first)."""
+    """Read ``{index value, …}``; what is left out is 0 (of values in words, the first)."""
     if not line.endswith("}"):
         raise InputError(f"{where} must end with }}; got {line[-20:]!r}.")
     row[:] = 0

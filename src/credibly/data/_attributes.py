@@ -17,7 +17,7 @@ from credibly.targets import from_signed
 
 
 def read_wider(path: Path) -> Data:
-    """WIDER-Attribute: one row a person, cut out by its box; train and val train, test tests.
+    """Read WIDER-Attribute: one row per person, cut out by its box; train and val train.
 
     ``wider_attribute_trainval.json`` and ``wider_attribute_test.json``, in the folder or in
     ``Anno``, and the images below ``Image``.
@@ -79,8 +79,9 @@ VISPR_PARTS = {"train2017": TRAIN, "val2017": CALIBRATION, "test2017": TEST}
 
 
 def read_vispr(path: Path) -> Data:
-    """VISPR: one JSON an image with its ``labels``, in ``annotations/{train,val,test}2017``
-    (or beside the images); val calibrates.
+    """Read VISPR: one JSON file per image with its ``labels``; val calibrates.
+
+    The files are in ``annotations/{train,val,test}2017``, or beside the images.
 
     Label names and their order come from ``attributes.tsv`` where it is there, else from the
     training annotations.
@@ -91,7 +92,7 @@ def read_vispr(path: Path) -> Data:
         images = first_folder(path, f"images/{part}", part).relative_to(path)
         files = sorted(folder.glob("*.json"))
         if not files:
-            raise InputError(f"{folder} must hold one JSON file an image; none are there.")
+            raise InputError(f"{folder} must hold one JSON file per image; none are there.")
         for file in files:
             note = read_json(file)
             rows.append([str(label) for label in field(note, "labels", str(file))])
@@ -126,6 +127,6 @@ def _vispr_labels(path: Path, rows: list[list[str]]) -> list[str]:
 
 
 def _natural(label: str) -> tuple[int, str]:
-    """``a2_…`` before ``a10_…``."""
+    """Return a sort key that puts ``a2_…`` before ``a10_…``."""
     match = re.match(r"a(\d+)", label)
     return (int(match[1]) if match else 1 << 30, label)

@@ -17,7 +17,7 @@ PIXELS = 3 * 32 * 32
 
 
 def read_cifar10(path: Path) -> Data:
-    """``cifar-10-batches-bin``: ``data_batch_1.bin`` … ``5``, ``test_batch.bin``."""
+    """Read ``cifar-10-batches-bin``: ``data_batch_1.bin`` … ``5``, ``test_batch.bin``."""
     root = _root(path, "cifar-10-batches-bin", "data_batch_1.bin", "cifar-10-binary.tar.gz")
     batches = sorted(root.glob("data_batch_*.bin"))
     train = [_records(file, 1) for file in batches]
@@ -27,13 +27,13 @@ def read_cifar10(path: Path) -> Data:
 
 
 def read_cifar100(path: Path) -> Data:
-    """``cifar-100-binary``: ``train.bin``, ``test.bin``; the 100 fine labels."""
+    """Read ``cifar-100-binary``: ``train.bin``, ``test.bin``; the 100 fine labels."""
     root, train, test = _cifar100(path)
     return _data("cifar100", read_lines(root / "fine_label_names.txt"), train, test, column=1)
 
 
 def read_cifar60_40(path: Path, *, classes_seed: int = 0) -> Data:
-    """CIFAR-100 with the labels of 2 of the 5 fine classes of each coarse class removed.
+    """Read CIFAR-100 without the labels of 2 of the 5 fine classes of each coarse class.
 
     60 labels remain; the images of the other 40 classes, in training and in test, have none.
     The paper that introduced it gives no list, so the two are drawn by ``classes_seed``, which
@@ -56,7 +56,7 @@ def read_cifar60_40(path: Path, *, classes_seed: int = 0) -> Data:
 
 
 def removed_classes(coarse_and_fine: Array, seed: int = 0) -> list[int]:
-    """Two fine classes of each coarse one, drawn in the order of the coarse classes."""
+    """Return two fine classes of each coarse one, drawn in the order of the coarse classes."""
     generator = np.random.default_rng(seed)
     removed: list[int] = []
     for coarse in np.unique(coarse_and_fine[:, 0]):
@@ -84,7 +84,7 @@ def _root(path: Path, folder: str, file: str, archive: str) -> Path:
 
 
 def _records(file: Path, label_bytes: int) -> Array:
-    """(n, label bytes + 3072) uint8."""
+    """Return the records of a file: (n, label bytes + 3072) uint8."""
     if not file.exists():
         raise InputError(f"{file} is missing; it belongs to this layout.")
     input_file(file)

@@ -1,4 +1,4 @@
-"""Scenes of scanned digits: zero to four a scene, overlapping, cluttered, some blurred."""
+"""Scenes of scanned digits: zero to four per scene, overlapping, cluttered, some blurred."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def digits(
     test: float = 0.3,
     calibration: float = 0.2,
 ) -> Data:
-    """``n`` gray scenes of ``size`` × ``size`` pixels; a scene's labels are the digits in it.
+    """Return ``n`` gray scenes of ``size`` × ``size`` pixels; the labels are the digits in them.
 
     Made on the fly from scikit-learn's 1,797 scanned digits. The scans are divided first: no scan
     seen in training appears in calibration or test scenes.
@@ -93,7 +93,7 @@ def _parts(n: int, test: float, calibration: float, generator: np.random.Generat
 
 
 def _scans() -> tuple[list[Array], Array]:
-    """All scans at each of ``SCALES``, in [0, 1], and the digit each shows."""
+    """Return all scans at each of ``SCALES``, in [0, 1], and the digit each shows."""
     from sklearn.datasets import load_digits
 
     bunch: Any = load_digits()
@@ -106,13 +106,13 @@ def _scans() -> tuple[list[Array], Array]:
 
 
 def _interpolation(old: int, new: int) -> Array:
-    """(new, old) matrix of linear interpolation between pixel centres."""
+    """Return the (new, old) matrix of linear interpolation between pixel centres."""
     centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     return np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(old))).astype(np.float32)
 
 
 def _pools(values: Array) -> dict[int, Array]:
-    """Scans for each part, 3 : 1 : 1 of every digit, the same for every seed."""
+    """Return the scans of each part, 3 : 1 : 1 of every digit, the same for every seed."""
     rank = np.zeros(len(values), dtype=int)
     for digit in range(10):
         rows = np.flatnonzero(values == digit)
@@ -135,7 +135,7 @@ def _paste_fragment(scene: Array, digit: Array, generator: np.random.Generator) 
 
 
 def _photograph(scenes: Array, number: Array, blur: float, generator: np.random.Generator) -> Array:
-    """Out of focus for some, and grain for all."""
+    """Return the scenes as photographed: some out of focus, all with grain."""
     from scipy.ndimage import gaussian_filter
 
     blurred = np.flatnonzero(generator.random(len(scenes)) < blur)

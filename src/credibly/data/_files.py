@@ -32,7 +32,7 @@ def read_csv(
     delimiter: str | None = None,
     coding: Coding | None = None,
 ) -> Data:
-    """A CSV file with a header: image paths or features, and labels in one of three ways.
+    """Read a CSV file with a header: image paths or features, and labels in one of three ways.
 
     Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
     (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images, any other
@@ -68,7 +68,7 @@ def read_parquet(
     ignore: Sequence[str] = (),
     coding: Coding | None = None,
 ) -> Data:
-    """A Parquet file (or folder of parts), with the columns of ``read_csv``.
+    """Read a Parquet file (or a folder of them), with the columns of ``read_csv``.
 
     A column ``features`` may hold lists of numbers, a column ``labels`` lists of names, and an
     image column the bytes of image files.

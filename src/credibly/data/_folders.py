@@ -30,7 +30,7 @@ SPLIT_NAMES = {
 
 
 def read_imagefolder(path: Path, *, labels: Sequence[str] | None = None) -> Data:
-    """``CLASS/image`` or ``train|val|test/CLASS/image``; with ``labels``, also loose images.
+    """Read ``CLASS/image`` or ``train|val|test/CLASS/image``; with ``labels``, also loose images.
 
     Without test images, those for validation are the test images.
     """
@@ -47,7 +47,7 @@ def read_imagefolder(path: Path, *, labels: Sequence[str] | None = None) -> Data
 
 
 def read_plantnet(path: Path) -> Data:
-    """Pl@ntNet-300K: ``images/{train,val,test}/SPECIES_ID/image``; val calibrates."""
+    """Read Pl@ntNet-300K: ``images/{train,val,test}/SPECIES_ID/image``; val calibrates."""
     root = path / "images" if (path / "images").is_dir() else path
     layouts = {"train": TRAIN, "val": CALIBRATION, "test": TEST}
     prefix = "" if (root / "train").is_dir() else "images_"
@@ -71,7 +71,7 @@ SPECIES_FILES = ("plantnet300K_species_id_2_name.json", "plantnet300K_species_na
 
 
 def read_tinyimagenet(path: Path) -> Data:
-    """``train/WNID/images/*.JPEG``, and ``val/images`` with ``val_annotations.txt`` as test."""
+    """Read ``train/WNID/images/*.JPEG``, and ``val/images`` with ``val_annotations.txt``."""
     wnids = read_lines(path / "wnids.txt")
     column = {wnid: index for index, wnid in enumerate(wnids)}
     names, classes, split = [], [], []
@@ -104,14 +104,14 @@ def read_tinyimagenet(path: Path) -> Data:
 
 
 def published_parts(parts: Mapping[str, int]) -> dict[str, int]:
-    """Validation rows calibrate if there are test rows too, and are the test rows if not."""
+    """Return the parts where validation rows calibrate, or test if there are no test rows."""
     if TEST in parts.values():
         return dict(parts)
     return {name: TEST if part == CALIBRATION else part for name, part in parts.items()}
 
 
 def renamed(data: Data, names: Mapping[str, str], where: str) -> Data:
-    """Labels by readable name; the class's own id is added where two would be the same."""
+    """Return ``data`` with readable label names; the class id is added where two are the same."""
     found = [str(field(names, label, where)) for label in data.labels]
     labels = [
         name if found.count(name) == 1 else f"{name} ({label})"
@@ -198,7 +198,7 @@ def subfolders(path: Path) -> list[Path]:
 
 
 def images_below(folder: Path) -> list[str]:
-    """Paths of all images below ``folder``, relative to it, in a fixed order."""
+    """Return the paths of all images below ``folder``, relative to it, in a fixed order."""
     found = []
     for parent, _, files in os.walk(folder):
         inside = os.path.relpath(parent, folder)

@@ -119,7 +119,7 @@ def _features(table: pa.Table, folder: Path) -> dict[str, Any]:
 
 
 def _class_names(feature: Any) -> list[str] | None:
-    """Names of a ClassLabel, or of a list of them."""
+    """Return the names of a ClassLabel, or of a list of them."""
     if isinstance(feature, list) and feature:
         feature = feature[0]
     if isinstance(feature, dict) and isinstance(feature.get("feature"), (dict, list)):
@@ -129,7 +129,7 @@ def _class_names(feature: Any) -> list[str] | None:
 
 
 def _named(column: Any, names: list[str], path: Path) -> pa.Array:
-    """Class numbers as lists of names; −1 or nothing is unknown."""
+    """Return class numbers as lists of names; −1 or nothing is unknown."""
     rows: list[list[str] | None] = []
     for row, cell in enumerate(column.to_pylist()):
         numbers = cell if isinstance(cell, list) else [cell]

@@ -1,4 +1,4 @@
-"""Images that are decoded when asked for; what cannot be decoded is named."""
+"""Images that are decoded when asked for; errors name the ones that do not decode."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class LazyImages(Sequence[Array]):
 
     @abstractmethod
     def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
-        """The image, upright and fully decoded; JPEGs may come scaled to ``at_least`` that size."""
+        """Return the image, upright; JPEGs may come scaled to ``at_least`` that size."""
 
     @abstractmethod
     def take(self, rows: Array) -> LazyImages:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
 
     def missing(self) -> list[int]:
-        """Rows whose image is not there."""
+        """Return the rows whose image is not there."""
         return []
 
     def bad(self, workers: int = 4) -> list[tuple[int, str]]:
-        """Row and reason of every image that does not decode; all are decoded, in parallel."""
+        """Return row and reason of every image that does not decode; decodes all, in parallel."""
 
         def reason(row: int) -> str:
             try:
@@ -95,7 +95,7 @@ class ImageFiles(LazyImages):
         return chosen
 
     def missing(self) -> list[int]:
-        # One listing a folder: a look-up a file takes minutes on network disks.
+        # One listing per folder: one look-up per file takes minutes on network disks.
         rows: dict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(self.names):
             rows[os.path.dirname(name)].append(row)
@@ -129,7 +129,7 @@ class EncodedImages(LazyImages):
 def decode_image(
     file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None
 ) -> Image:
-    """One PIL image; an error that names the file if that cannot be."""
+    """Return one PIL image; raise an error that names the file if it does not decode."""
     from PIL import Image, ImageOps
 
     try:
@@ -158,7 +158,7 @@ def decode_image(
 
 
 def to_rgb(image: Image) -> Image:
-    """Any image as RGB; 16-bit gray keeps its upper eight bits (PIL alone would cut them off)."""
+    """Return an image as RGB; 16-bit gray keeps its upper eight bits (PIL alone cuts them off)."""
     from PIL import Image as images
 
     if image.mode.startswith("I"):

@@ -64,7 +64,7 @@ def load(
 
     Example:
         >>> load("synthetic", n=1000, seed=3)
-        Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 a row; features 20)
+        Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
     """
     if isinstance(source, Data):
         return source
@@ -123,7 +123,7 @@ def from_arrays(
 
     Example:
         >>> from_arrays(features=np.eye(10), targets=np.arange(10) % 2)
-        Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1 a row; features 10)
+        Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1 per row; features 10)
     """
     truth = to_numpy(targets)
     if labels is None:
@@ -220,7 +220,7 @@ def _is(kind: type, value: Any) -> bool:
 
 
 def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
-    """The columns of ``targets`` in the order of ``labels``, which must be the same names."""
+    """Return ``data`` with its labels in the order of ``labels``, which must be the same names."""
     if labels is None or list(labels) == data.labels:
         return data
     known, wanted = set(data.labels), [str(label) for label in labels]
@@ -264,7 +264,7 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
 
 
 def _split(data: Data, seed: int, test: float | None, calibration: float) -> Data:
-    """Complete what is published. A reader without a split leaves every row in training."""
+    """Return ``data`` with the published split completed; without one, all rows are in training."""
     calibration = checks.fraction("calibration", calibration, high_open=True)
     split = data.split
     if (split == TRAIN).all():

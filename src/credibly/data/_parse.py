@@ -1,4 +1,4 @@
-"""Text from outside: JSON, XML and lists, read without trusting them."""
+"""Text files: JSON, XML and lists, read without trusting them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file that are not blank, stripped."""
+    """Return the lines of a text file that are not blank, stripped."""
     return [line.strip() for line in read_text(path).splitlines() if line.strip()]
 
 
 def read_json(path: Path, keep: Container[str] | None = None) -> Any:
-    """A JSON file. With ``keep``, other keys are dropped while reading, to save memory."""
+    """Return what a JSON file holds; with ``keep``, only these keys, to save memory."""
     text = read_text(path)
     hook = None if keep is None else lambda item: {k: v for k, v in item.items() if k in keep}
     try:
@@ -48,7 +48,7 @@ def read_json(path: Path, keep: Container[str] | None = None) -> Any:
 
 
 def read_xml(path: Path) -> Element:
-    """The root of an XML file. Document types, and so entities of any kind, are refused."""
+    """Return the root of an XML file. Document types, and so entities of any kind, are refused."""
     if path.exists() and path.stat().st_size > MAX_XML_BYTES:
         raise InputError(f"{path} must be at most {MAX_XML_BYTES >> 20} MB of XML.")
     text = read_text(path)
@@ -81,14 +81,14 @@ def read_xml(path: Path) -> Element:
 
 
 def field(record: Any, key: str, where: str) -> Any:
-    """``record[key]`` of a JSON object; an error that says where it is missing."""
+    """Return ``record[key]`` of a JSON object; raise an error that says where it is missing."""
     if not isinstance(record, dict) or key not in record:
         raise InputError(f"{where} must be an object with {key!r}; got {str(record)[:80]}.")
     return record[key]
 
 
 def first_folder(root: Path, *names: str) -> Path:
-    """The first of these that is a folder below ``root``."""
+    """Return the first of these that is a folder below ``root``."""
     for name in names:
         if (root / name).is_dir():
             return root / name

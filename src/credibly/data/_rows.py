@@ -49,7 +49,7 @@ class Data:
         >>> rows.part("train").ids.tolist()
         ['0', '1', '2']
         >>> rows
-        Data(3 rows: 3 train, 0 calibration, 0 test; 1 label, 0.5 a row; features 3)
+        Data(3 rows: 3 train, 0 calibration, 0 test; 1 label, 0.5 per row; features 3)
     """
 
     labels: list[str]
@@ -92,7 +92,9 @@ class Data:
         inputs = self.features if self.images is None else self.images
         for name, value in {"ids": self.ids, "split": self.split, self.kind: inputs}.items():
             if name in ("ids", "split") and value.ndim != 1:
-                raise InputError(f"{where}`{name}` must be one a row; got shape {value.shape}.")
+                raise InputError(
+                    f"{where}`{name}` must hold one value per row; got shape {value.shape}."
+                )
             if len(value) != rows:
                 raise InputError(
                     f"{where}`{name}` must have a row for each of the {rows} rows of `targets`; "
@@ -121,7 +123,7 @@ class Data:
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """Of one row as a model sees it: (d,) or (c, h, w); None while images differ in size."""
+        """The shape of a model's input: (d,) or (c, h, w); None if images differ in size."""
         if self.features is not None:
             return self.features.shape[1:]
         if isinstance(self.images, np.ndarray):
@@ -133,18 +135,18 @@ class Data:
         return len(self.targets)
 
     def image(self, row: int) -> Array:
-        """The image of one row: uint8, (height, width, channels)."""
+        """Return the image of one row: uint8, (height, width, channels)."""
         if self.images is None:
             raise InputError(f"{self.source} holds features, not images.")
         return self.images[row]
 
     def part(self, name: str) -> Data:
-        """The rows of ``"train"``, ``"calibration"`` or ``"test"``; ``"all"`` is the whole."""
+        """Return the rows of ``"train"``, ``"calibration"`` or ``"test"``, or ``"all"`` rows."""
         checks.choice("part", name, [*PARTS, "all"])
         return self if name == "all" else self.take(np.flatnonzero(self.split == PARTS[name]))
 
     def take(self, rows: Array) -> Data:
-        """These rows, in this order; nothing is copied where they are a contiguous stretch."""
+        """Return these rows, in this order; nothing is copied where they are contiguous."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         index: Any = rows
@@ -160,15 +162,15 @@ class Data:
         return dataclasses.replace(self, **chosen, images=images, _hash=[])
 
     def relabelled(self, labels: Sequence[str]) -> Data:
-        """The same rows with other names for their labels."""
+        """Return the same rows with other names for their labels."""
         return dataclasses.replace(self, labels=list(labels), _hash=[])
 
     def named(self, source: str) -> Data:
-        """The same rows under another ``source``."""
+        """Return the same rows under another ``source``."""
         return dataclasses.replace(self, source=source, _hash=[])
 
     def fingerprint(self) -> str:
-        """A hash of labels, ids, targets, split, source and inputs; of files, only the names.
+        """Return a hash of labels, ids, targets, split, source and inputs (of files, the names).
 
         The same rows read again, even after the folder moved, give the same hash.
         """
@@ -194,7 +196,7 @@ class Data:
         seed: int = 0,
         augment: Augment | None = None,
     ) -> Rows:
-        """A torch dataset of (input, target, row number).
+        """Return a torch dataset of (input, target, row number).
 
         Images come as float32 (c, h, w) in [0, 1], augmented when ``train``: a function of
         ``seed``, the epoch set by ``dataset.set_epoch(e)`` and the row alone, so that a resumed
@@ -214,7 +216,7 @@ class Data:
         plural = "" if self.num_labels == 1 else "s"
         return (
             f"Data({len(self)} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "
-            f"{share:.3g} a row; {self.kind} {shape})"
+            f"{share:.3g} per row; {self.kind} {shape})"
         )
 
 

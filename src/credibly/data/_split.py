@@ -14,7 +14,7 @@ PARTS = {"train": TRAIN, "test": TEST, "calibration": CALIBRATION}
 def split_rows(
     targets: Array, *, test: float = 0.2, calibration: float = 0.2, seed: int = 0
 ) -> Array:
-    """A part for each row: 0 train, 1 test, 2 calibration (that share of what test leaves).
+    """Return one part per row: 0 train, 1 test, 2 calibration (that share of what test leaves).
 
     Rows are grouped by their rarest label (rows without one together), shuffled within the group,
     and each group is dealt in proportion. A label's only row goes to training. The result depends
@@ -34,7 +34,7 @@ def split_rows(
 
 
 def hold_out(targets: Array, split: Array, calibration: float, seed: int) -> Array:
-    """``split`` with the share ``calibration`` of its training rows held out for calibration."""
+    """Return ``split`` with that share of its training rows held out for calibration."""
     train = np.flatnonzero(split == TRAIN)
     inner = split_rows(targets[train], test=0.0, calibration=calibration, seed=seed)
     result = np.array(split, dtype=np.int8)
@@ -43,7 +43,10 @@ def hold_out(targets: Array, split: Array, calibration: float, seed: int) -> Arr
 
 
 def rarest_label(targets: Array) -> Array:
-    """Of each row's labels the one with the fewest rows; −1 where a row has none."""
+    """Return for each row the label it has that fewest rows have; −1 where it has none.
+
+    A soft target counts as present from 0.5.
+    """
     present = targets >= 0.5
     counts = present.sum(axis=0)
     order = np.argsort(counts, kind="stable")

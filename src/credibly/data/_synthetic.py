@@ -27,7 +27,7 @@ def synthetic(
     test: float = 0.3,
     calibration: float = 0.2,
 ) -> Data:
-    r"""Gaussian features, and labels drawn with probability $\eta$, kept in ``truth``.
+    r"""Return Gaussian features, and labels drawn with probability $\eta$, kept in ``truth``.
 
     $$\eta_l(x) = (1 - 2\epsilon)\,\sigma(s\,w_l^\top x + c\,q_l(x) + b_l) + \epsilon$$
 
@@ -92,7 +92,7 @@ def _directions(rows: int, columns: int, generator: np.random.Generator) -> Arra
 
 
 def _intercepts(slopes: Array, rates: Array) -> Array:
-    """b with mean σ(slope + b) = rate for each label; bisection, the mean increases in b."""
+    """Return b with mean σ(slope + b) = rate for each label; bisection, the mean increases in b."""
     reach = np.abs(slopes).max() + 40
     low, high = np.full(len(rates), -reach), np.full(len(rates), reach)
     for _ in range(60):
@@ -103,7 +103,7 @@ def _intercepts(slopes: Array, rates: Array) -> Array:
 
 
 def _draws(n: int, num_labels: int, dependence: float, generator: np.random.Generator) -> Array:
-    """Uniform in each column; columns share one Gaussian factor."""
+    """Return values uniform in each column; columns share one Gaussian factor."""
     from scipy.special import ndtr
 
     shared = generator.normal(size=(n, 1))

@@ -36,7 +36,7 @@ FEATURE_LISTS = ("features", "embedding", "embeddings")
 
 @dataclass(frozen=True)
 class Layout:
-    """What the caller says of a table; anything left out is found by name and content."""
+    """What the caller says about a table; the rest is found by name and content."""
 
     labels: Sequence[str] | None = None
     label_column: str | None = None
@@ -51,7 +51,7 @@ class Layout:
 
 
 def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
-    """Rows of a table. Raises with file, row and column where a cell does not fit."""
+    """Return the rows of a table; errors name file, row and column of a cell that does not fit."""
     reader = _Reader(table, path, layout)
     split = reader.split()
     image_column = reader.image_column()
@@ -141,7 +141,7 @@ class _Reader:
         return ImageFiles(folder, names, source=str(self.path))
 
     def targets(self, split: Array) -> tuple[list[str], Array]:
-        """Columns ``y:NAME``; or the columns named by ``labels``; or one column of lists."""
+        """Return labels and targets: columns ``y:NAME``, those in ``labels``, or one of lists."""
         given = self.layout.labels
         marked = [name for name in self.columns if name.startswith("y:")]
         if marked and self.layout.label_column is None:
@@ -163,7 +163,7 @@ class _Reader:
         return self._rest_as_labels()
 
     def _rest_as_labels(self) -> tuple[list[str], Array]:
-        """With images, every other column of 0, 1, −1 or nothing is a label."""
+        """Return every column beside the images as a label."""
         if self.image_column() is None:
             raise InputError(
                 f"{self.path} must say which columns are labels: name them y:NAME, pass "
@@ -259,7 +259,7 @@ class _Reader:
 
 
 def _names(cell: Any, separator: str) -> list[str]:
-    """Label names in one cell: a list, or text with a separator; nothing gives none."""
+    """Return the label names in one cell: a list, or text with a separator."""
     if cell is None:
         return []
     parts = cell if isinstance(cell, list) else str(cell).split(separator)

@@ -289,7 +289,7 @@ def _partition(folder: Path, pattern: str, partition: int) -> Path:
 
 
 def _numbered(file: Path) -> dict[str, str]:
-    """Lines of a number and a value."""
+    """Return number → value of a file with both on each line."""
     found: dict[str, str] = {}
     for row, line in enumerate(read_lines(file)):
         number, _, value = line.partition(" ")

@@ -22,7 +22,7 @@ LABELS = (
 
 
 def read_voc(path: Path) -> Data:
-    """A ``VOCYEAR`` folder, or a devkit with one; a label seen only in difficult objects is −1.
+    """Read a ``VOCYEAR`` folder, or a devkit with one; a label of only difficult objects is −1.
 
     The test list tests and ``trainval`` trains where the test annotations are there (2007);
     otherwise ``val`` tests and ``train`` trains (2012).
@@ -38,7 +38,7 @@ def read_voc(path: Path) -> Data:
     for name, part in lists.items():
         members = [line.split()[0] for line in read_lines(sets / f"{name}.txt")]
         if not members:
-            raise InputError(f"{sets / name}.txt must list images, one a line; it lists none.")
+            raise InputError(f"{sets / name}.txt must list images, one per line; it lists none.")
         ids += members
         split += [part] * len(members)
         if all((sets / f"{label}_{name}.txt").exists() for label in LABELS):
