@@ -1,7 +1,7 @@
 # Two commands do everything: `make demo` and `make test`. Both set up .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-# One math thread a test process: two processes share the machine.
+# One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup demo test check browser test-spark faults bench claims docs clean
@@ -17,7 +17,7 @@ setup: .venv/.ready
 demo: setup
 	OMP_NUM_THREADS=2 $(BIN)/credibly demo
 
-# Style, types, room boundaries, laws, doctests, README, browser: the developer's check and CI's.
+# Style, types, layers, tests, doctests, README code, browser: the developer's check and CI's.
 test: check browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

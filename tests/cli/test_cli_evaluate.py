@@ -125,6 +125,17 @@ def test_the_table_has_a_column_a_file_and_names_what_it_left_out(tmp_path, caps
     assert shown.err == ""
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders_alone(tmp_path, capsys):
+    for folder in ("a", "b"):
+        RECORDS["plain"].write(tmp_path / folder / "predictions.parquet")
+    paths = [str(tmp_path / folder / "predictions.parquet") for folder in ("a", "b")]
+    assert main(["evaluate", *paths]) == 0
+    head = capsys.readouterr().out.splitlines()[1]
+    assert head.split() == ["a/predictions.parquet", "b/predictions.parquet"]
+    assert main(["evaluate", paths[0], paths[0]]) == 0
+    assert f"{paths[0]} (2)" in capsys.readouterr().out
+
+
 def test_a_folder_of_parts_is_evaluated_as_one(tmp_path, capsys):
     whole = RECORDS["plain"]
     whole[:100].write(tmp_path / "parts" / "a.parquet")

@@ -85,30 +85,29 @@ def run(options: Any) -> int:
 
 
 def show(results: Comparison, columns: Sequence[str] = ()) -> None:
-    """The table: one row a loss, each figure in percent with half the width of its interval."""
+    """Print one row per loss, each number with half the width of its interval."""
     from credibly.cli._tables import print_table, print_text
 
     found = {name for each in results.losses.values() for name in each}
     wanted = columns or [*COLUMNS, *sorted(name for name in found if "retrieval@" in name)]
     shown = [name for name in wanted if name in found]
     rows = [
-        [loss, *(_figure(name, figures.get(name)) for name in shown)]
+        [loss, *(_figure(figures.get(name)) for name in shown)]
         for loss, figures in results.losses.items()
     ]
     title = f"{results.data}: {results.test_rows:,} test rows, {results.seeds} seed(s)"
     print_table(title, ["loss", *shown], rows)
     print_text(
-        f"In percent, NLL × 1000; ± is half the {results.interval}. Higher is better "
-        f"for mAP, retrieval and set coverage ({results.average_size:g} labels a row), lower "
+        f"± is half the {results.interval}. Higher is better "
+        f"for mAP, retrieval and set coverage ({results.average_size:g} labels per row), lower "
         "for the rest."
     )
 
 
-def _figure(name: str, figure: Mapping[str, float] | None) -> str:
+def _figure(figure: Mapping[str, float] | None) -> str:
+    from credibly.cli._tables import cell
+
     if figure is None:
-        return "–"
-    scale = 1000 if name == "NLL" else 100
-    text = f"{scale * figure['mean']:.1f}"
-    if "low" in figure:
-        text += f" ±{scale * (figure['high'] - figure['low']) / 2:.1f}"
-    return text
+        return cell(None)
+    half = f" ±{(figure['high'] - figure['low']) / 2:.4f}" if "low" in figure else ""
+    return cell(figure["mean"]) + half

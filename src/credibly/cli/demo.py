@@ -27,12 +27,12 @@ about {test} scenes that nothing was trained or tuned on.
 READING = """\
 How to read it:
   mAP@y         how well each digit's scenes are ranked; higher is better.
-  ACE, sigmoid  by how much probabilities are off, in percent, if one takes the sigmoid of the
+  ACE, sigmoid  by how much probabilities differ from frequencies if one takes the sigmoid of the
                 scores, as most code does. For asl that is the wrong map: {sigmoid} off on average.
   ACE, link     the same scores through the map that belongs to the loss.
   ACE           the same after calibration on held-out scenes: what the predictions file holds.
   NLL           log loss; lower is better, and only honest probabilities make it low.
-  set coverage  share of the digits present that are returned when {size:g} labels a scene may be
+  set coverage  share of the digits present that are returned when {size:g} labels per scene may be
                 returned on average.
   retrieval@3   how well queries of three conditions, such as {query}, are ranked.
 """
@@ -132,8 +132,8 @@ def run(options: Options) -> int:
 
 def explained(results: Comparison) -> str:
     """How to read the table, with its own figures."""
-    wrong = 100 * results.losses["asl"]["ACE, sigmoid"]["mean"]
-    return READING.format(sigmoid=f"{wrong:.0f} percent", size=results.average_size, query=QUERY)
+    wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
+    return READING.format(sigmoid=f"{wrong:.2f}", size=results.average_size, query=QUERY)
 
 
 def write_images(scenes: Any, folder: Path) -> Path:

@@ -58,12 +58,13 @@ def run(options: Options) -> int:
         documents = [each.to_dict(by_label=options.by_label) for each in results]
         _tables.print_json({"files": documents})
         return 0
-    _tables.print_table("", ["", *_short_names(results)], _rows(results))
-    for each in results:
+    names = _short_names(results)
+    _tables.print_table("", ["", *names], _rows(results))
+    for name, each in zip(names, results, strict=True):
         if options.by_label:
             columns = ["label", *each.by_label]
             cells = zip(each.labels, *(a.tolist() for a in each.by_label.values()), strict=True)
-            _tables.print_table(each.path, columns, list(cells))
+            _tables.print_table(name, columns, list(cells))
         if without := each.labels_without_truth:
             listed = ", ".join(without[:5]) + (", …" if len(without) > 5 else "")
             _tables.print_text(
@@ -94,8 +95,12 @@ def _rows(results: list[Evaluation]) -> list[list[Any]]:
 
 
 def _short_names(results: list[Evaluation]) -> list[str]:
-    """File names; whole paths where two files have the same name."""
+    """Return file names with as many folders above them as it takes to tell the files apart."""
     from pathlib import Path
 
-    names = [Path(each.path).name for each in results]
-    return names if len(set(names)) == len(names) else [each.path for each in results]
+    parts = [Path(each.path).parts for each in results]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(each[-length:]) for each in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{each.path} ({place})" for place, each in enumerate(results, start=1)]

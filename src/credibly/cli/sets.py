@@ -16,7 +16,7 @@ RULES = ("average_size", "coverage", "best_f", "top_k", "threshold")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Which labels to return for each row, by a rule that says what it promises.
+    """Write the labels to return for each row, by a rule with a stated guarantee.
 
     Give one rule. Those that are fitted (--average-size, --coverage, --best-f) use held-out rows:
     another file (--fit-on), or a seeded part of PREDICTIONS; the sizes shown are those of the
