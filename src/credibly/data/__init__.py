@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from credibly.data._digits import digits
     from credibly.data._images import decode_image
     from credibly.data._load import from_arrays, load
+    from credibly.data._parse import read_json
     from credibly.data._rows import Data
     from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, rarest_label, split_rows
     from credibly.data._synthetic import synthetic
@@ -44,6 +45,7 @@ __all__ = [
     "hold_out",
     "load",
     "rarest_label",
+    "read_json",
     "split_rows",
     "synthetic",
 ]
@@ -61,6 +63,7 @@ _WHERE = {
     "hold_out": "_split",
     "load": "_load",
     "rarest_label": "_split",
+    "read_json": "_parse",
     "split_rows": "_split",
     "synthetic": "_synthetic",
 }

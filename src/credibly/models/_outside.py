@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError, nearest
-from credibly.data._parse import read_json
+from credibly.data import read_json
 from credibly.models._network import Standardize
 
 PRETRAINED = "pretrained"

@@ -162,7 +162,7 @@ def _load(source: str, seed: int, options: tuple[Any, ...]) -> Data:
     """Return the data, read once per process."""
     from credibly import data
 
-    key = (source, seed, options)
+    key = (source, seed, repr(options))  # options may hold lists
     if key not in _CACHE:
         _CACHE.clear()
         _CACHE[key] = data.load(source, seed=seed, **dict(options))
