@@ -23,7 +23,7 @@ SERVER.set_forkserver_preload(
         *(f"credibly.workflows.{name}" for name in ("calibration", "comparison", "label_sets")),
         *(f"credibly.{room}" for room in ("calibrate", "decide", "metrics", "models", "retrieve")),
         *(f"credibly.data.{name}" for name in ("_load", "_npz", "_targets")),
-        *(f"credibly.report.{name}" for name in ("_charts", "_numbers", "_page", "_verdict")),
+        *(f"credibly.report.{name}" for name in ("_charts", "_page")),
         *(f"credibly.train.{name}" for name in ("fitting", "prediction")),
         *("accelerate", "jinja2", "matplotlib.backends.backend_svg", "matplotlib.figure"),
         *("numba.core.typing.arraydecl", "numba.cpython.randomimpl", "numba.np.arrayobj"),

@@ -7,6 +7,7 @@ import pytest
 
 import credibly as cr
 from credibly import metrics, plot
+from credibly.decide import AverageSize
 from credibly.losses import SPA, Asymmetric, TwoWay
 
 RNG = np.random.default_rng(0)
@@ -37,7 +38,7 @@ def test_methods_overlay_on_the_same_axes():
 def test_labels_come_worst_first():
     spoilt = P.copy()
     spoilt[:, 2] = 1 - spoilt[:, 2]
-    drawn = plot.labels(spoilt, Y, ["a", "b", "$c$", "d"])
+    drawn = plot.labels(spoilt, Y, ["a", "b", "$c$", "d"], bins=10, min_count=10)
     assert drawn[0].get_title().startswith("$c$")
     assert len(drawn) == 4
 
@@ -74,3 +75,25 @@ def test_the_link_drawn_is_the_link(loss):
 def test_a_loss_without_a_curve_says_so():
     with pytest.raises(cr.InputError, match="on its own"):
         plot.link(TwoWay())
+
+
+@pytest.mark.parametrize("decimals", [1, 6])
+def test_coverage_is_that_of_average_size_with_ties(decimals):
+    p = np.round(P, decimals)
+    sizes = [0.3, 1.0, 1.7, P.shape[1]]
+    heights = plot.coverage(p, Y, sizes=sizes).lines[-1].get_ydata()
+    for size, height in zip(sizes, heights, strict=True):
+        sets = AverageSize(size).fit(p).predict(p)
+        assert height == pytest.approx(metrics.set_coverage(sets, Y))
+
+
+def test_set_sizes_take_class_indices():
+    classes = np.array([0, 2, -1, 1])
+    matrix = np.array([[1, 0, 0], [0, 0, 1], [-1, -1, -1], [0, 1, 0]])
+    sets, counts = np.eye(4, 3, dtype=bool), [5, 50, 500]
+
+    def heights(targets):
+        bars = plot.set_sizes(sets, targets=targets, train_counts=counts).containers
+        return [[bar.get_height() for bar in group] for group in bars]
+
+    assert heights(classes) == heights(matrix)

@@ -11,7 +11,7 @@ import pytest
 import credibly as cr
 from credibly import Predictions, metrics, report
 from credibly.cli import main
-from credibly.report._verdict import verdict
+from credibly.summaries import verdict
 
 EVIL = ["<script>alert(1)</script>", '" onmouseover="x', "a & b", "$\\frac{1}{0}$", "{{ 7*7 }}"]
 
@@ -98,7 +98,7 @@ def test_honest_labels_are_not_named_and_biased_ones_are():
     over = verdict(predictions(rows=3000, bias=1.0))
     assert set(over.too_high) == set(EVIL)
     assert over.too_low == ()
-    assert "promises too much" in " ".join(over.sentences)
+    assert "probabilities too high" in " ".join(over.sentences)
     assert set(verdict(predictions(rows=3000, bias=-1.0)).too_low) == set(EVIL)
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from credibly import Predictions, metrics
-from credibly.report import _charts, _numbers, _verdict
+from credibly.report import _charts
+from credibly.summaries import COLUMNS, Cell, biased_labels, comparison, label_table, verdict
+from credibly.summaries._verdict import _listed
 
 
 def predictions(p, y, labels=None, **more):
@@ -24,7 +26,7 @@ def drawn(shift=0.0, rows=4000, labels=3):
     [(0.0, "well calibrated", 0, 0), (0.06, "usable", 3, 0), (-0.06, "usable", 0, 3)],
 )
 def test_the_verdict_follows_the_gap(shift, word, high, low):
-    found = _verdict.verdict(drawn(shift))
+    found = verdict(drawn(shift))
     assert word in found.sentences[1]
     assert ("credibly calibrate" in found.sentences[1]) == (word != "well calibrated")
     assert (len(found.too_high), len(found.too_low)) == (high, low)
@@ -32,56 +34,128 @@ def test_the_verdict_follows_the_gap(shift, word, high, low):
 
 def test_a_large_gap_is_called_bad_and_a_calibrated_file_is_not_sent_to_calibrate():
     one = drawn(0.2)
-    assert "badly calibrated" in _verdict.verdict(one).sentences[1]
+    assert "badly calibrated" in verdict(one).sentences[1]
     again = predictions(one.probabilities, one.targets, metadata={"calibrator": {"x": 1}})
-    assert "credibly calibrate" not in _verdict.verdict(again).sentences[1]
+    assert "credibly calibrate" not in verdict(again).sentences[1]
 
 
-def test_few_rows_are_allowed_the_gap_of_chance():
-    sentence = _verdict.verdict(drawn(rows=60)).sentences[1]
-    assert "well calibrated" in sentence
+def test_few_rows_are_not_judged():
+    three = predictions(np.array([[0.8], [0.6], [0.3]]), np.array([[1], [0], [0]]))
+    assert "too few" in verdict(three).sentences[0]
+    assert "too few rows to judge calibration" in verdict(three).sentences[1]
+    rng = np.random.default_rng(3)
+    p = rng.random((170, 3))
+    few = verdict(predictions(p, (rng.random(p.shape) < p).astype(np.int8))).sentences[1]
+    assert "too few rows to tell" in few or "well calibrated" in few
+    assert "too few rows to tell" in few
+
+
+def test_the_verdict_includes_accuracy():
+    rng = np.random.default_rng(0)
+    rates = np.array([0.05, 0.1, 0.15, 0.2, 0.3])
+    y = (rng.random((3000, 5)) < rates).astype(np.int8)
+    weak = verdict(predictions(np.tile(rates, (3000, 1)) + rng.normal(0, 1e-6, y.shape), y))
+    assert "well calibrated" in weak.sentences[1]
+    assert "ranking is weak" in weak.sentences[2]
+    assert "get none" in weak.sentences[2]
+    sharp = verdict(predictions(np.where(y == 1, 0.95, 0.02), y))
+    assert "ranking is good" in sharp.sentences[2]
+    assert "get none" not in sharp.sentences[2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_calibrated_labels_are_not_accused(seed):
+    """1,200 labels that are exactly right, rare ones among them: families accused are few."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.3, 20, (600, 1200))
+    high, low = biased_labels(p, (rng.random(p.shape) < p).astype(np.int8))
+    assert not high.size
+    assert not low.size
+
+
+def test_labels_that_are_wrong_are_accused_and_few_others():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.05, 0.6, (1500, 200))
+    given = p.copy()
+    given[:, :10] = np.clip(p[:, :10] + 0.1, 0, 1)
+    given[:, 10:20] = p[:, 10:20] / 2
+    y = (rng.random(p.shape) < p).astype(np.int8)
+    y[:700, 5] = -1
+    high, low = biased_labels(given, y)
+    assert set(high) == set(range(10))
+    assert set(low) == set(range(10, 20))
+
+
+def test_p_values_bound_the_exact_tail():
+    from scipy.stats import binom
+
+    from credibly.summaries._bias import _p_values
+
+    for n, p in ((50, 0.02), (400, 0.3)):
+        for present in (0, 1, 5, 20):
+            y = np.zeros((n, 1), np.int8)
+            y[:present] = 1
+            (found,), _ = _p_values(np.full((n, 1), p), y)
+            exact = min(binom.cdf(present, n, p), binom.sf(present - 1, n, p))
+            assert min(1.0, 2 * exact) <= found * (1 + 1e-6)
 
 
 def test_a_level_needs_enough_entries():
     p, y = np.full((49, 1), 0.8), np.ones((49, 1), dtype=np.int8)
-    assert "hardly ever undecided" in _verdict.verdict(predictions(p, y)).sentences[0]
+    assert "too few to say" in verdict(predictions(p, y)).sentences[0]
+    p, y = np.vstack([p, np.ones((9, 1))]), np.vstack([y, y[:9]])
+    assert "hardly ever undecided" in verdict(predictions(p, y)).sentences[0]
 
 
 def test_long_lists_say_how_many_more():
-    assert _verdict._listed(tuple("abcdefg")) == "a, b, c, d, e and 2 more"
+    assert _listed(tuple("abcdefg")) == "a, b, c, d, e and 2 more"
 
 
 def test_the_best_is_marked_by_what_is_better():
-    table = _numbers.comparison({"good": drawn(), "bad": drawn(0.2)}, resamples=20)
-    for place, headline in enumerate(_numbers.HEADLINES):
-        if headline.name in ("ACE", "NLL", "Brier"):
+    table = comparison({"good": drawn(), "bad": drawn(0.2)}, resamples=20)
+    for place, column in enumerate(COLUMNS):
+        if column.name in ("ACE", "NLL", "Brier"):
             assert [cells[place].best for cells in table.values()] == [True, False]
 
 
-def test_intervals_do_not_fall_below_zero_and_narrow_with_rows(monkeypatch):
-    assert _numbers.Cell(0.01, -0.02, 0.03, percent=True).interval == "0.0 – 3.0"
-    whole = _numbers.comparison({"a": drawn()}, resamples=50)["a"][4]
-    monkeypatch.setattr(_numbers, "ROWS_FOR_INTERVALS", 1000)
-    part = _numbers.comparison({"a": drawn()}, resamples=50)["a"][4]
-    assert part.estimate == whole.estimate
-    assert part.high - part.low == pytest.approx(whole.high - whole.low, rel=0.5)
+def test_a_star_needs_a_clear_paired_difference():
+    one = drawn()
+    rng = np.random.default_rng(1)
+    other = np.clip(one.probabilities + rng.normal(0, 1e-4, one.probabilities.shape), 0, 1)
+    near = predictions(other, one.targets)
+    table = comparison({"a": one, "b": near}, resamples=100)
+    assert not any(cell.best for cells in table.values() for cell in cells)
+
+
+def test_intervals_do_not_fall_below_zero_and_hold_the_estimate():
+    assert Cell(0.01, -0.02, 0.03, percent=True).interval == "0.0 – 3.0"
+    for shift in (0.0, 0.03):
+        for cell in comparison({"a": drawn(shift)}, resamples=100)["a"]:
+            assert cell.low <= cell.estimate <= cell.high
+
+
+def test_labels_without_truth_say_so():
+    p = np.array([[0.5, 0.25], [0.5, 0.75]])
+    rows = label_table(Predictions.from_arrays(probabilities=p, labels=["a", "b"]))
+    assert [(row.present, row.expected) for row in rows] == [(None, 1.0), (None, 1.0)]
+    assert all(np.isnan(row.present_share) for row in rows)
 
 
 def test_labels_and_hits_count_known_entries_alone():
     p = np.array([[0.5, 0.25], [0.5, 0.75], [1.0, 0.5]])
     y = np.array([[1, 0], [-1, 1], [0, 1]], dtype=np.int8)
     one = predictions(p, y)
-    rows = _numbers.label_rows(one)
+    rows = label_table(one)
     assert [(row.present, row.expected) for row in rows] == [(1, 1.5), (2, 1.5)]
-    table = _charts._hits({"a": _charts.Judged(one, one.targets)}).rows
+    table = _charts._hits({"a": _charts.WithTruth(one, one.targets)}).rows
     assert table[0][2:4] == ["3", 3]
     assert table[1][2:4] == ["1", 0]
     assert _charts._sizes("a", one).rows == [["no label", 0], [1, 1], [2, 2]]
 
 
 def test_a_chart_says_what_it_is_without_breaking_out():
-    figure = _charts.plot.retrieval({1: 0.5}).figure
-    assert 'aria-label="&quot;&gt;&lt;x"' in _charts.svg(figure, "n", '"><x')
+    ax = _charts.plot.retrieval({1: 0.5})
+    assert 'aria-label="&quot;&gt;&lt;x"' in _charts.plot.svg(ax, "n", '"><x')
 
 
 def test_the_plotted_numbers_are_those_of_the_metrics():

@@ -187,7 +187,7 @@ def test_files_are_compared_once_and_equal_names_are_told_apart(shelf):
     served = AppState(
         (ServedPredictions(shelf / "ours.parquet"), ServedPredictions(again / "ours.parquet"))
     )
-    assert list(served.compared.headlines) == [shelf.name, "again"]
+    assert list(served.compared.numbers) == [shelf.name, "again"]
     assert served.compared is served.compared
 
 

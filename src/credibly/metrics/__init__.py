@@ -22,7 +22,7 @@ together      summary, summary_intervals, Running (batches of rows), streaming (
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from credibly.metrics._summary import summary, summary_intervals
+from credibly.metrics._summary import Draws, summary, summary_draws, summary_intervals
 from credibly.metrics.calibration import (
     Reliability,
     calibration_error,
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MIN_COUNT",
     "TOP",
+    "Draws",
     "Interval",
     "Reliability",
     "RetrievalMap",
@@ -96,6 +97,7 @@ __all__ = [
     "size_histogram",
     "streaming",
     "summary",
+    "summary_draws",
     "summary_intervals",
     "top_k_calibration_error",
     "top_k_f1",

@@ -119,6 +119,37 @@ def ranked_soft_precision(scores: Array, weights: Array) -> float:
 
 
 @njit(cache=True, error_model="numpy")
+def precision_influence(scores: Array, weights: Array, out: Array) -> None:
+    """Derivative of average precision by the weight of each row, at 1; scores descending."""
+    count = len(scores)
+    ends = np.empty(count, np.int64)  # for each row, where its group of tied scores ends
+    hits = np.empty(count)  # sum of targets down to the end of the group
+    total, above, begin = 0.0, 0.0, 0
+    while begin < count:
+        end, tied = begin, 0.0
+        while end < count and (end == begin or scores[end] == scores[begin]):
+            tied += weights[end]
+            end += 1
+        above += tied
+        total += tied * above / end
+        ends[begin:end] = end
+        hits[begin:end] = above
+        begin = end
+    precision = total / above
+    gain, loss, last = 0.0, 0.0, count
+    while last > 0:  # groups from the lowest: a row counts among all ranked at or below it
+        first = last
+        while first > 0 and ends[first - 1] == ends[last - 1]:
+            first -= 1
+            gain += weights[first] / ends[first]
+            loss += weights[first] * hits[first] / (ends[first] * ends[first])
+        for row in range(first, last):
+            own = hits[row] / ends[row] - precision
+            out[row] = (weights[row] * (own + gain) - loss) / above
+        last = first
+
+
+@njit(cache=True, error_model="numpy")
 def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
     """Average precision of each row with soft targets; NaN for rows without a positive."""
     for row in range(scores.shape[0]):

@@ -1,12 +1,15 @@
 """Plots, for people who would rather look. Each returns matplotlib Axes; pass ``ax`` to overlay."""
 
+from credibly.plot._svg import svg
 from credibly.plot.calibration import labels, reliability
-from credibly.plot.label_sets import coverage, set_sizes
+from credibly.plot.label_sets import coverage, coverage_curve, coverage_line, set_sizes
 from credibly.plot.losses import link, normalizer
 from credibly.plot.retrieval import hits, retrieval
 
 __all__ = [
     "coverage",
+    "coverage_curve",
+    "coverage_line",
     "hits",
     "labels",
     "link",
@@ -14,4 +17,5 @@ __all__ = [
     "reliability",
     "retrieval",
     "set_sizes",
+    "svg",
 ]

@@ -79,8 +79,8 @@ def labels(
     names: Sequence[str],
     *,
     count: int = 12,
-    bins: int = 10,
-    min_count: int = 10,
+    bins: int = 15,
+    min_count: int = metrics.MIN_COUNT,
     columns: int = 4,
     coding: Coding | None = None,
 ) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.arrays import to_numpy
+from credibly.decide import AverageSize
 from credibly.plot import _style
 from credibly.targets import Coding, decode
 from credibly.types import Array, ArrayLike
@@ -24,10 +25,10 @@ def set_sizes(
     train_counts: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """How many labels rows were given, with a bar of its own for rows that got none.
+    """Draw how many labels rows were given, with a bar of its own for rows that got none.
 
-    With ``targets`` and ``train_counts`` bars are split by how often the row's rarest true label
-    was seen in training: few (< 20), medium (20–100), many (> 100).
+    With ``targets`` (a matrix or class indices) and ``train_counts`` bars are split by how often
+    the row's rarest true label was seen in training: few (< 20), medium (20–100), many (> 100).
 
     Example:
         >>> import numpy as np
@@ -39,7 +40,7 @@ def set_sizes(
     sizes = chosen.sum(1)
     ax = _style.axes(ax, 5.5, 3.4)
     edges = np.arange(sizes.max(initial=0) + 1)
-    groups = _shots(targets, train_counts, len(sizes))
+    groups = _shots(targets, train_counts, chosen.shape)
     bottom = np.zeros(len(edges))
     for place, (name, rows) in enumerate(groups.items()):
         counts = np.bincount(sizes[rows], minlength=len(edges))
@@ -54,11 +55,11 @@ def set_sizes(
 
 
 def _shots(
-    targets: ArrayLike | None, train_counts: ArrayLike | None, rows: int
+    targets: ArrayLike | None, train_counts: ArrayLike | None, shape: tuple[int, ...]
 ) -> dict[str, Array]:
     if targets is None or train_counts is None:
-        return {"all": np.ones(rows, dtype=bool)}
-    present = to_numpy(targets) > 0.5
+        return {"all": np.ones(shape[0], dtype=bool)}
+    present = decode(targets, coding="unknown", num_labels=shape[1]) > 0.5
     rarest = np.where(present, to_numpy(train_counts)[None], np.inf).min(1)
     groups = {"few": rarest < 20, "medium": (rarest >= 20) & (rarest <= 100)}
     groups["many"] = (rarest > 100) & np.isfinite(rarest)
@@ -75,9 +76,9 @@ def coverage(
     ax: Axes | None = None,
     coding: Coding | None = None,
 ) -> Axes:
-    """Share of true labels inside the sets, against the average size of the sets.
+    """Draw the share of true labels inside the sets, against the average size of the sets.
 
-    Each point is one threshold on these very rows: what a label budget would buy.
+    Each point is the rule ``AverageSize`` fitted on these very rows: what a label budget buys.
 
     Example:
         >>> import numpy as np
@@ -87,18 +88,50 @@ def coverage(
         'true labels covered'
     """
     p = to_numpy(probabilities)
+    chosen = sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39)
+    covered = coverage_curve(p, targets, chosen, coding=coding)
+    return coverage_line(chosen, covered, name=name, ax=ax)
+
+
+def coverage_curve(
+    probabilities: ArrayLike,
+    targets: ArrayLike,
+    sizes: Sequence[float] | Array,
+    *,
+    coding: Coding | None = None,
+) -> Array:
+    """Return the share of true labels in the sets of ``AverageSize``, fitted on these very rows.
+
+    Example:
+        >>> import numpy as np
+        >>> p = np.array([[0.9, 0.2], [0.8, 0.7]])
+        >>> coverage_curve(p, np.array([[1, 0], [0, 1]]), [0.5, 1.5])
+        array([0.5, 1. ])
+    """
+    p = to_numpy(probabilities)
     y = decode(targets, coding=coding, num_labels=p.shape[1])
-    budgets = np.asarray(sizes if sizes is not None else np.linspace(0.5, min(p.shape[1], 10), 39))
+    decisions = (AverageSize(float(size)).fit(p) for size in sizes)
+    return np.array(
+        [metrics.set_coverage(rule.predict(p), y, coding="unknown") for rule in decisions]
+    )
+
+
+def coverage_line(
+    sizes: Sequence[float] | Array,
+    covered: Sequence[float] | Array,
+    *,
+    name: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a computed coverage curve; call again with the same ``ax`` to overlay methods.
+
+    Example:
+        >>> coverage_line([1, 2], [0.5, 0.9]).get_xlabel()
+        'average set size'
+    """
     ax = _style.axes(ax, 5.0, 3.8)
-    ordered = np.sort(p, axis=None)[::-1]
-    covered = []
-    for budget in budgets:
-        place = min(round(budget * len(p)), ordered.size) - 1
-        covered.append(
-            float(metrics.set_coverage(p >= ordered[max(place, 0)], y, coding="unknown"))
-        )
     tint = _style.colour(_style.series(ax))
-    ax.plot(budgets, covered, color=tint, lw=1.8, label=name)
+    ax.plot(sizes, covered, color=tint, lw=1.8, label=name)
     ax.set(xlabel="average set size", ylabel="true labels covered", ylim=(0, 1.01))
     _style.legend(ax, loc="lower right")
     return ax

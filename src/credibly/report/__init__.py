@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Predictions
+from credibly.summaries import names_of
 
 __all__ = ["render", "write"]
 
@@ -23,8 +24,9 @@ def write(
     resamples: int = 200,
     seed: int = 0,
     partial: bool = False,
+    advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
-    """Read predictions files and write the report; ``out`` is whole or not there.
+    """Read predictions files and write the report; ``out`` is complete or not there.
 
     Args:
         paths: predictions files to compare, all with the same labels.
@@ -33,49 +35,54 @@ def write(
         resamples: bootstrap resamples behind each interval.
         seed: of the bootstrap, and of the sample taken of very large files.
         partial: whether a folder may lack shards; otherwise that is an error.
+        advance: called with the share of the work done since its last call.
     """
     called = list(names) if names else names_of([Path(path) for path in paths])
     if len(called) != len(paths):
-        raise InputError(f"there must be one name a file; got {len(called)} for {len(paths)}.")
-    methods = {name: _read(path, seed, partial) for name, path in zip(called, paths, strict=True)}
-    page = render(methods, resamples=resamples, seed=seed)
+        raise InputError(f"there must be one name per file; got {len(called)} for {len(paths)}.")
+    methods, total_rows = {}, {}
+    for name, path in zip(called, paths, strict=True):
+        methods[name], total_rows[name] = _read(path, seed, partial)
+        advance(0.1 / len(called))
+    page = render(
+        methods,
+        resamples=resamples,
+        seed=seed,
+        total_rows=total_rows,
+        advance=lambda share: advance(0.9 * share),
+    )
     with atomic_path(out) as beside:
         beside.write_text(page, encoding="utf-8")
     return Path(out)
 
 
-def names_of(paths: Sequence[Path]) -> list[str]:
-    """File stems; where they repeat (``predictions.parquet`` of several runs), their folders.
-
-    Example:
-        >>> names_of([Path("a/predictions.parquet"), Path("b/predictions.parquet")])
-        ['a', 'b']
-        >>> names_of([Path("x/mine.parquet"), Path("x/mine.parquet")])
-        ['x/mine.parquet (1)', 'x/mine.parquet (2)']
-    """
-    stems = [path.stem for path in paths]
-    if len(set(stems)) < len(stems) or set(stems) == {"predictions"}:
-        stems = [path.resolve().parent.name for path in paths]
-    if len(set(stems)) < len(stems):
-        stems = [str(path) for path in paths]
-    if len(set(stems)) < len(stems):
-        stems = [f"{name} ({place})" for place, name in enumerate(stems, start=1)]
-    return stems
-
-
-def _read(path: str | os.PathLike[str], seed: int, partial: bool) -> Predictions:
+def _read(path: str | os.PathLike[str], seed: int, partial: bool) -> tuple[Predictions, int]:
+    """Return the rows to report on, and how many there are in the file."""
     import numpy as np
 
     scan = Predictions.scan(path, partial=partial)
     if scan.num_rows <= MOST_ROWS:
-        return scan.read()
-    scan.check_ids()
+        return scan.read(), scan.num_rows
     chosen = np.sort(np.random.default_rng(seed).choice(scan.num_rows, MOST_ROWS, replace=False))
-    return scan.read(rows=chosen)
+    return scan.read(rows=chosen), scan.num_rows
 
 
-def render(methods: Mapping[str, Predictions], *, resamples: int = 200, seed: int = 0) -> str:
-    """The report as HTML text.
+def render(
+    methods: Mapping[str, Predictions],
+    *,
+    resamples: int = 200,
+    seed: int = 0,
+    total_rows: Mapping[str, int] | None = None,
+    advance: Callable[[float], None] = lambda share: None,
+) -> str:
+    """Return the report as HTML text.
+
+    Args:
+        methods: predictions by name, all with the same labels.
+        resamples: resamples behind each interval.
+        seed: seed of the resamples.
+        total_rows: rows of the files, where ``methods`` hold a sample of them.
+        advance: called with the share of the work done since its last call.
 
     Example:
         >>> import numpy as np
@@ -98,4 +105,5 @@ def render(methods: Mapping[str, Predictions], *, resamples: int = 200, seed: in
                 f"a report compares predictions of the same labels; those of {first!r} and "
                 f"{other!r} differ. Use `Predictions.select` to keep the shared ones."
             )
-    return page(methods, resamples=resamples, seed=seed)
+    total = {name: len(one) for name, one in methods.items()} | dict(total_rows or {})
+    return page(methods, total, resamples=resamples, seed=seed, advance=advance)

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from credibly import metrics, plot
-from credibly.plot import _style
 from credibly.predictions import Predictions
 from credibly.types import Array
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 CONDITIONS, ROWS_FOR_SEARCH, PAIRED = 5, 20_000, 20
-# A chart is drawn once; its neutral colours become variables, so that it is readable on white,
-# on black and on paper.
-_THEMED = {_style.INK: "var(--ink)", _style.MUTED: "var(--muted)", _style.GRID: "var(--grid)"}
 
 
 @dataclass(frozen=True)
@@ -36,34 +26,7 @@ class Chart:
     rows: Sequence[Sequence[Any]]
 
 
-def svg(figure: Figure, name: str, alt: str) -> str:
-    """A figure as an SVG element, with text as text and no identifiers shared between charts."""
-    import matplotlib as mpl
-
-    text = io.StringIO()
-    with (
-        mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}),
-        warnings.catch_warnings(),
-    ):
-        # The reader's fonts draw the text, whatever its script; those here only measure it.
-        warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font", UserWarning)
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    drawing = text.getvalue()
-    drawing = drawing[drawing.index("<svg") :]
-    drawing = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawing, count=1)
-    drawing = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", drawing, count=1)
-    drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
-    drawing = re.sub(r'(id="|url\(#|xlink:href="#|href="#)', rf"\g<1>{name}-", drawing)
-    for colour, variable in _THEMED.items():
-        drawing = drawing.replace(colour, variable)
-    drawing = drawing.replace("fill: #000000", "fill: var(--ink)")
-    drawing = drawing.replace("<text ", '<text fill="var(--ink)" ')
-    from html import escape
-
-    return drawing.replace("<svg ", f'<svg role="img" aria-label="{escape(alt, quote=True)}" ', 1)
-
-
-class Judged(NamedTuple):
+class WithTruth(NamedTuple):
     """Predictions whose truth is known."""
 
     predictions: Predictions
@@ -75,9 +38,11 @@ class Judged(NamedTuple):
 
 
 def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
-    """Every chart that the predictions allow."""
+    """Return every chart that the predictions allow."""
     judged = {
-        name: Judged(one, one.targets) for name, one in methods.items() if one.targets is not None
+        name: WithTruth(one, one.targets)
+        for name, one in methods.items()
+        if one.targets is not None
     }
     if not judged:
         return []
@@ -93,7 +58,7 @@ def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
     ]
 
 
-def _reliability(methods: Mapping[str, Judged]) -> Chart:
+def _reliability(methods: Mapping[str, WithTruth]) -> Chart:
     ax, rows = None, []
     for name, one in methods.items():
         ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax, coding="unknown")
@@ -109,43 +74,46 @@ def _reliability(methods: Mapping[str, Judged]) -> Chart:
     return Chart(
         "Does 80 % mean 80 %?",
         alt,
-        svg(_style.figure_of(ax), "reliability", alt),
+        plot.svg(ax, "reliability", alt),
         columns,
         rows,
     )
 
 
-def _label_errors(name: str, one: Judged) -> Chart:
+def _label_errors(name: str, one: WithTruth) -> Chart:
     names = one.predictions.labels
     drawn = plot.labels(one.probabilities, one.targets, names, coding="unknown")
     errors = metrics.calibration_error(
-        one.probabilities, one.targets, "ace", 10, 10, average=None, coding="unknown"
+        one.probabilities,
+        one.targets,
+        "ace",
+        min_count=metrics.MIN_COUNT,
+        average=None,
+        coding="unknown",
     )
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
     rows = [[names[t], f"{100 * errors[t]:.1f}"] for t in order]
     alt = f"Reliability diagrams of the {len(drawn)} labels of {name} with the largest gaps"
-    picture = svg(_style.figure_of(drawn[0]), "labels", alt)
+    picture = plot.svg(drawn[0], "labels", alt)
     return Chart(f"The least calibrated labels ({name})", alt, picture, ["label", "ACE (%)"], rows)
 
 
-def _coverage(methods: Mapping[str, Judged]) -> Chart:
+def _coverage(methods: Mapping[str, WithTruth]) -> Chart:
     ax, rows = None, []
     budgets = [0.5, 1, 1.5, 2, 3, 4, 5, 7.5, 10]
     for name, one in methods.items():
         sizes = [size for size in budgets if size <= one.predictions.num_labels]
-        ax = plot.coverage(
-            one.probabilities, one.targets, sizes=sizes, name=name, ax=ax, coding="unknown"
-        )
-        covered = np.asarray(ax.lines[-1].get_ydata(), dtype=float)
+        covered = plot.coverage_curve(one.probabilities, one.targets, sizes, coding="unknown")
+        ax = plot.coverage_line(sizes, covered, name=name, ax=ax)
         pairs = zip(sizes, covered, strict=True)
         rows += [[name, size, f"{100 * value:.1f}"] for size, value in pairs]
     assert ax is not None
     alt = "Share of true labels inside the sets against average set size"
-    picture = svg(_style.figure_of(ax), "coverage", alt)
+    picture = plot.svg(ax, "coverage", alt)
     return Chart("What a label budget buys", alt, picture, ["method", "size", "covered (%)"], rows)
 
 
-def _retrieval(methods: Mapping[str, Judged]) -> Chart:
+def _retrieval(methods: Mapping[str, WithTruth]) -> Chart:
     ax, rows = None, []
     for name, one in methods.items():
         most = min(CONDITIONS, one.predictions.num_labels)
@@ -162,11 +130,11 @@ def _retrieval(methods: Mapping[str, Judged]) -> Chart:
     assert ax is not None
     alt = "Mean average precision of searches against the number of conditions in the query"
     columns = ["method", "conditions", "mAP (%)", "queries"]
-    picture = svg(_style.figure_of(ax), "retrieval", alt)
+    picture = plot.svg(ax, "retrieval", alt)
     return Chart("How search holds up as queries grow", alt, picture, columns, rows)
 
 
-def _hits(methods: Mapping[str, Judged]) -> Chart:
+def _hits(methods: Mapping[str, WithTruth]) -> Chart:
     """Every label, and pairs of the most frequent ones, wanted together."""
     ax, rows = None, []
     for name, one in methods.items():
@@ -184,9 +152,9 @@ def _hits(methods: Mapping[str, Judged]) -> Chart:
             share = f"{sum(expected[part]) / total:.2f}" if total else "–"
             rows.append([name, kind, f"{sum(expected[part]):.0f}", int(total), share])
     assert ax is not None
-    alt = "Expected against real number of hits, a point a query of one or two wanted labels"
+    alt = "Expected against real number of hits, one point per query of one or two wanted labels"
     columns = ["method", "query", "expected", "real", "ratio"]
-    picture = svg(_style.figure_of(ax), "hits", alt)
+    picture = plot.svg(ax, "hits", alt)
     return Chart("Does search know how much it will find?", alt, picture, columns, rows)
 
 
@@ -195,7 +163,7 @@ def _sizes(name: str, one: Predictions) -> Chart:
     ax = plot.set_sizes(sets)
     counts = np.bincount(sets.sum(1))
     alt = f"How many labels {name} gives at a threshold of one half"
-    picture = svg(_style.figure_of(ax), "sizes", alt)
+    picture = plot.svg(ax, "sizes", alt)
     rows = [["no label" if size == 0 else size, int(count)] for size, count in enumerate(counts)]
     return Chart(
         f"How many labels a row gets at one half ({name})", alt, picture, ["labels", "rows"], rows

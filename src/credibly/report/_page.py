@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from credibly import __version__
 from credibly.predictions import Predictions
 from credibly.report._charts import charts
-from credibly.report._numbers import HEADLINES, comparison, label_rows
-from credibly.report._verdict import verdict
+from credibly.summaries import COLUMNS, comparison, label_table, verdict
 
 
-def page(methods: Mapping[str, Predictions], *, resamples: int, seed: int) -> str:
-    """The whole page."""
+def page(
+    methods: Mapping[str, Predictions],
+    total_rows: Mapping[str, int],
+    *,
+    resamples: int,
+    seed: int,
+    advance: Callable[[float], None],
+) -> str:
+    """Return the whole page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -25,13 +31,23 @@ def page(methods: Mapping[str, Predictions], *, resamples: int, seed: int) -> st
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    verdicts = {name: verdict(one) for name, one in methods.items()}
+    advance(0.25)
+    numbers = comparison(
+        methods, resamples=resamples, seed=seed, advance=lambda share: advance(0.35 * share)
+    )
+    tables = {name: label_table(one) for name, one in methods.items()}
+    advance(0.1)
+    drawings = charts(methods)
+    advance(0.3)
     return environment.get_template("template.html").render(
         methods=methods,
-        verdicts={name: verdict(one) for name, one in methods.items()},
-        headlines=HEADLINES,
-        comparison=comparison(methods, resamples=resamples, seed=seed),
-        charts=charts(methods),
-        labels={name: label_rows(one) for name, one in methods.items()},
+        total_rows=total_rows,
+        verdicts=verdicts,
+        columns=COLUMNS,
+        comparison=numbers,
+        charts=drawings,
+        labels=tables,
         made=_how(methods, resamples, seed),
         version=__version__,
     )
@@ -45,7 +61,7 @@ def _how(methods: Mapping[str, Predictions], resamples: int, seed: int) -> dict[
         "credibly": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "intervals": f"95 %, bootstrap over rows, {resamples} resamples, seed {seed}",
+        "intervals": f"95 %, Poisson bootstrap over rows, {resamples} resamples, seed {seed}",
     }
     for name, one in methods.items():
         kept = {key: value for key, value in one.metadata.items() if key != "labels"}

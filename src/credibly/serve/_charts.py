@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from threading import Lock
 
 from credibly import plot
-from credibly.plot._style import figure_of
-from credibly.report._charts import svg
 from credibly.types import Array
 
 # Matplotlib's settings and Python's filters of warnings belong to the whole process; two threads
@@ -21,9 +19,9 @@ def reliability_chart(curves: Sequence[tuple[str | None, Array, Array]], id: str
     with _DRAWING:
         ax = None
         for name, p, y in curves:
-            ax = plot.reliability(p, y, name=name, ax=ax)
+            ax = plot.reliability(p, y, name=name, ax=ax, coding="unknown")
         assert ax is not None, "a chart has at least one curve"
-        drawing = svg(figure_of(ax), id, alt)
+        drawing = plot.svg(ax, id, alt)
         del ax
         # A figure is twenty thousand objects that point at each other; Python comes for them only
         # when a quarter of all it holds is new, and by then a dozen figures lie about in memory.

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from credibly.report import names_of
-from credibly.report._numbers import Cell, comparison
-from credibly.report._verdict import Verdict, verdict
 from credibly.serve._charts import reliability_chart
 from credibly.serve._served import ServedPredictions
+from credibly.summaries import Cell, Verdict, comparison, names_of, verdict
 
-RESAMPLES = 50
+RESAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -19,12 +17,12 @@ class Comparison:
     """What the page of comparison says, whatever is searched for on it; files by name."""
 
     verdicts: dict[str, Verdict]
-    headlines: dict[str, list[Cell]]
+    numbers: dict[str, list[Cell]]
     chart: str
 
 
 def compare(books: Sequence[ServedPredictions]) -> Comparison:
-    """Headlines with intervals, verdicts and both reliability curves."""
+    """Return numbers with intervals, verdicts and both reliability curves."""
     names = names_of([book.path for book in books])
     samples = dict(zip(names, (book.sample for book in books), strict=True))
     curves = [
@@ -34,6 +32,6 @@ def compare(books: Sequence[ServedPredictions]) -> Comparison:
     ]
     return Comparison(
         verdicts={name: verdict(one) for name, one in samples.items()},
-        headlines=comparison(samples, resamples=RESAMPLES),
+        numbers=comparison(samples, resamples=RESAMPLES),
         chart=reliability_chart(curves, "compare", "Reliability of both files") if curves else "",
     )

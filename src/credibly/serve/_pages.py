@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.checks import InputError
-from credibly.report._numbers import HEADLINES
 from credibly.serve._api import Name, Number, Raw, Size, state_of
 from credibly.serve._images import TYPES
+from credibly.summaries import COLUMNS
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -94,15 +94,7 @@ def search_page(
 @router.get("/labels")
 def labels_page(request: Request, book: Number = 0, raw: Raw = False) -> HTMLResponse:
     chosen = state_of(request).book(book, raw)
-    sample = chosen.sample
-    expected = sample.probabilities.mean(0, dtype=np.float64)
-    truth = sample.targets if chosen.has_truth else None
-    present = None if truth is None else np.where(truth >= 0, truth, 0).mean(0, dtype=np.float64)
-    rows = [
-        (name, expected[t], None if present is None else present[t])
-        for t, name in enumerate(chosen.labels)
-    ]
-    return _page(request, "labels.html", book=chosen, number=book, raw=raw, rows=rows)
+    return _page(request, "labels.html", book=chosen, number=book, raw=raw, rows=chosen.label_table)
 
 
 @router.get("/label")
@@ -156,7 +148,7 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
         top=top,
         answers=answers,
         problem=problem,
-        headlines=HEADLINES,
+        columns=COLUMNS,
         compared=served.compared,
     )
 

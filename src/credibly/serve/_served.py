@@ -18,6 +18,7 @@ from credibly.decide import AverageSize
 from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index
 from credibly.serve._charts import reliability_chart
+from credibly.summaries import Budget, LabelSummary, budget, summarize_columns
 from credibly.types import Array
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
@@ -40,20 +41,6 @@ class LabelReport:
     about: dict[str, Any]
     reliability: metrics.Reliability | None
     mistakes: list[Mistake]
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What an average of so many labels a row means on these rows."""
-
-    average_size: float
-    threshold: float
-    mean_size: float
-    rows: int
-    coverage: float | None
-    precision: float | None
-    histogram: list[int]
-    promise: str
 
 
 class ServedPredictions:
@@ -80,7 +67,7 @@ class ServedPredictions:
 
     @property
     def has_truth(self) -> bool:
-        return self.scan.has_targets and not self.scan.soft
+        return self.scan.has_targets
 
     # The first to ask reads the file and others wait. A cached property alone would let all of
     # them read it, from Python 3.12 on.
@@ -124,6 +111,18 @@ class ServedPredictions:
         chosen = np.random.default_rng(0).choice(self.scan.num_rows, SAMPLE, replace=False)
         return self.scan.read(rows=np.sort(chosen))
 
+    @property
+    def label_table(self) -> list[LabelSummary]:
+        """One summary per label, on the sample."""
+        with self._lock:
+            return self._label_table
+
+    @cached_property
+    def _label_table(self) -> list[LabelSummary]:
+        rows = self._sample
+        truth = rows.targets if self.has_truth else None
+        return summarize_columns(self.labels, rows.probabilities, truth)
+
     def search(self, query: str, top: int) -> Answer:
         return self.index.search(query, top=top)
 
@@ -145,18 +144,15 @@ class ServedPredictions:
         }
         if y is None or not self.has_truth:
             return LabelReport(about, None, [])
-        known = y >= 0
-        about["known"] = int(known.sum())
-        about["present"] = int((y == 1).sum())
-        columns = p[:, None], y[:, None]
-        about["average_precision"] = float(metrics.average_precision(*columns, coding="unknown")[0])
-        about["calibration_error"] = float(
-            metrics.calibration_error(*columns, "ace", coding="unknown")
-        )
-        about["log_loss"] = float(metrics.log_loss(*columns, coding="unknown"))
-        return LabelReport(
-            about, metrics.reliability(*columns, coding="unknown"), self._mistakes(label, p, y)
-        )
+        (summary,) = summarize_columns([label], p[:, None], y[:, None])
+        about["known"] = summary.rows
+        about["known_expected"] = summary.expected
+        about["present"] = summary.present
+        about["average_precision"] = summary.average_precision
+        about["calibration_error"] = summary.error
+        about["log_loss"] = summary.log_loss
+        diagram = metrics.reliability(p[:, None], y[:, None], coding="unknown")
+        return LabelReport(about, diagram, self._mistakes(label, p, y))
 
     def _mistakes(self, label: str, p: Array, y: Array, count: int = 12) -> list[Mistake]:
         """The rows whose probability is farthest from the truth."""
@@ -167,7 +163,7 @@ class ServedPredictions:
             return []
         rows = self.scan.read(labels=[label], rows=worst)
         return [
-            Mistake(str(name), float(p[row]), bool(y[row] == 1))
+            Mistake(str(name), float(p[row]), bool(y[row] >= 0.5))
             for name, row in zip(rows.ids, worst, strict=True)
         ]
 
@@ -195,23 +191,7 @@ class ServedPredictions:
         """Label sets for an average size, on the sample."""
         rows = self.sample
         decision = self._fitted(average_size, tuple(self.labels))
-        sets = decision.predict(rows.probabilities)
-        sizes = sets.sum(1)
-        truth = rows.targets if self.has_truth else None
-        return Budget(
-            average_size=average_size,
-            threshold=float(decision.threshold),
-            mean_size=float(sizes.mean()),
-            rows=len(rows),
-            coverage=None
-            if truth is None
-            else _finite(metrics.set_coverage(sets, truth, coding="unknown")),
-            precision=None
-            if truth is None
-            else _finite(metrics.precision(sets, truth, coding="unknown")),
-            histogram=np.bincount(sizes).tolist(),
-            promise=decision.promise,
-        )
+        return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)
 
 
 class _Uncalibrated(ServedPredictions):
@@ -236,7 +216,7 @@ class _Uncalibrated(ServedPredictions):
     @cached_property
     def _index(self) -> Index:
         whole = self.scan.read()
-        truth = whole.targets if self.has_truth else None
+        truth = None if self.scan.soft else whole.targets  # a soft target is no hit and no miss
         return Index(self._through_link(_required(whole.scores)), self.labels, whole.ids, truth)
 
     @cached_property
@@ -262,8 +242,3 @@ class _Uncalibrated(ServedPredictions):
 def _required(scores: Array | None) -> Array:
     assert scores is not None, "only files with scores have an uncalibrated reading"
     return scores
-
-
-def _finite(value: Any) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None

@@ -56,14 +56,14 @@ def test_idle_connections_do_not_keep_others_out(address, client):
 
 def test_a_client_that_never_reads_is_dropped(served, address):
     """Requests are sent without reading an answer, until nothing more can be written to us."""
-    request = b"GET /labels HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    request = b"GET /docs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         deaf.settimeout(20)
         deaf.connect(address)
         mine = deaf.getsockname()
-        deaf.sendall(request * 200)
-        deadline = time.monotonic() + 20
+        deaf.sendall(request * 500)
+        deadline = time.monotonic() + 8  # keep-alive would end an idle connection later
 
         def held():
             ours = list(served.server_state.connections)
