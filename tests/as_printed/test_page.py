@@ -1,0 +1,70 @@
+"""docs/as-printed.md: every call on it can be made, every test it names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import credibly as cr
+
+ROOT = Path(__file__).parents[2]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in (ROOT / "docs" / "as-printed.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| printed")
+]
+CALLS = sorted({call for row in ROWS for call in re.findall(r"`(cr\.[^`]*)`", row[1])})
+COMMANDS = sorted({call for row in ROWS for call in re.findall(r"`(credibly [^`]*)`", row[1])})
+KINDS = sorted({kind for row in ROWS for kind in re.findall(r"`([\w+]+):`", row[1])})
+TESTS = sorted({test for row in ROWS for test in re.findall(r"`([^`]*)`", row[2])})
+
+
+def test_the_page_has_a_row_for_every_printed_thing():
+    assert len(ROWS) > 55
+    assert all(len(row) == 3 and row[1] and row[2] for row in ROWS)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_on_the_page_can_be_made(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    probabilities = rng.random((60, 5))
+    targets = (rng.random((60, 5)) < probabilities).astype(np.int8)
+    cr.Predictions.from_arrays(
+        probabilities=probabilities[:, :3], labels=["fork", "apple", "knife"]
+    ).write("p.parquet")
+    given = {
+        "cr": cr,
+        "scores": torch.randn(60, 5),
+        "rates": torch.rand(60, 5),
+        "targets": torch.from_numpy(targets),
+        "probabilities": torch.from_numpy(probabilities),
+        "sets": torch.from_numpy(probabilities > 0.5),
+        "counts": np.array([3, 30, 50, 200, 400]),
+    }
+    eval(call, given)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_on_the_page_parses(command):
+    from credibly.cli import parse
+
+    parse(command.split()[1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_data_on_the_page_has_a_reader(kind):
+    assert kind in cr.data.kinds()
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_a_test_on_the_page_exists(name):
+    file, _, function = name.partition("::")
+    path = ROOT / file if file.startswith("tests/") else Path(__file__).parent / file
+    assert path.exists(), path
+    if function:
+        assert f"def {function}(" in path.read_text(encoding="utf-8")
