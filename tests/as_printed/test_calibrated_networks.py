@@ -185,7 +185,7 @@ def label_pair_regularizer(estimates, targets):
 
 
 def test_equation_18_conditions_on_labels_that_differ():
-    """Enumerated: the print says y(t') ≠ y(t'), which never holds; y(t) ≠ y(t') gives the result."""
+    """The print says y(t') ≠ y(t'), which never holds; y(t) ≠ y(t') gives its result."""
     rate, other = 0.7, 0.2
     joint = {
         (a, b): (rate if a else 1 - rate) * (other if b else 1 - other)

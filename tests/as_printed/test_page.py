@@ -20,6 +20,7 @@ ROWS = [
 CALLS = sorted({call for row in ROWS for call in re.findall(r"`(cr\.[^`]*)`", row[1])})
 COMMANDS = sorted({call for row in ROWS for call in re.findall(r"`(credibly [^`]*)`", row[1])})
 KINDS = sorted({kind for row in ROWS for kind in re.findall(r"`([\w+]+):`", row[1])})
+OUT = {"train": ["--out", "run"]}
 TESTS = sorted({test for row in ROWS for test in re.findall(r"`([^`]*)`", row[2])})
 
 
@@ -51,14 +52,23 @@ def test_a_call_on_the_page_can_be_made(call, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_on_the_page_parses(command):
-    from credibly.cli import parse
+    from importlib import import_module
 
-    parse(command.split()[1:])
+    from credibly.cli import COMMANDS
+    from credibly.cli._command import build_parser
+
+    parser = build_parser({name: import_module(f"credibly.cli.{name}") for name in COMMANDS})
+    arguments = vars(parser.parse_args([*command.split()[1:], *OUT.get(command.split()[1], [])]))
+    if preset := arguments.get("preset"):
+        assert cr.train.preset(preset)
+    data = str(arguments.get("data", ""))
+    if ":" in data:
+        assert data.partition(":")[0] in cr.data.KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_data_on_the_page_has_a_reader(kind):
-    assert kind in cr.data.kinds()
+    assert kind in cr.data.KINDS
 
 
 @pytest.mark.parametrize("name", TESTS)

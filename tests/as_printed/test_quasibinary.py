@@ -8,9 +8,7 @@ import torch
 
 import credibly as cr
 
-Z = torch.tensor(
-    [[2.0, -1.0, 0.0], [0.5, 1.0, -3.0], [-1.0, -0.5, 0.2]], dtype=torch.float64
-)
+Z = torch.tensor([[2.0, -1.0, 0.0], [0.5, 1.0, -3.0], [-1.0, -0.5, 0.2]], dtype=torch.float64)
 Y = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
 
 

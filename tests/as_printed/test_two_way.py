@@ -76,13 +76,15 @@ def test_equations_iv_and_v_the_gradients_of_positive_scores(temperature, margin
 
 
 def test_appendix_b_samples_45_penalties_on_a_log_scale():
-    from credibly.train import sweep_weights
+    from credibly.train.lbfgs import SWEEP
 
-    np.testing.assert_allclose(sweep_weights(), np.logspace(-6, 5, 45))
+    printed = [10 ** (-6 + 11 * step / 44) for step in range(45)]
+    np.testing.assert_allclose(SWEEP, printed)
+    assert cr.train.preset("twl-probe")["sweep"] == "l2"
 
 
 def test_appendix_c_1_the_text_means_the_smallest_positive():
-    """Equation 14 is small where min over positives exceeds max over negatives; the text says max."""
+    """Equation 14 is small where the smallest positive is above; the text says the largest."""
     loss = cr.losses.TwoWay(ways="samples")
     ordered = torch.tensor([[5.0, 4.0, -5.0]]), torch.tensor([[1.0, 1.0, 0.0]])
     largest_only = torch.tensor([[9.0, -9.0, -5.0]]), torch.tensor([[1.0, 1.0, 0.0]])
