@@ -6,12 +6,13 @@ import dataclasses
 import os
 import sys
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from credibly.checks import InputError
 from credibly.cli._command import option
 from credibly.cli._reader_options import reader_options, with_reader_options
 from credibly.train import Settings
@@ -85,7 +86,9 @@ def settings_of(options: Any) -> Settings:
     if options.resume and config.exists():
         from credibly.train import read_config
 
-        base = {**read_config(config.parent)["settings"], **base}
+        stored = read_config(config.parent)["settings"]
+        _refuse_stored_code(stored, options)
+        base = {**stored, **base}
     settings = Settings.from_mapping({**base, **given(options)}, "settings")
     check_names(settings)
     return settings
@@ -99,6 +102,16 @@ def check_names(settings: Settings) -> None:
         names.check_loss(settings.loss)
     if settings.model != "auto":
         names.check_model(settings.model)
+
+
+def _refuse_stored_code(stored: Mapping[str, Any], options: Any) -> None:
+    """Import code for a network only where the user names it, not because a folder does."""
+    model = str(stored.get("model", ""))
+    if model.startswith("python:") and given(options).get("model") != model:
+        raise InputError(
+            f"{options.out} names code to import ({model}). If you trust it, name it too: "
+            f"--model {model}."
+        )
 
 
 def run(options: Any) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from credibly.checks import InputError
+from credibly.child_processes import end_with_parent
 from credibly.data import Data
 from credibly.files import atomic_path
 from credibly.models._network import Network
@@ -73,7 +74,9 @@ def _features(
     workers: int,
     device: str | torch.device,
 ) -> np.ndarray:
-    loader = torch.utils.data.DataLoader(rows, batch_size=batch_size, num_workers=workers)
+    loader = torch.utils.data.DataLoader(
+        rows, batch_size=batch_size, num_workers=workers, worker_init_fn=end_with_parent
+    )
     training = model.training
     model.eval().to(device)
     try:

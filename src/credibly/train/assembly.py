@@ -13,6 +13,15 @@ from credibly.checks import InputError
 from credibly.data import TRAIN
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import Settings
+from credibly.train.run_folder import description
+from credibly.train.user_objects import (
+    OBJECT,
+    PYTHON,
+    build_from_factory,
+    check_scores,
+    loss_of,
+    missing_object,
+)
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -31,10 +40,10 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     model = settings.model
     if model == "auto":
         model = _default_model(settings, data)
-    if settings.solver == "lbfgs" and data.kind != "features":
+    if settings.solver == "lbfgs" and data.kind != "features" and not settings.features:
         raise InputError(
-            f"`solver` lbfgs needs features; {data.source} holds images. "
-            "Cache a backbone's features first (`cr.models.cache_features`)."
+            f"`solver` lbfgs needs features; {data.source} holds {data.kind}. Train on those of a "
+            "network: --model timm:NAME --frozen --features."
         )
     if settings.average_size is not None and settings.average_size > len(data.labels):
         raise InputError(
@@ -75,16 +84,9 @@ def _default_model(settings: Settings, data: Data) -> str:
     )
 
 
-def build_loss(settings: Settings, data: Data, num_rows: int) -> Loss:
-    """The loss by its name, told what the data set knows."""
-    from credibly import losses
-
-    criterion = losses.from_name(
-        settings.loss,
-        num_labels=len(data.labels),
-        num_rows=num_rows,
-        average_size=settings.average_size,
-    )
+def build_loss(settings: Settings, data: Data, num_rows: int, loss: Loss | None = None) -> Loss:
+    """Return the user's ``loss``, or the one that the settings name."""
+    criterion = loss_of(settings, loss, num_labels=len(data.labels), num_rows=num_rows)
     if not criterion.has_link and settings.calibrate == "none":
         raise InputError(
             f"loss {settings.loss!r} has no link, so its scores become probabilities only through "
@@ -94,7 +96,7 @@ def build_loss(settings: Settings, data: Data, num_rows: int) -> Loss:
 
 
 def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: Array) -> Network:
-    """A fresh model, the same for the same seed, its last biases at the labels' rates."""
+    """Return a fresh model, the same for the same seed, its last biases at the labels' rates."""
     from credibly import models
 
     torch.manual_seed(mixed(settings.seed))
@@ -115,6 +117,28 @@ def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: 
     )
     if settings.prior_bias:
         set_prior_bias(model.head, criterion, train_targets)
+    return model
+
+
+def build_user_model(
+    settings: Settings, data: Data, criterion: Loss, model: nn.Module | None
+) -> nn.Module | None:
+    """Return the user's network, from an object or a ``python:`` factory; None if neither."""
+    num_scores = len(data.labels) * criterion.scores_per_label
+    if model is None:
+        if settings.model.startswith(OBJECT):
+            raise missing_object(settings.model, "model")
+        if not settings.model.startswith(PYTHON):
+            return None
+        torch.manual_seed(mixed(settings.seed))
+        shape = description(data, settings)["shape"]
+        model = build_from_factory(settings.model, tuple(shape), num_scores)
+    if settings.features or settings.frozen or settings.solver != "steps":
+        raise InputError(
+            "`frozen`, `features` and `solver` lbfgs need a built-in network, whose last layer is "
+            f"known; got {settings.model!r}. Freeze parameters by `requires_grad_(False)` instead."
+        )
+    check_scores(model, data, num_scores, settings.image_size)
     return model
 
 

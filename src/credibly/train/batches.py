@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from credibly.child_processes import end_with_parent
+
 
 def mixed(*numbers: int) -> int:
     """One seed from several numbers; near ones give unrelated seeds.
@@ -67,7 +69,11 @@ def stream(dataset: Any, batches: Sequence[Tensor], workers: int) -> Iterator[tu
     if workers == 0:
         return map(dataset.batch, batches)
     loader = DataLoader(
-        _Batches(dataset, batches), batch_size=None, num_workers=workers, prefetch_factor=4
+        _Batches(dataset, batches),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=4,
+        worker_init_fn=end_with_parent,
     )
     return iter(loader)
 

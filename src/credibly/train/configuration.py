@@ -50,7 +50,7 @@ class Settings:
     """
 
     loss: str = setting("auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label")
-    model: str = setting("auto", "linear, mlp, cnn, efficientnet-lite0, resnet18-32, timm:NAME …")
+    model: str = setting("auto", "mlp, cnn, timm:NAME, python:MODULE:FACTORY … (docs/models.md)")
     weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
     frozen: bool = setting(False, "train the last layer only")
     frozen_epochs: int = setting(0, "epochs that train the last layer only, before the backbone")
@@ -85,7 +85,11 @@ class Settings:
     select: str = setting("nll", "epoch to keep, judged on held-out rows", SELECTIONS)
     patience: int = setting(0, "epochs without a better one before stopping; 0 never stops")
     calibrate: str = setting("affine", "calibrator fitted on held-out rows", CALIBRATORS)
-    solver: str = setting("steps", "lbfgs trains a linear model on the whole data", SOLVERS)
+    solver: str = setting(
+        "steps",
+        "lbfgs: a linear model, or the last layer on cached features, to the optimum",
+        SOLVERS,
+    )
     sweep: str | None = setting(None, "l2: choose among 45 weights from 1e-6 to 1e5", ("l2",))
     seed: int = setting(0, "seed of order, dropout, augmentation and initial weights")
     split_seed: int = setting(0, "seed of the split into training, held-out and test rows")
@@ -125,6 +129,13 @@ class Settings:
     def __post_init__(self) -> None:
         from credibly import checks
 
+        for name in ("loss", "model"):
+            if not isinstance(getattr(self, name), str):
+                raise checks.InputError(
+                    f"`{name}` must be a name in settings, which are stored as text; got "
+                    f"{type(getattr(self, name)).__name__}. Pass the object to "
+                    f"`cr.train.fit(data, out, settings, {name}=…)`."
+                )
         for name in ("epochs", "accumulate"):
             checks.at_least(name, getattr(self, name), 1)
         if self.batch_size is not None:
@@ -166,10 +177,19 @@ class Settings:
             raise InputError("`schedule` step needs `milestones`, e.g. 0.5,0.75; got none.")
         if self.select == "average-k" and self.average_size is None:
             raise InputError("`select` average-k needs `average_size` (K); got none.")
-        if self.solver == "lbfgs" and self.model not in ("linear", "auto"):
-            raise InputError(f"`solver` lbfgs trains `model` linear only; got {self.model!r}.")
+        if self.solver == "lbfgs":
+            if self.model not in ("linear", "auto") and not self.features:
+                raise InputError(
+                    "`solver` lbfgs trains `model` linear, or the last layer of another network on "
+                    f"its cached features; got {self.model!r} alone. Add --frozen --features."
+                )
+            if self.dropout:
+                raise InputError(
+                    "`solver` lbfgs needs the same loss at every call; got dropout "
+                    f"{self.dropout:g}. Leave `dropout` out."
+                )
         if self.features and not self.frozen:
-            raise InputError("`features` keeps what a frozen backbone says; give `frozen` too.")
+            raise InputError("`features` keeps a frozen backbone's output; give `frozen` too.")
         if self.frozen_epochs >= self.epochs:
             raise InputError(
                 f"`frozen_epochs` must be fewer than `epochs`, {self.epochs}; got "

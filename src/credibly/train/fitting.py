@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ from credibly.train.distributed import score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.log import Log
 from credibly.train.run import Run, load, write_run
-from credibly.train.run_folder import METRICS, claim, description, write_json
+from credibly.train.run_folder import METRICS, claimed, description, write_json
 from credibly.train.trainer import Trainer
+from credibly.train.user_objects import name_objects
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -37,18 +39,26 @@ def fit(
     folder: str | Path,
     settings: Settings | None = None,
     *,
+    model: nn.Module | None = None,
+    loss: Loss | None = None,
     resume: bool = False,
     callback: Callback | None = None,
     watcher: Callback | None = None,
 ) -> Run:
-    """Train on the training rows of ``data``; calibrate on its held-out rows; judge on its test.
+    """Train on the training rows of ``data``, calibrate on held-out rows, measure on test rows.
+
+    A run that fails before it has anything to resume from leaves nothing behind.
 
     Args:
         data: from ``cr.data.load``.
         folder: of the run: ``config.toml``, ``model.safetensors``, ``state/``, ``log.jsonl``,
             ``calibration.json``, ``predictions.parquet`` (test rows), ``metrics.json``.
-        settings: how; the defaults otherwise.
-        resume: go on with what ``folder`` holds. Where it holds nothing, start.
+        settings: how to train; the defaults if not given.
+        model: your own network: inputs (rows, …) to scores (rows, labels), or twice as many
+            columns where ``loss.scores_per_label`` is 2. It is trained in place. The folder holds
+            its weights but not its code: ``cr.load(folder, model=…)`` needs the same network.
+        loss: your own loss, a subclass of ``cr.losses.Loss``; ``cr.load`` then needs it too.
+        resume: go on with the run in ``folder``; start where there is none.
         callback: called after each update and each epoch.
         watcher: deprecated name of ``callback``.
 
@@ -63,30 +73,40 @@ def fit(
         warnings.warn("`watcher` is now `callback`.", DeprecationWarning, stacklevel=2)
         callback = watcher
     folder = Path(folder)
-    settings = assembly.resolve_settings(settings or Settings(), data)
+    settings = name_objects(settings or Settings(), model, loss)
+    settings = assembly.resolve_settings(settings, data)
     accelerator = assembly.build_accelerator(settings)
-    run = _assemble(data, folder, settings, accelerator.num_processes)
-    if accelerator.is_main_process:
-        claim(folder, settings, data, resume)
-    accelerator.wait_for_everyone()
-    if resume and (folder / METRICS).exists():
-        return load(folder)
-    rows, network = _inputs(run, data, accelerator)
-    _train(run, rows, network, accelerator, callback or Callback())
-    _finish(run, rows, network, accelerator)
-    accelerator.wait_for_everyone()
+    run = _assemble(data, folder, settings, accelerator.num_processes, model, loss)
+    main = accelerator.is_main_process
+    with claimed(folder, settings, data, resume) if main else nullcontext():
+        accelerator.wait_for_everyone()
+        if resume and (folder / METRICS).exists():
+            return load(folder, model=model, loss=loss, allow_python=True)
+        rows, network = _inputs(run, data, accelerator)
+        _train(run, rows, network, accelerator, callback or Callback())
+        _finish(run, rows, network, accelerator)
+        accelerator.wait_for_everyone()
     return run
 
 
 # Training ------------------------------------------------------------------------------------
 
 
-def _assemble(data: Data, folder: Path, settings: Settings, processes: int) -> Run:
-    """A run with fresh weights, its loss and its rows checked against each other."""
+def _assemble(
+    data: Data,
+    folder: Path,
+    settings: Settings,
+    processes: int,
+    model: nn.Module | None,
+    loss: Loss | None,
+) -> Run:
+    """Return a run with its network and loss, checked against the rows."""
     train, held_out = data.part("train"), data.part("calibration")
-    criterion = assembly.build_loss(settings, data, len(train))
+    criterion = assembly.build_loss(settings, data, len(train), loss)
     _check_rows(train, held_out, settings, criterion, processes)
-    model = assembly.build_model(settings, data, criterion, train.targets)
+    model = assembly.build_user_model(settings, data, criterion, model)
+    if model is None:
+        model = assembly.build_model(settings, data, criterion, train.targets)
     return Run(folder, settings, description(data, settings), model, Pipeline(criterion))
 
 
@@ -119,17 +139,18 @@ def _check_rows(
         if (counts != 1).any():
             row = int((counts != 1).argmax())
             raise InputError(
-                f"loss {settings.loss!r} needs exactly one label a row; row {train.ids[row]!r} of "
-                f"{train.source} has {counts[row]}. Use bce, spa or another loss for many labels."
+                f"loss {settings.loss!r} needs exactly one label per row; row {train.ids[row]!r} "
+                f"of {train.source} has {counts[row]}. Use bce or spa for many labels."
             )
 
 
 def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Module]:
-    """What is trained on what: the model on the data, or its head on features kept on disk."""
+    """Return the rows and the network to train: all of it, or its head on cached features."""
     if not run.settings.features:
         return data, run.model
-    from credibly.models import cache_features
+    from credibly.models import Network, cache_features
 
+    assert isinstance(run.model, Network)  # build_user_model refuses others
     keep = run.folder / "features"
     options = {"image_size": run.settings.image_size, "workers": run.settings.workers}
     run.model.to(accelerator.device)
@@ -196,7 +217,7 @@ def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
 
 
 def _finish(run: Run, rows: Data, network: nn.Module, accelerator: Accelerator) -> None:
-    """Calibrate and decide on held-out rows, then predict and measure on test rows."""
+    """Fit calibrator and decision on held-out rows, then predict and measure test rows."""
     held_out, test = rows.part("calibration"), rows.part("test")
     run.model.eval()
     run.criterion.eval()
@@ -225,7 +246,7 @@ def _finish(run: Run, rows: Data, network: nn.Module, accelerator: Accelerator) 
 
 
 def _finish_loss(run: Run, train: Data, network: nn.Module, accelerator: Accelerator) -> None:
-    """Losses whose link holds a running estimate get an exact pass over the training rows."""
+    """Replace a running estimate in the link by an exact pass over the training rows."""
     if run.criterion.has_state:
         dataset = _dataset(train, run.settings, train=False)
         scores = score(network, dataset, accelerator, run.settings.workers)
@@ -255,7 +276,7 @@ def _decision(run: Run, scores: Tensor) -> Any:
 
 
 def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
-    """Headline figures of test rows; NaN becomes None, which JSON can say."""
+    """Return the metrics of the test rows; NaN becomes None, which JSON can hold."""
     from credibly import metrics
 
     if predictions.targets is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
@@ -26,6 +26,14 @@ from credibly.train.run_folder import (
     read_json,
     write_json,
 )
+from credibly.train.user_objects import (
+    OBJECT,
+    PYTHON,
+    build_from_factory,
+    loss_of,
+    missing_object,
+    refuse_python,
+)
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.decide import Decision
     from credibly.losses import Loss
-    from credibly.models import Network
     from credibly.predictions import Predictions
 
 
@@ -54,7 +61,7 @@ class Run:
     folder: Path
     settings: Settings
     data: dict[str, Any]
-    model: Network
+    model: nn.Module
     pipeline: Pipeline
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -157,8 +164,22 @@ class Run:
             )
 
 
-def load(folder: str | Path) -> Run:
-    """A finished run, ready to predict. Nothing in the folder is unpickled."""
+def load(
+    folder: str | Path,
+    *,
+    model: nn.Module | None = None,
+    loss: Loss | None = None,
+    allow_python: bool = False,
+) -> Run:
+    """Return a finished run, ready to predict. Nothing in the folder is unpickled.
+
+    Args:
+        folder: of the run.
+        model: a network of the same shape, for a run that was trained with ``fit(…, model=…)``.
+        loss: the loss object, for a run that was trained with ``fit(…, loss=…)``.
+        allow_python: whether a run that names ``python:package.module:factory`` may import that
+            code. Say so only for folders that you trust.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} must be a run folder; it does not exist.")
@@ -172,8 +193,13 @@ def load(folder: str | Path) -> Run:
         )
     settings = Settings.from_mapping(config["settings"], str(folder / CONFIG))
     saved = read_tensors(folder / MODEL)
-    _same_shapes(folder, settings, config["data"], saved.group("model"))
-    run = empty_run(folder, settings, config["data"])
+    if model is None and settings.model.startswith(OBJECT):
+        raise missing_object(settings.model, "model")
+    if model is None and settings.model.startswith(PYTHON) and not allow_python:
+        raise refuse_python(settings.model)
+    if model is None and ":" not in settings.model:  # else its size is not ours to know
+        _same_shapes(folder, settings, config["data"], saved.group("model"), loss)
+    run = empty_run(folder, settings, config["data"], model, loss)
     try:
         run.model.load_state_dict(saved.group("model"))
         run.criterion.load_state_dict(saved.group("loss"), strict=False)
@@ -188,12 +214,14 @@ def load(folder: str | Path) -> Run:
 
 
 def _same_shapes(
-    folder: Path, settings: Settings, data: dict[str, Any], saved: dict[str, Tensor]
+    folder: Path,
+    settings: Settings,
+    data: dict[str, Any],
+    saved: dict[str, Tensor],
+    loss: Loss | None,
 ) -> None:
     """The weights must be those of the model, seen before memory is taken for it."""
-    if ":" in settings.model:
-        return  # a library's model: its size is the library's
-    criterion = _empty_loss(settings, data, num_rows=1)
+    criterion = loss_of(settings, loss, num_labels=len(data["labels"]), num_rows=1)
     with torch.device("meta"):  # the model alone: losses look at their numbers
         expected = _empty_model(settings, data, criterion).state_dict()
     for name, tensor in expected.items():
@@ -205,26 +233,27 @@ def _same_shapes(
             )
 
 
-def empty_run(folder: Path, settings: Settings, data: dict[str, Any]) -> Run:
-    """A run with fresh weights of the right shapes."""
-    criterion = _empty_loss(settings, data, data["train_rows"])
-    model = _empty_model(settings, data, criterion)
+def empty_run(
+    folder: Path,
+    settings: Settings,
+    data: dict[str, Any],
+    model: nn.Module | None = None,
+    loss: Loss | None = None,
+) -> Run:
+    """Return a run with fresh weights of the right shapes."""
+    context = {"num_labels": len(data["labels"]), "num_rows": data["train_rows"]}
+    criterion = loss_of(settings, loss, **context)
+    if model is None:
+        model = _empty_model(settings, data, criterion)
     return Run(folder, settings, data, model, Pipeline(criterion))
 
 
-def _empty_loss(settings: Settings, data: dict[str, Any], num_rows: int) -> Loss:
-    from credibly import losses
-
-    return losses.from_name(
-        settings.loss,
-        num_labels=len(data["labels"]),
-        num_rows=num_rows,
-        average_size=settings.average_size,
-    )
-
-
-def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> Network:
+def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> nn.Module:
     from credibly import models
+
+    if settings.model.startswith(PYTHON):
+        num_scores = len(data["labels"]) * criterion.scores_per_label
+        return build_from_factory(settings.model, tuple(data["shape"]), num_scores)
 
     options = {
         name: getattr(settings, name)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +30,80 @@ CONFIG, MODEL, CALIBRATION, METRICS = (
 )
 
 
-def claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
+@contextmanager
+def claimed(folder: Path, settings: Settings, data: Data, resume: bool) -> Iterator[None]:
+    """Hold ``folder`` for one writer; on a failure with nothing to resume from, leave nothing.
+
+    Raises:
+        InputError: if another process writes to the folder, or if it holds something else.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh = not (folder / CONFIG).exists()
+    try:
+        with locked(folder):
+            _claim(folder, settings, data, resume)
+            try:
+                yield
+            except BaseException as error:
+                if fresh and not _resumable(folder, error):
+                    _remove(folder)
+                raise
+    except BaseException:
+        for path in made:
+            with suppress(OSError):  # not empty: it stays
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a lock on ``folder``; it ends with the process, however that ends.
+
+    The lock is on the folder itself, so that no file is left over. On systems and file systems
+    without such locks nothing is locked.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{folder} is being written by another process. Wait until that has ended, or "
+                "choose another --out."
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                raise
+        yield
+    finally:
+        with suppress(OSError):  # also for copies of the handle in forked workers
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def _resumable(folder: Path, error: BaseException) -> bool:
+    """Return whether there is work to go on with; after an interrupt, cached features count."""
+    interrupted = not isinstance(error, Exception)
+    return (
+        any((folder / "state").glob("step-*"))
+        or (folder / "log.jsonl").exists()
+        or (interrupted and (folder / "features").exists())
+    )
+
+
+def _remove(folder: Path) -> None:
+    (folder / CONFIG).unlink(missing_ok=True)
+    for name in ("state", "features", "tensorboard"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
     """Make ``folder`` this run's, or check that it already is."""
     config = folder / CONFIG
     if config.exists():
@@ -40,14 +117,13 @@ def claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
             for leftover in place.glob(".tmp*"):  # what safetensors writes beside
                 leftover.unlink(missing_ok=True)
         return
-    if folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+    if any(not path.name.startswith(".") for path in folder.iterdir()):
         raise InputError(f"{folder} must be empty or a run folder; it holds other files.")
-    folder.mkdir(parents=True, exist_ok=True)
     write_config(folder, settings, description(data, settings))
 
 
 def description(data: Data, settings: Settings) -> dict[str, Any]:
-    """What a run remembers of its data."""
+    """Return what a run stores about its data."""
     shape = data.input_shape
     if shape is None or (len(shape) == 3 and settings.image_size is not None):
         side = settings.image_size or 224
@@ -63,7 +139,7 @@ def description(data: Data, settings: Settings) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration of a run that was begun: its tables, all there."""
+    """Return the configuration of a run that was begun, checked for all its tables."""
     config = read_toml(folder / CONFIG)
     needed = {"credibly": ["version"], "settings": [], "data": ["source", "fingerprint", "labels"]}
     for table, keys in needed.items():
@@ -102,14 +178,14 @@ def _same_run(folder: Path, settings: Settings, data: Data) -> None:
 
 
 def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None:
-    """The resolved settings and what they were applied to."""
+    """Write the resolved settings and the description of the data."""
     values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
     program = {"version": __version__, "layout": LAYOUT}
     write_toml(folder / CONFIG, {"credibly": program, "settings": values, "data": data})
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Plain values, atomically."""
+    """Write plain values as JSON; the file is complete or not there."""
     with atomic_path(path) as beside:
         beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.checks import InputError, at_least
+from credibly.child_processes import watch_parent
 from credibly.train import Settings
 
 if TYPE_CHECKING:
@@ -224,13 +225,17 @@ def _work(work: Sequence[RunSpec], jobs: int, done: Callable[[str], None]) -> di
             figures[job.folder] = perform(job)
             done(Path(job.folder).name)
         return figures
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    reader, writer = context.Pipe(duplex=False)
+    options = {"mp_context": context, "initializer": watch_parent, "initargs": (reader,)}
+    with reader, writer, ProcessPoolExecutor(jobs, **options) as pool:
         waiting = {pool.submit(perform, job): job for job in work}
         try:
             for future in as_completed(waiting):
                 figures[waiting[future].folder] = future.result()
                 done(Path(waiting[future].folder).name)
         except BaseException:
+            writer.close()  # the workers end at once, in the middle of their runs
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return figures

@@ -1,0 +1,151 @@
+"""A user's own network and loss: objects given to ``fit``, and factories named ``python:…``.
+
+``object:NAME``                        stands in a configuration for an object that was passed in
+``python:package.module:factory``      names a function that returns the network
+
+A factory runs code, so one is imported only where the user names it: by ``--model``, by their own
+configuration file, or by ``allow_python=True`` when a run is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from credibly.checks import InputError
+from credibly.train.configuration import Settings
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+    from credibly.losses import Loss
+
+OBJECT, PYTHON = "object:", "python:"
+
+SMALLEST_LOSS = """
+    class MyLoss(cr.losses.BinaryLoss):      # loss of each label on its own; the link is derived
+        name = "mine"
+        def positive(self, scores): return torch.nn.functional.softplus(-scores)
+        def negative(self, scores): return torch.nn.functional.softplus(scores)
+"""
+
+
+def name_objects(settings: Settings, model: Any, loss: Any) -> Settings:
+    """Return settings that name the objects passed in, where there are any.
+
+    Raises:
+        InputError: if an object is not a network or a loss, or if the settings name another one.
+    """
+    from credibly import losses
+
+    changes: dict[str, Any] = {}
+    if model is not None:
+        if not isinstance(model, nn.Module):
+            raise InputError(
+                f"`model` must be a torch.nn.Module; got {type(model).__name__}. Name a built-in "
+                "network in the settings instead: `Settings(model='mlp')`."
+            )
+        changes["model"] = OBJECT + type(model).__name__
+    if loss is not None:
+        if not isinstance(loss, losses.Loss):
+            raise InputError(
+                "`loss` must be a loss of `cr.losses` or a subclass of it, because the loss also "
+                f"says how scores become probabilities (`log_odds`); got {type(loss).__name__}. "
+                f"The smallest one:\n{SMALLEST_LOSS}"
+            )
+        changes["loss"] = OBJECT + type(loss).__name__
+    for name, stands_for in changes.items():
+        before = getattr(settings, name)
+        if before not in ("auto", stands_for):
+            raise InputError(
+                f"`{name}` must be given once; got the object {stands_for} and {before!r} in the "
+                "settings."
+            )
+    return dataclasses.replace(settings, **changes)
+
+
+def missing_object(name: str, what: str) -> InputError:
+    """Return the error for a configuration that stands for an object nobody passed in."""
+    return InputError(
+        f"this run was trained with a {what} object ({name.removeprefix(OBJECT)}), which a folder "
+        f"cannot hold. Pass the same kind of object: `cr.load(folder, {what}=…)`, or "
+        f"`cr.train.fit(…, {what}=…)` to go on training."
+    )
+
+
+def refuse_python(name: str) -> InputError:
+    """Return the error for a run that names code while nobody allowed to import it."""
+    return InputError(
+        f"this run names code to import ({name}). Only if you trust it: "
+        "`cr.load(folder, allow_python=True)` or --allow-python; or pass the network itself, "
+        "`cr.load(folder, model=…)`."
+    )
+
+
+def build_from_factory(name: str, shape: tuple[int, ...], num_scores: int) -> nn.Module:
+    """Import ``python:package.module:factory`` and return ``factory(shape, num_scores)``."""
+    _, _, rest = name.partition(":")
+    module_name, _, factory_name = rest.partition(":")
+    if not (module_name and factory_name.isidentifier()):
+        raise InputError(
+            f"`model` must read python:package.module:factory; got {name!r}, e.g. "
+            "python:mypackage.networks:build."
+        )
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise InputError(
+            f"`model` {name!r}: {module_name!r} cannot be imported ({error}). Install it, or put "
+            "its folder on PYTHONPATH."
+        ) from error
+    if factory_name not in vars(module):
+        raise InputError(f"`model` {name!r}: {module_name} has no {factory_name!r}.")
+    try:
+        model = vars(module)[factory_name](tuple(shape), num_scores)
+    except TypeError as error:
+        raise InputError(
+            f"`model` {name!r}: it is called as {factory_name}(input_shape, num_scores), here "
+            f"{factory_name}({tuple(shape)}, {num_scores}); {error}."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"`model` {name!r} must return a torch.nn.Module; got {type(model).__name__}."
+        )
+    return model
+
+
+@torch.no_grad()
+def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int | None) -> None:
+    """Check on two rows that a user's network returns one score per label (or two)."""
+    rows = data.torch_dataset(train=False, image_size=image_size)
+    inputs = rows.batch(torch.arange(min(2, len(data))))[0]
+    training = model.training
+    model.eval()
+    try:
+        scores = model(inputs)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the network must take inputs of shape {tuple(inputs.shape)}; it fails: {error}."
+        ) from error
+    finally:
+        model.train(training)
+    shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+    if shape != (len(inputs), num_scores):
+        raise InputError(
+            f"the network must return scores of shape (rows, {num_scores}) for inputs of shape "
+            f"{tuple(inputs.shape)}; got {shape}."
+        )
+
+
+def loss_of(settings: Settings, loss: Loss | None, **context: Any) -> Loss:
+    """Return the loss object, or the loss that the settings name."""
+    from credibly import losses
+
+    if loss is not None:
+        return loss
+    if settings.loss.startswith(OBJECT):
+        raise missing_object(settings.loss, "loss")
+    return losses.from_name(settings.loss, average_size=settings.average_size, **context)

@@ -1,0 +1,174 @@
+"""A user's own network and loss: trained, resumed and loaded like ours; code only where allowed."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import credibly as cr
+from credibly import InputError, losses
+from credibly.cli import main
+from credibly.train import Callback, Settings, fit
+
+DATA = cr.data.synthetic(300)
+NEW = cr.data.synthetic(20, seed=3).features
+QUICK = Settings(epochs=2)
+
+
+class Net(nn.Module):
+    def __init__(self, shape: tuple[int, ...], num_scores: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(shape[0], 8), nn.Linear(8, num_scores)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(rows).relu())
+
+
+class Hinge(losses.BinaryLoss):
+    name = "mine"
+
+    def positive(self, scores: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softplus(-2 * scores)
+
+    def negative(self, scores: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softplus(scores)
+
+
+def network(scores_per_label: int = 1) -> Net:
+    torch.manual_seed(0)
+    return Net(DATA.input_shape, DATA.num_labels * scores_per_label)
+
+
+def test_own_network_and_loss_give_a_run_that_loads_with_them(tmp_path):
+    run = fit(DATA, tmp_path / "run", QUICK, model=network(), loss=Hinge())
+    assert run.settings.model == "object:Net"
+    assert run.metrics["NLL"] < 0.7
+    loaded = cr.load(tmp_path / "run", model=network(), loss=Hinge())
+    found = loaded.predict(NEW).probabilities
+    np.testing.assert_array_equal(found, run.predict(NEW).probabilities)
+    with pytest.raises(InputError, match=r"model object \(Net\).*cr\.load\(folder, model="):
+        cr.load(tmp_path / "run", loss=Hinge())
+    with pytest.raises(InputError, match=r"loss object \(Hinge\).*cr\.load\(folder, loss="):
+        cr.load(tmp_path / "run", model=network())
+
+
+def test_an_interrupted_run_with_own_objects_goes_on_to_the_same_result(tmp_path):
+    class Stop(Callback):
+        def on_update(self, done: int, total: int) -> None:
+            if done == total // 2 + 1:
+                raise KeyboardInterrupt
+
+    settings = Settings(epochs=4, checkpoint_seconds=0)
+    whole = fit(DATA, tmp_path / "whole", settings, model=network(), loss=losses.SPA())
+    with pytest.raises(KeyboardInterrupt):
+        fit(DATA, tmp_path / "cut", settings, model=network(), loss=losses.SPA(), callback=Stop())
+    cut = fit(
+        DATA,
+        tmp_path / "cut",
+        settings,
+        model=Net(DATA.input_shape, DATA.num_labels),
+        loss=losses.SPA(),
+        resume=True,
+    )
+    for name, tensor in whole.model.state_dict().items():
+        assert torch.equal(tensor, cut.model.state_dict()[name]), name
+
+
+def test_two_scores_per_label_reach_an_own_network(tmp_path):
+    one = np.eye(DATA.num_labels, dtype=np.float32)[np.arange(len(DATA)) % DATA.num_labels]
+    rows = cr.data.Data(DATA.labels, one, features=DATA.features, split=DATA.split)
+    run = fit(rows, tmp_path / "run", QUICK, model=network(2), loss=losses.AverageK(3))
+    assert run.predict(NEW).probabilities.shape == (20, DATA.num_labels)
+
+
+BAD = {
+    "not a network": ({"model": lambda rows: rows}, r"torch\.nn\.Module; got function"),
+    "not a loss": ({"loss": nn.BCEWithLogitsLoss()}, r"log_odds.*class MyLoss"),
+    "wrong width": ({"model": Net((20,), 3)}, r"shape \(rows, 20\).*got \(2, 3\)"),
+    "other inputs": ({"model": Net((7,), 20)}, r"take inputs of shape \(2, 20\); it fails"),
+    "given twice": ({"model": network(), "settings": Settings(model="mlp")}, "given once"),
+    "frozen": ({"model": network(), "settings": Settings(frozen=True)}, "built-in network"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_objects_that_do_not_fit_are_errors_and_leave_nothing(name, tmp_path):
+    options, message = BAD[name]
+    settings = options.get("settings", QUICK)
+    rest = {key: value for key, value in options.items() if key != "settings"}
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        fit(DATA, tmp_path / "run", settings, **rest)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_objects_in_settings_explain_themselves():
+    with pytest.raises(InputError, match=r"`loss` must be a name.*got SPA.*fit\(.*loss="):
+        Settings(loss=losses.SPA())
+    with pytest.raises(InputError, match=r"`model` must be a name.*got Linear"):
+        Settings(model=nn.Linear(1, 1))
+
+
+FACTORY = """
+from torch import nn
+def build(shape, num_scores):
+    return nn.Sequential(nn.Linear(shape[0], num_scores))
+def text(shape, num_scores):
+    return "a network"
+def short(shape):
+    return None
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "own_networks.py").write_text(FACTORY)
+    monkeypatch.syspath_prepend(str(tmp_path / "code"))
+    yield "own_networks"
+    sys.modules.pop("own_networks", None)
+
+
+def test_a_factory_named_by_the_user_is_trained_and_never_imported_unasked(package, tmp_path):
+    name, out = f"python:{package}:build", tmp_path / "run"
+    command = ["train", "synthetic", "--model", name, "--epochs", "1", "--out", str(out), "--quiet"]
+    assert main(command) == 0
+    sys.modules.pop(package)
+    with pytest.raises(InputError, match=r"names code to import.*allow_python=True"):
+        cr.load(out)
+    assert package not in sys.modules
+    run = cr.load(out, allow_python=True)
+    assert run.predict(NEW).probabilities.shape[0] == 20
+    torch.manual_seed(1)
+    again = cr.load(out, model=sys.modules[package].build(DATA.input_shape, DATA.num_labels))
+    np.testing.assert_array_equal(again.predict(NEW).probabilities, run.predict(NEW).probabilities)
+
+
+def test_resuming_a_folder_that_names_code_asks_for_the_name_again(package, tmp_path, capsys):
+    name, out = f"python:{package}:build", tmp_path / "run"
+    command = ["train", "synthetic", "--out", str(out), "--epochs", "1", "--quiet"]
+    assert main([*command, "--model", name]) == 0
+    sys.modules.pop(package)
+    assert main([*command, "--resume"]) == 2
+    assert f"--model {name}" in capsys.readouterr().err
+    assert package not in sys.modules
+    assert main([*command, "--resume", "--model", name]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("python:own_networks", "must read python:package.module:factory"),
+        ("python:no_such_module:build", "cannot be imported"),
+        ("python:own_networks:nothing", "has no 'nothing'"),
+        ("python:own_networks:text", "must return a torch.nn.Module; got str"),
+        ("python:own_networks:short", r"called as short\(input_shape, num_scores\)"),
+    ],
+)
+def test_factories_that_do_not_work_say_why(package, name, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        fit(DATA, tmp_path / "run", Settings(model=name, epochs=1))
+    assert not (tmp_path / "run").exists()
