@@ -276,3 +276,29 @@ def test_an_onnx_file_that_differs_is_not_written(tmp_path, monkeypatch, run):
     with pytest.raises(InputError, match=r"differs from torch by 0\.5"):
         export(run, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("loss", ["bce", "twl"])
+def test_lbfgs_trains_the_last_layer_of_any_network_on_its_features(loss, tmp_path):
+    scenes = cr.data.digits(200)
+    settings = Settings(
+        loss=loss, model="cnn", hidden=4, frozen=True, features=True, solver="lbfgs", sweep="l2"
+    )
+    settings = dataclasses.replace(settings, dropout=0.0)
+    done = fit(scenes, tmp_path / "run", settings)
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 45
+    again = cr.load(tmp_path / "run").predict(scenes.part("test"))
+    np.testing.assert_array_equal(
+        again.probabilities, done.predict(scenes.part("test")).probabilities
+    )
+    # The head is at the optimum of the penalised loss, so it beats its own start.
+    assert done.metrics["mAP@y"] > 0.2
+
+
+def test_the_transfer_preset_takes_a_backbone(tmp_path):
+    from credibly.cli import main
+
+    command = "train digits --preset twl-probe --model resnet20-32 --frozen --features --quiet"
+    assert main([*command.split(), "--out", str(tmp_path / "run")]) == 0
+    with pytest.raises(InputError, match=r"Add --frozen --features"):
+        Settings(solver="lbfgs", model="timm:resnet50")

@@ -51,7 +51,7 @@ Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed",
 def run(options: Any) -> int:
     from credibly.checks import out_can_be_written
     from credibly.names import check_loss
-    from credibly.train import Settings, preset
+    from credibly.train import DATA_OPTIONS, Settings, preset
 
     base = preset(options.preset) if options.preset else {}
     base.pop("loss", None)
@@ -73,7 +73,7 @@ def run(options: Any) -> int:
             settings=settings,
             jobs=options.jobs,
             conditions=options.conditions,
-            data_options=reader_options(options),
+            data_options={**DATA_OPTIONS.get(options.preset, {}), **reader_options(options)},
             done=lambda name: advance(1),
         )
     if options.json:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from credibly.checks import InputError
 from credibly.cli._command import option
 from credibly.cli._reader_options import reader_options, with_reader_options
 from credibly.train import Settings
@@ -106,6 +105,8 @@ def check_names(settings: Settings) -> None:
 
 def _refuse_stored_code(stored: Mapping[str, Any], options: Any) -> None:
     """Import code for a network only where the user names it, not because a folder does."""
+    from credibly.checks import InputError
+
     model = str(stored.get("model", ""))
     if model.startswith("python:") and given(options).get("model") != model:
         raise InputError(
@@ -126,7 +127,7 @@ def run(options: Any) -> int:
         options.data,
         seed=settings.split_seed,
         skip_bad_images=options.skip_bad_images,
-        **reader_options(options),
+        **{**train.DATA_OPTIONS.get(options.preset, {}), **reader_options(options)},
     )
     settings = train.resolve_settings(settings, rows)
     with watching(settings, options.quiet or not is_main()) as callback:

@@ -33,9 +33,18 @@ def timm_backbone(
     settings: dict[str, Any] = {"num_classes": 0, "in_chans": shape[0]}
     settings["pretrained"] = weights == PRETRAINED
     try:
-        backbone = timm.create_model(name, img_size=shape[1:], **settings)
-    except TypeError:  # networks that take any size have no such argument
-        backbone = timm.create_model(name, **settings)
+        try:
+            backbone = timm.create_model(name, img_size=shape[1:], **settings)
+        except TypeError:  # networks that take any size have no such argument
+            backbone = timm.create_model(name, **settings)
+    except Exception as error:  # a download fails in many ways
+        if weights != PRETRAINED:
+            raise
+        raise InputError(
+            f"the ImageNet weights of timm:{name} must be downloaded by timm, which failed "
+            f"({type(error).__name__}). Download them elsewhere and give the file by --weights "
+            "FILE.safetensors; --weights none starts from scratch."
+        ) from error
     mean, std = backbone.pretrained_cfg["mean"], backbone.pretrained_cfg["std"]
     if len(mean) == shape[0]:
         standardize.set(mean, std)

@@ -27,7 +27,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from credibly.train.configuration import Settings
-from credibly.train.presets import PRESETS, preset
+from credibly.train.presets import DATA_OPTIONS, PRESETS, preset
 
 if TYPE_CHECKING:
     from credibly.train.assembly import build_loss, resolve_settings
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from credibly.train.run_folder import read_config, write_json
 
 __all__ = [
+    "DATA_OPTIONS",
     "PRESETS",
     "Callback",
     "FittedModel",

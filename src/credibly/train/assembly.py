@@ -105,6 +105,8 @@ def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: 
         for name in ("dropout", "hidden", "weights", "image_size")
         if getattr(settings, name) is not None
     }
+    if options.get("weights") == "none":  # overrides the weights of a preset
+        del options["weights"]
     model = models.build(
         settings.model,
         data,
