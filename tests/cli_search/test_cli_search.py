@@ -7,7 +7,7 @@ import pytest
 
 from credibly import Predictions
 from credibly.cli import main
-from credibly.retrieve import Joint, search
+from credibly.retrieve import Joint, fit_joint, search
 
 LABELS = ["fork", "apple", "knife", "dining table"]
 
@@ -78,7 +78,7 @@ def test_joint_is_fitted_on_the_file_named_else_beside_else_on_the_truth_itself(
 ):
     held_out = Predictions.read(file)[:40]
     held_out.write(tmp_path / "held-out.parquet")
-    fitted = Joint().fit(held_out.probabilities, held_out.targets, held_out.labels)
+    fitted = fit_joint(held_out.probabilities, held_out.targets, held_out.labels).model
 
     def expected(*arguments):
         assert run(file, "+fork +apple", "--json", "--joint", *arguments) == 0
@@ -94,6 +94,7 @@ def test_joint_is_fitted_on_the_file_named_else_beside_else_on_the_truth_itself(
     value, remarks = expected()
     assert "fitted on the truth of" in remarks
     assert expected("--quiet") == (value, "")
+    fitted = Joint().fit(held_out.probabilities, held_out.targets, held_out.labels)
     fitted.write(f"{file}.joint.json")
     assert expected() == (directly(fitted), "")
     assert expected("--joint-from", f"{file}.joint.json") == (directly(fitted), "")

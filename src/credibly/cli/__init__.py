@@ -20,6 +20,7 @@ COMMANDS: tuple[str, ...] = (
     "calibrate",
     "sets",
     "search",
+    "joint",
     "compare",
     "report",
     "serve",

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
+from credibly.cli.joint import hard_targets
 
 if TYPE_CHECKING:
-    from credibly.retrieve import Answer, Hit, Joint
+    from credibly.retrieve import Answer, Hit, JointModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +78,13 @@ def run(options: Options) -> int:
     return 0
 
 
-def _joint(options: Options) -> Joint | None:
+def _joint(options: Options) -> JointModel | None:
     import sys
     from pathlib import Path
 
     from credibly.checks import InputError
     from credibly.predictions import Predictions
-    from credibly.retrieve import Joint
+    from credibly.retrieve import fit_joint, read_joint
 
     if not options.joint:
         if options.joint_from:
@@ -92,7 +93,7 @@ def _joint(options: Options) -> Joint | None:
     beside = Path(options.predictions + ".joint.json")
     source = Path(options.joint_from or (beside if beside.exists() else options.predictions))
     if source.suffix == ".json":
-        return Joint.read(source)
+        return read_joint(source)
     held_out = Predictions.read(source, partial=options.partial)
     if held_out.targets is None:
         raise InputError(
@@ -105,14 +106,9 @@ def _joint(options: Options) -> Joint | None:
             "there look better foreseen than on new rows; name other rows with --joint-from.",
             file=sys.stderr,
         )
-    return Joint().fit(held_out.probabilities, _hard(held_out.targets), held_out.labels)
-
-
-def _hard(targets: Any) -> Any:
-    import numpy as np
-
-    # A soft target says neither yes nor no: unknown.
-    return np.where((targets == 0) | (targets == 1), targets, -1)
+    return fit_joint(
+        held_out.probabilities, hard_targets(held_out.targets), held_out.labels, coding="unknown"
+    ).model
 
 
 def _with_path(hit: Hit, folder: str) -> Hit:
@@ -139,7 +135,7 @@ def _print_hits(answer: Answer) -> None:
     _tables.print_table("", [*columns, "path"] if paths else columns, rows)
 
 
-def _print_summary(answer: Answer, joint: Joint | None) -> None:
+def _print_summary(answer: Answer, joint: JointModel | None) -> None:
     from credibly.cli import _tables
 
     if answer.contradiction:

@@ -2,7 +2,7 @@
 
 ``parse`` reads ``+fork +apple -knife`` or ``(dog | cat) & !beach``; ``search`` ranks a predictions
 file with DuckDB or Spark; ``Index`` keeps predictions in memory for many queries; ``probability``
-is the formula alone; ``Joint`` corrects for labels that depend on each other.
+is the formula alone. ``fit_joint`` corrects for labels that depend on each other.
 """
 
 from credibly.retrieve._answer import Answer, Hit
@@ -10,7 +10,24 @@ from credibly.retrieve._engines import search
 from credibly.retrieve._formula import Query
 from credibly.retrieve._index import Index
 from credibly.retrieve._joint import Joint
+from credibly.retrieve._joint_choice import JointFit, fit_joint, read_joint
+from credibly.retrieve._joint_model import JointModel
+from credibly.retrieve._mixture import MixtureJoint
 from credibly.retrieve._parser import parse
 from credibly.retrieve._probability import probability
 
-__all__ = ["Answer", "Hit", "Index", "Joint", "Query", "parse", "probability", "search"]
+__all__ = [
+    "Answer",
+    "Hit",
+    "Index",
+    "Joint",
+    "JointFit",
+    "JointModel",
+    "MixtureJoint",
+    "Query",
+    "fit_joint",
+    "parse",
+    "probability",
+    "read_joint",
+    "search",
+]

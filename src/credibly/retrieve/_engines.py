@@ -20,7 +20,7 @@ from credibly.retrieve._formula import Query
 from credibly.retrieve._probability import as_query
 
 if TYPE_CHECKING:
-    from credibly.retrieve._joint import Joint
+    from credibly.retrieve._joint_model import JointModel
 
 Row = tuple[Any, ...]
 Run = Callable[[str], list[Row]]
@@ -53,7 +53,7 @@ def search(
     *,
     top: int = 20,
     engine: str = "duckdb",
-    joint: Joint | None = None,
+    joint: JointModel | None = None,
     session: Any = None,
     partial: bool = False,
 ) -> Answer:
@@ -65,7 +65,7 @@ def search(
         query: text (see ``parse``) or a ``Query``.
         top: how many rows to return.
         engine: ``"duckdb"`` or ``"spark"``; both give the same ids and probabilities.
-        joint: a fitted ``Joint``, for labels that depend on each other.
+        joint: a fitted joint model, for labels that depend on each other.
         session: a Spark session to use; one on this machine is started otherwise.
         partial: whether a folder may lack shards; otherwise that is an error.
 

@@ -23,7 +23,7 @@ from credibly.types import Array, ArrayLike
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from credibly.retrieve._joint import Joint
+    from credibly.retrieve._joint_model import JointModel
 
 _READ_CELLS = 2**24  # values read at a time: 64 MB beside the index itself
 # A walk this long costs about as much as the scan it wants to save: its reads are scattered.
@@ -133,12 +133,18 @@ class Index:
         self._places = {name: place for place, name in enumerate(self.labels)}
         self._masses = columns.sum(axis=1, dtype=np.float64)
         self._orders: dict[int, Array] = {}
+        self._prepared: tuple[JointModel | None, Any] = (None, None)
 
     def __len__(self) -> int:
         return self._columns.shape[1]
 
     def search(
-        self, query: str | Query, *, top: int = 20, count: bool = True, joint: Joint | None = None
+        self,
+        query: str | Query,
+        *,
+        top: int = 20,
+        count: bool = True,
+        joint: JointModel | None = None,
     ) -> Answer:
         """Return the best rows for a query.
 
@@ -149,8 +155,11 @@ class Index:
                 conjunction with a wanted label walks down the rarest one's probabilities and stops
                 as soon as no further row can enter; the order of the walk is sorted once per
                 label, when first used.
-            joint: a fitted ``Joint``, for labels that depend on each other.
+            joint: a fitted joint model, for labels that depend on each other. What its queries
+                share is computed at its first one and kept until another model is used.
         """
+        from credibly.retrieve import _kernels
+
         asked = as_query(query, self.labels)
         found, top = diagram(asked), min(checked_top(top), len(self))
         if found.impossible:
@@ -158,14 +167,21 @@ class Index:
             return Answer(asked, [], len(self), 0.0 if count else None, contradiction=True, **none)
         values: Array | None = None
         if joint is not None or found.root == 1:
-            values = evaluate_rows(found, self._places, self._columns, joint)
-            best, rows = _best(values, top)
-            total = float(values.sum())
+            values = self._values(found, joint)
+            best, rows, total = _kernels.best_of(values, top)
         else:
             best, rows, total = self._ranked(found, top, count)
         known = self._truth(found, values) if count and self._targets is not None else {}
         hits = self._hits(asked, found, best, rows)
         return Answer(asked, hits, len(self), total if count else None, **known)
+
+    def _values(self, found: Diagram, joint: JointModel | None) -> Array:
+        if joint is None:
+            return evaluate_rows(found, self._places, self._columns, None)
+        if self._prepared[0] is not joint:
+            joint.check(self.labels)
+            self._prepared = (joint, joint.prepare(self._places, self._columns))
+        return joint.evaluate_columns(found, self._places, self._columns, self._prepared[1])
 
     def _ranked(self, found: Diagram, top: int, count: bool) -> tuple[Array, Array, float]:
         from credibly.retrieve import _kernels
@@ -229,8 +245,3 @@ class Index:
             Hit(name, value, dict(zip(texts, each, strict=True)), truth)
             for name, value, each, truth in zip(ids, best.tolist(), chances, truths, strict=True)
         ]
-
-
-def _best(values: Array, top: int) -> tuple[Array, Array]:
-    rows = np.argsort(-values, kind="stable")[:top]
-    return values[rows], rows

@@ -15,28 +15,27 @@ It costs a pass over all labels of a row in place of the query's alone.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.files import atomic_path
 from credibly.retrieve._diagram import ALWAYS, NEVER, Diagram, Keep
+from credibly.retrieve._joint_model import JointModel, fitting_truth, read_state
+from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
-_VERSION = 1
+SIZES_VERSION = 1
+MOST_FITTED = 10_000
 
 Counts: TypeAlias = list[Any]
 """Weight of "so many labels are present", by number; None where that cannot be."""
 
 
-class Joint:
+class Joint(JointModel):
     """Query probabilities for labels that depend on each other; fit on held-out predictions.
 
     Args:
@@ -62,57 +61,25 @@ class Joint:
         self.odds: Array = np.ones(0)
         self.size_factors: Array = np.ones(self.largest + 1)
 
-    def fit(self, probabilities: ArrayLike, targets: ArrayLike, labels: Sequence[str]) -> Joint:
-        """Fit on predictions that were not trained on, and their truth (−1 unknown)."""
+    def fit(
+        self,
+        probabilities: ArrayLike,
+        targets: ArrayLike,
+        labels: Sequence[str],
+        coding: Coding | None = None,
+    ) -> Joint:
+        """Fit on predictions that were not trained on, and their truth.
+
+        At most 10,000 rows are used; more change the factors by less than their standard error.
+        """
         from credibly.retrieve._joint_fit import fit_sizes
 
-        chances = np.asarray(to_numpy(probabilities), np.float64)
-        truth = np.asarray(to_numpy(targets))
-        checks.matrix("probabilities", chances)
-        checks.same_shapes(probabilities=chances, targets=truth)
-        checks.probabilities(chances)
-        checks.target_values(truth, soft=False)
-        names = [str(name) for name in labels]
-        if len(names) != chances.shape[1] or len(set(names)) != len(names):
-            raise InputError(
-                f"`labels` must name each of the {chances.shape[1]} columns once; got {len(names)} "
-                f"names, {len(set(names))} different."
-            )
-        if not (truth >= 0).any():
-            raise InputError("`targets` must hold some known truth to fit on; all are unknown.")
-        # By name, as the arithmetic of queries has it.
-        order = sorted(range(len(names)), key=names.__getitem__)
-        self.labels = tuple(names[place] for place in order)
-        self.odds, self.size_factors = fit_sizes(
-            chances[:, order], truth[:, order], self.largest, self.ridge
-        )
+        chances, truth, self.labels = fitting_truth(probabilities, targets, labels, coding)
+        if len(chances) > MOST_FITTED:
+            rows = np.random.default_rng(0).permutation(len(chances))[:MOST_FITTED]
+            chances, truth = chances[rows], truth[rows]
+        self.odds, self.size_factors = fit_sizes(chances, truth, self.largest, self.ridge)
         return self
-
-    def probability(
-        self, query: Any, probabilities: ArrayLike, labels: Sequence[str] | None = None
-    ) -> Array:
-        """Probability that each row satisfies the query; columns as ``labels``, or as fitted."""
-        from credibly.retrieve._probability import probability
-
-        return probability(query, probabilities, self.labels if labels is None else labels, self)
-
-    def check(self, labels: Sequence[str]) -> None:
-        """It must be fitted, and on exactly these labels: it reads them all."""
-        self._check_fitted()
-        if odd := sorted(set(labels) ^ set(self.labels)):
-            where = "only in the predictions" if odd[0] in set(labels) else "only in `joint`"
-            raise InputError(
-                f"`joint` must be fitted on the labels of the predictions; {odd[0]!r} is {where}. "
-                "Fit it on held-out predictions of the same model."
-            )
-
-    def _check_fitted(self) -> None:
-        if not self.labels:
-            raise InputError("`joint` must be fitted; call `joint.fit(probabilities, targets, …)`.")
-
-    def in_order(self, first: Sequence[str]) -> tuple[str, ...]:
-        """All labels: those of the query, then the rest by name."""
-        return (*first, *(name for name in self.labels if name not in set(first)))
 
     def evaluate(
         self,
@@ -120,9 +87,8 @@ class Joint:
         labels: Sequence[str],
         present: Sequence[Any],
         keep: Keep,
-        at_most_one: Callable[[Any], Any],
+        clip: Callable[[Any], Any],
     ) -> Any:
-        """Probability of the formula from the columns (or terms of SQL) of ``in_order``."""
         if found.root in (NEVER, ALWAYS):
             return 0.0 * present[0] + float(found.root)
         by_name = dict(zip(self.labels, self.odds, strict=True))
@@ -135,7 +101,7 @@ class Joint:
         for chance in chances[asked:]:
             rest = self._either(chance, rest, rest, keep)
         anything = self._skipping(rest, 0, asked, chances, keep)
-        return at_most_one(
+        return clip(
             self._weighted(self._satisfied(found, chances, rest, keep)) / self._weighted(anything)
         )
 
@@ -190,13 +156,17 @@ class Joint:
             total = total + term
         return total
 
+    def _log_likelihood(self, chances: Array, truth: Array) -> Array:
+        from credibly.retrieve._joint_fit import log_likelihood
+
+        return log_likelihood(chances, truth, self.odds, self.size_factors)
+
     # Files -----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Everything fitted, as plain values for JSON."""
-        self._check_fitted()
+        self.check_fitted()
         return {
-            "joint": _VERSION,
+            "joint": SIZES_VERSION,
             "labels": list(self.labels),
             "odds": [float(value) for value in self.odds],
             "size_factors": [float(value) for value in self.size_factors],
@@ -207,7 +177,7 @@ class Joint:
     def from_state(cls, state: Mapping[str, Any]) -> Joint:
         """The inverse of ``state``."""
         try:
-            known = int(state["joint"]) == _VERSION
+            known = int(state["joint"]) == SIZES_VERSION
             factors = np.asarray(state["size_factors"], np.float64)
             odds = np.asarray(state["odds"], np.float64)
             labels = tuple(str(name) for name in state["labels"])
@@ -222,17 +192,12 @@ class Joint:
         joint.labels, joint.odds, joint.size_factors = labels, odds, factors
         return joint
 
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the state as JSON."""
-        with atomic_path(path) as beside:
-            beside.write_text(json.dumps(self.state(), ensure_ascii=False), encoding="utf-8")
-
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Joint:
-        """The inverse of ``write``."""
+        """Return the model that ``write`` put into a file."""
         try:
-            return cls.from_state(json.loads(Path(path).read_text(encoding="utf-8")))
-        except ValueError as error:
+            return cls.from_state(read_state(path))
+        except InputError as error:
             raise InputError(f"{path} must be written by `Joint.write`; {error}") from error
 
 

@@ -47,6 +47,22 @@ def fit_sizes(chances: Array, targets: Array, largest: int, ridge: float) -> tup
     return np.exp(shift.detach().numpy()), np.exp(sizes.detach().numpy())
 
 
+def log_likelihood(chances: Array, targets: Array, odds: Array, factors: Array) -> Array:
+    """Return the log-probability of each row's known labels under fitted factors."""
+    import torch
+
+    largest = len(factors) - 1
+    truth = torch.as_tensor(targets.astype(np.float64))
+    known = truth >= 0
+    scaled = torch.as_tensor(chances * odds)
+    chance = scaled / (scaled + 1 - torch.as_tensor(chances))
+    each = torch.where(truth == 1, torch.log(chance), torch.log1p(-chance))
+    seen = _size_weights(torch.where(known, truth, chance), largest)
+    weights = torch.as_tensor(factors)
+    ratio = torch.log(seen @ weights) - torch.log(_size_weights(chance, largest) @ weights)
+    return ((each * known).sum(1) + ratio).numpy()
+
+
 def _size_weights(chance, largest: int):
     """Probability of each number of labels when they are independent; the last: that or more."""
     import torch

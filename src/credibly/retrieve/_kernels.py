@@ -95,6 +95,27 @@ def scan(columns, node_labels, node_highs, node_lows, top):
 
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
+def best_of(values, top):
+    """Return the largest values with their rows, and the total; ``values`` has one per row."""
+    kept_values = np.empty(top + 2 * _BLOCK)
+    kept_rows = np.empty(top + 2 * _BLOCK, np.int64)
+    filled, bar, total = 0, -1.0, 0.0
+    for start in range(0, values.size, _BLOCK):
+        block = values[start : start + _BLOCK]
+        total += _total(block)
+        if _count_above(block, bar) > 0:
+            for i in range(block.size):
+                if block[i] > bar:
+                    kept_values[filled], kept_rows[filled] = block[i], start + i
+                    filled += 1
+            if filled >= top and (bar < 0 or filled > top + _BLOCK):
+                filled = _keep_best(kept_values, kept_rows, filled, top)
+                bar = kept_values[filled - 1]
+    filled = _keep_best(kept_values, kept_rows, filled, top)
+    return kept_values[:filled].copy(), kept_rows[:filled].copy(), total
+
+
+@numba.njit(cache=True, error_model="numpy", nogil=True)
 def count_known(columns, targets, labels, node_labels, node_highs, node_lows):
     """Rows whose truth is known for every label: which they are, expected and real hits there."""
     nodes, rows = node_labels.size, columns.shape[1]

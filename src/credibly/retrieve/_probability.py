@@ -15,14 +15,14 @@ from credibly.retrieve._parser import parse
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
-    from credibly.retrieve._joint import Joint
+    from credibly.retrieve._joint_model import JointModel
 
 
 def probability(
     query: str | Query,
     probabilities: ArrayLike,
     labels: Sequence[str],
-    joint: Joint | None = None,
+    joint: JointModel | None = None,
 ) -> Array:
     """Probability that each row satisfies the query; labels are independent without a ``joint``.
 
@@ -47,17 +47,13 @@ def probability(
 
 
 def evaluate_rows(
-    found: Diagram, names: dict[str, int], columns: Array, joint: Joint | None
+    found: Diagram, names: dict[str, int], columns: Array, joint: JointModel | None
 ) -> Array:
     """The same for columns of float32, one row of ``columns`` a label."""
     if joint is None:
         return evaluate(found, [columns[names[x]].astype(np.float64) for x in found.labels])
     joint.check(list(names))
-    labels = joint.in_order(found.labels)
-    present = [columns[names[name]].astype(np.float64) for name in labels]
-    return joint.evaluate(
-        found, labels, present, lambda value: value, lambda value: np.minimum(1.0, value)
-    )
+    return joint.evaluate_columns(found, names, np.ascontiguousarray(columns))
 
 
 def as_query(query: str | Query, labels: Sequence[str]) -> Query:

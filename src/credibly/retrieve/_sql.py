@@ -17,7 +17,7 @@ from credibly.retrieve._diagram import Diagram, evaluate
 from credibly.targets import IGNORED
 
 if TYPE_CHECKING:
-    from credibly.retrieve._joint import Joint
+    from credibly.retrieve._joint_model import JointModel
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def statements(
     *,
     quote: str,
     top: int,
-    joint: Joint | None = None,
+    joint: JointModel | None = None,
 ) -> Statements:
     """Return the statements for a diagram over all ``sources`` together.
 
@@ -130,7 +130,7 @@ def statements(
     if joint is None:
         probability = evaluate(compiled, present, steps.keep)
     else:
-        probability = joint.evaluate(compiled, labels, present, steps.keep, _at_most_one)
+        probability = joint.evaluate(compiled, labels, present, steps.keep, _clip)
     steps.name("probability", probability)
     if truth:
         _add_truth(steps, compiled)
@@ -246,8 +246,8 @@ def good_truth(places: Sequence[int]) -> str:
     )
 
 
-def _at_most_one(term: Term) -> Term:
-    return Term(f"least(1e0, {term.text})", term.step)
+def _clip(term: Term) -> Term:
+    return Term(f"greatest(0e0, least(1e0, {term.text}))", term.step)
 
 
 def _add_truth(steps: Steps, compiled: Diagram) -> None:

@@ -1,0 +1,340 @@
+r"""Labels that depend on each other: which go together, and how many.
+
+The probability of a whole label set $y$ of a row is
+
+$$P(y \mid x) \propto h(|y|) \sum_{k=1}^K c_k \prod_l
+  \left(e_{lk} \frac{p_l(x)}{1 - p_l(x)}\right)^{y_l}, \qquad
+  h(0) = \rho, \quad h(s) = \lambda^s (1 - b\,2^{-s})$$
+
+with $c_k > 0$ and factors $e_{lk} > 0$. One component corrects how many labels a row has (the
+empty set has a factor of its own); several also say which labels go together. Expanding $h$ gives
+at most $2K$ products of independent labels, some with a negative weight, and one term for the empty
+set. So every boolean formula that is exact for independent labels is exact here, and a query needs
+its own labels and $2K + 1$ weights per row, whatever the number of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from credibly import checks
+from credibly.checks import InputError
+from credibly.retrieve._diagram import ALWAYS, NEVER, Diagram, Keep, evaluate
+from credibly.retrieve._joint_model import JointModel, fitting_truth, read_state
+from credibly.retrieve._mixture_fit import NODE, Parameters
+from credibly.targets import Coding
+from credibly.types import Array, ArrayLike
+
+VERSION = 2
+_CHUNK = 65536
+
+
+class MixtureJoint(JointModel):
+    """A mixture of products with a factor for the number of labels; fit on held-out predictions.
+
+    Args:
+        components: number of products $K$; 1 corrects only how many labels a row has.
+        ridge: how strongly the factors of all components are held together.
+        seed: of the random start of the components.
+
+    Example:
+        >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
+        >>> targets = np.tile([[1, 0], [0, 1]], (200, 1))
+        >>> joint = MixtureJoint(components=1).fit(probabilities, targets, labels=["cat", "dog"])
+        >>> joint.probability("cat | dog", [[0.5, 0.5]]).round(2)
+        array([1.])
+    """
+
+    def __init__(self, components: int = 3, ridge: float = 1.0, seed: int = 0) -> None:
+        self.components = int(checks.at_least("components", components, 1))
+        self.ridge = checks.positive("ridge", ridge)
+        self.seed = int(seed)
+
+    @classmethod
+    def independent(cls, labels: Sequence[str]) -> MixtureJoint:
+        """Return the model under which labels are independent."""
+        joint = cls(components=1)
+        zeros = np.zeros((1, len(labels)))
+        joint._set(tuple(sorted(labels)), Parameters(zeros, np.ones(1), 0.0, 0.0, 1.0))
+        return joint
+
+    def fit(
+        self,
+        probabilities: ArrayLike,
+        targets: ArrayLike,
+        labels: Sequence[str],
+        coding: Coding | None = None,
+    ) -> MixtureJoint:
+        """Fit on predictions that were not trained on, and their truth.
+
+        Labels that are never seen together keep a small probability of it: the ridge bounds every
+        factor.
+
+        Raises:
+            InputError: without known truth, or with more components than rows.
+        """
+        from credibly.retrieve._mixture_fit import fit
+
+        chances, truth, names = fitting_truth(probabilities, targets, labels, coding)
+        if self.components > len(chances):
+            raise InputError(
+                f"`components` must be at most the number of rows with truth, {len(chances)}; got "
+                f"{self.components}. Use fewer components or more held-out rows."
+            )
+        self._set(names, fit(chances, truth, self.components, self.ridge, self.seed))
+        return self
+
+    def _set(self, labels: tuple[str, ...], parameters: Parameters) -> None:
+        self.labels, self.parameters = labels, parameters
+        self._factors, self._weights, self._empty = parameters.parts()
+
+    # Queries ---------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        found: Diagram,
+        labels: Sequence[str],
+        present: Sequence[Any],
+        keep: Keep,
+        clip: Callable[[Any], Any],
+    ) -> Any:
+        columns = dict(zip(labels, present, strict=True))
+        if found.root in (NEVER, ALWAYS):
+            return 0.0 * present[0] + float(found.root)
+        weights = self._row_weights([columns[name] for name in self.labels], keep)
+        return self._weighted(found, [columns[name] for name in found.labels], weights, keep, clip)
+
+    def prepare(self, names: Mapping[str, int], columns: Array) -> Array:
+        """Return the weights of the products and of the empty set in each row, (2K + 1, rows)."""
+        from credibly.retrieve._mixture_kernels import row_weights
+
+        places = np.array([names[name] for name in self.labels])
+        return row_weights(columns, places, self._factors, self._weights, self._empty)
+
+    def evaluate_columns(
+        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any = None
+    ) -> Array:
+        from credibly.retrieve._mixture_kernels import conjunction
+
+        if found.root in (NEVER, ALWAYS):
+            return np.full(columns.shape[1], float(found.root))
+        if prepared is None:
+            prepared = self.prepare(names, columns)
+        if found.signs is not None:
+            places = np.array([names[found.labels[at]] for at, _ in found.signs])
+            wanted = np.array([sign for _, sign in found.signs])
+            factors = self._asked([found.labels[at] for at, _ in found.signs])
+            return conjunction(columns, prepared, places, wanted, factors)
+        values = np.empty(columns.shape[1])
+        for start in range(0, len(values), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            present = [columns[names[name], rows].astype(np.float64) for name in found.labels]
+            values[rows] = self._weighted(
+                found, present, list(prepared[:, rows]), lambda value: value, _clipped
+            )
+        return values
+
+    def _row_weights(self, columns: Sequence[Any], keep: Keep) -> list[Any]:
+        """The weights of ``prepare`` from columns or SQL terms."""
+        none = _product([1.0 - column for column in columns], keep) * float(self._empty)
+        parts = [keep(none)]
+        for factors, weight in zip(self._factors, self._weights, strict=True):
+            terms = [
+                column * float(factor - 1.0) + 1.0
+                for column, factor in zip(columns, factors, strict=True)
+            ]
+            parts.append(keep(_product(terms, keep) * float(weight)))
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        total = keep(total)
+        return [keep(part / total) for part in (*parts[1:], parts[0])]
+
+    def _weighted(
+        self,
+        found: Diagram,
+        present: Sequence[Any],
+        weights: Sequence[Any],
+        keep: Keep,
+        clip: Callable[[Any], Any],
+    ) -> Any:
+        """The probability of a formula from its labels' columns and the weights of the parts."""
+        factors = self._asked(found.labels)
+        if found.signs is not None:
+            return clip(_conjunction(found.signs, present, weights, factors, keep))
+        total = None
+        for weight, own in zip(weights[:-1], factors, strict=True):
+            shares = [
+                keep((column * float(factor)) / (column * float(factor - 1.0) + 1.0))
+                for column, factor in zip(present, own, strict=True)
+            ]
+            term = weight * evaluate(found, shares, keep)
+            total = term if total is None else total + term
+        return clip(total + weights[-1] if _holds_when_empty(found) else total)
+
+    def _asked(self, labels: Sequence[str]) -> Array:
+        places = {name: place for place, name in enumerate(self.labels)}
+        return np.ascontiguousarray(self._factors[:, [places[name] for name in labels]])
+
+    # Whole label vectors -----------------------------------------------------------------------
+
+    def _log_likelihood(self, chances: Array, truth: Array) -> Array:
+        from credibly.retrieve._mixture_kernels import likelihood
+
+        known = np.where(truth == 1, np.log(chances), np.log1p(-chances)) * (truth >= 0)
+        gains = likelihood(chances, truth, self._factors, self._weights, self._empty, 0.0)[0]
+        return known.sum(axis=1) + gains
+
+    def most_probable(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> tuple[Array, Array]:
+        """Return one label set per row, and its probability.
+
+        With one component it is the most probable set of all. With several it is the best of the
+        sets that are most probable for their size under one of the components.
+        """
+        from credibly.retrieve._joint_model import checked_truth
+
+        self.check_fitted()
+        names = list(self.labels if labels is None else labels)
+        unknown = np.full(np.shape(probabilities), -1)
+        chances, _, _ = checked_truth(probabilities, unknown, names, "unknown")
+        self.check(names)
+        order = [names.index(name) for name in self.labels]
+        sets = np.zeros(chances.shape, bool)
+        best = np.zeros(len(chances))
+        step = max(1, 4_000_000 // chances[0].size // len(self._weights))
+        for start in range(0, len(chances), step):
+            rows = slice(start, start + step)
+            own, best[rows] = self._most_probable(chances[rows][:, order])
+            sets[rows, np.array(order)] = own
+        return sets, best
+
+    def _most_probable(self, chances: Array) -> tuple[Array, Array]:
+        # log P(y) = Σ log(1 − p) + Σ_{l in y} log-odds + log W(y) − log Z
+        none = np.log1p(-chances).sum(axis=1) - self._log_total(chances)
+        log_odds = np.log(chances) - np.log1p(-chances)
+        factors = np.log(self._factors)
+        best = none + np.log(self.parameters.empty)
+        sets = np.zeros(chances.shape, bool)
+        for own in factors[: len(self.parameters.shares)]:
+            order = np.argsort(-(log_odds + own), axis=1, kind="stable")
+            odds = np.take_along_axis(log_odds, order, axis=1).cumsum(axis=1)
+            mass = np.zeros(odds.shape)
+            for weight, part in zip(self._weights, factors, strict=True):
+                mass += weight * np.exp(part[order].cumsum(axis=1))
+            value = none[:, None] + odds + np.log(mass)
+            size = value.argmax(axis=1)
+            top = np.take_along_axis(value, size[:, None], axis=1)[:, 0]
+            better = top > best
+            chosen = np.zeros(sets.shape, bool)
+            np.put_along_axis(chosen, order, np.arange(odds.shape[1]) <= size[:, None], axis=1)
+            sets[better], best[better] = chosen[better], top[better]
+        return sets, np.exp(best)
+
+    def _log_total(self, chances: Array) -> Array:
+        total = self._empty * np.prod(1 - chances, axis=1)
+        for weight, factors in zip(self._weights, self._factors, strict=True):
+            total = total + weight * np.prod(1 + chances * (factors - 1), axis=1)
+        return np.log(total)
+
+    # Files -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        self.check_fitted()
+        found = self.parameters
+        return {
+            "joint": VERSION,
+            "labels": list(self.labels),
+            "log_factors": found.components.tolist(),
+            "shares": found.shares.tolist(),
+            "log_slope": found.slope,
+            "bend": found.bend,
+            "empty_factor": found.empty,
+            "ridge": self.ridge,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> MixtureJoint:
+        """Return the model that ``state`` describes."""
+        try:
+            known = int(state["joint"]) == VERSION
+            labels = tuple(str(name) for name in state["labels"])
+            found = Parameters(
+                np.asarray(state["log_factors"], np.float64),
+                np.asarray(state["shares"], np.float64),
+                float(state["log_slope"]),
+                float(state["bend"]),
+                float(state["empty_factor"]),
+            )
+            joint = cls(components=max(1, len(found.shares)), ridge=float(state["ridge"]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"a joint model's state must come from `state()`; {error!r}.") from (
+                error
+            )
+        numbers = (found.components, found.shares, [found.slope, found.bend, found.empty])
+        valid = known and list(labels) == sorted(set(labels)) and len(labels) > 0
+        valid &= found.components.shape == (len(found.shares), len(labels))
+        valid &= all(bool(np.isfinite(each).all()) for each in numbers)
+        valid = valid and bool(
+            np.abs(found.components).max() <= 50
+            and found.shares.min() > 0
+            and abs(found.shares.sum() - 1) < 1e-9
+            and abs(found.bend) * NODE < 1
+            and found.empty > 0
+        )
+        if not valid:
+            raise InputError("a joint model's state must come from `state()` of this version.")
+        joint._set(labels, found)
+        return joint
+
+    @classmethod
+    def read(cls, path: Any) -> MixtureJoint:
+        """Return the model that ``write`` put into a file."""
+        return cls.from_state(read_state(path))
+
+
+def _conjunction(
+    signs: Sequence[tuple[int, bool]],
+    present: Sequence[Any],
+    weights: Sequence[Any],
+    factors: Array,
+    keep: Keep,
+) -> Any:
+    """Σ_k w_k Π_l (p e)^y (1 − p)^(1 − y) / (1 + p (e − 1)), with one division per component."""
+    held = _product([present[at] if sign else 1.0 - present[at] for at, sign in signs], keep)
+    total = None
+    for weight, own in zip(weights[:-1], factors, strict=True):
+        factor = 1.0
+        for at, sign in signs:
+            factor *= float(own[at]) if sign else 1.0
+        divisor = _product([present[at] * float(own[at] - 1.0) + 1.0 for at, _ in signs], keep)
+        term = (weight * factor) / divisor
+        total = term if total is None else total + term
+    result = total * held
+    return result if any(sign for _, sign in signs) else result + weights[-1]
+
+
+def _product(terms: Sequence[Any], keep: Keep) -> Any:
+    """The product from left to right; long ones in steps, so that SQL does not nest too deep."""
+    result = terms[0]
+    for place, term in enumerate(terms[1:], start=1):
+        result = result * term
+        if place % 50 == 0:
+            result = keep(result)
+    return result
+
+
+def _holds_when_empty(found: Diagram) -> bool:
+    """Whether the formula is true of a row without labels."""
+    number = found.root
+    while number > ALWAYS:
+        number = found.nodes[number - 2].low
+    return number == ALWAYS
+
+
+def _clipped(value: Any) -> Any:
+    return np.clip(value, 0.0, 1.0)

@@ -1,0 +1,156 @@
+"""Maximum likelihood for ``MixtureJoint``: L-BFGS on the penalised log-likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from credibly.types import Array
+
+NODE = 0.5
+"""Base of the bend of the size factor, h(s) = λˢ (1 − bend · NODEˢ)."""
+
+_STEEPEST = 0.999  # of the bend at which a set of one label would be impossible
+_NEGLIGIBLE = 1e-6  # a label this improbable moves a log-likelihood by less than a millionth
+_LIMIT = 5.0  # of log-factors: they stay within a factor of 150
+_ODDS_RIDGE = 30.0  # as in ``Joint``: odds stay near the predicted ones
+_TOLERANCE = 1e-6  # relative change of the objective at which the search ends
+_WEAK_RIDGE = 0.02  # keeps what no row needs from running off
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What is fitted: one factor per component and label, and the shape of the size factor."""
+
+    components: Array  # (K, L) log-factors of the odds
+    shares: Array  # (K,) positive, sum 1
+    slope: float  # log λ
+    bend: float
+    empty: float  # factor of the empty set
+
+    def parts(self) -> tuple[Array, Array, float]:
+        """Return factors (M, L), signed weights (M,) and the extra weight of the empty set."""
+        factors = np.exp(self.components + self.slope)
+        if self.bend == 0:
+            return factors, self.shares, self.empty - 1.0
+        factors = np.concatenate([factors, factors * NODE])
+        weights = np.concatenate([self.shares, -self.bend * self.shares])
+        return factors, weights, self.empty - (1.0 - self.bend)
+
+
+def fit(
+    chances: Array, truths: Array, components: int, ridge: float, seed: int = 0, steps: int = 200
+) -> Parameters:
+    """Return the parameters that maximise the penalised log-likelihood of ``truths``.
+
+    Args:
+        chances: probabilities strictly between 0 and 1, (rows, labels).
+        truths: 1, 0, or −1 for unknown.
+        components: number of products $K$; one has no pair terms.
+        ridge: penalty on the square of the components' log-factors.
+        seed: of their random start.
+        steps: largest number of L-BFGS steps.
+    """
+    from scipy.optimize import minimize
+
+    from credibly.retrieve._mixture_kernels import likelihood
+
+    labels = chances.shape[1]
+    layout = _Layout(components, labels)
+
+    def objective(vector: Array) -> tuple[float, Array]:
+        pieces = layout.split(vector)
+        gains, by_factor, by_weight, by_empty = likelihood(
+            chances, truths, *layout.parameters(pieces).parts(), _NEGLIGIBLE
+        )
+        value, gradient = layout.penalty(pieces, ridge)
+        gradient -= layout.chain(pieces, by_factor.T, by_weight, by_empty)
+        return value - gains.sum(), gradient
+
+    found = minimize(
+        objective,
+        layout.start(seed),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=layout.bounds(),
+        options={"maxiter": steps, "ftol": _TOLERANCE},
+    )
+    return layout.parameters(layout.split(found.x))
+
+
+class _Layout:
+    """One flat vector: slope, bend, log of the empty set's factor, odds, shares, components."""
+
+    def __init__(self, components: int, labels: int) -> None:
+        self.components, self.labels = components, labels
+        self.free = components > 1
+        self.cuts = np.cumsum([3, labels, components if self.free else 0])
+
+    def split(self, vector: Array) -> tuple[Array, Array, Array, Array]:
+        shape, odds, shares, offsets = np.split(vector, self.cuts)
+        if not self.free:
+            return shape, odds, np.zeros(1), np.zeros((1, self.labels))
+        return shape, odds, shares, offsets.reshape(self.components, self.labels)
+
+    def start(self, seed: int) -> Array:
+        size = self.components * self.labels if self.free else 0
+        offsets = 0.5 * np.random.default_rng(seed).standard_normal(size)
+        return np.concatenate([np.zeros(self.cuts[-1]), offsets])
+
+    def bounds(self) -> list[tuple[float, float]]:
+        size = int(self.cuts[-1]) + (self.components * self.labels if self.free else 0)
+        limits = np.full(size, _LIMIT)
+        limits[2] = 12.0
+        return [(-limit, limit) for limit in limits.tolist()]
+
+    def parameters(self, pieces: tuple[Array, Array, Array, Array]) -> Parameters:
+        (slope, bend, empty), odds, shares, offsets = pieces
+        share = np.exp(shares - shares.max())
+        return Parameters(
+            components=odds + offsets,
+            shares=share / share.sum(),
+            slope=float(slope),
+            bend=float(_STEEPEST / NODE * np.tanh(bend)),
+            empty=float(np.exp(empty)),
+        )
+
+    def penalty(
+        self, pieces: tuple[Array, Array, Array, Array], ridge: float
+    ) -> tuple[float, Array]:
+        """Half the weighted squares, and their gradient as one vector."""
+        shape, odds, shares, offsets = pieces
+        weighted = [
+            _WEAK_RIDGE * shape,
+            _ODDS_RIDGE * odds,
+            *([_WEAK_RIDGE * shares, (ridge * offsets).ravel()] if self.free else []),
+        ]
+        values = [shape, odds, *([shares, offsets.ravel()] if self.free else [])]
+        gradient = np.concatenate(weighted)
+        return float(gradient @ np.concatenate(values)) / 2, gradient
+
+    def chain(
+        self,
+        pieces: tuple[Array, Array, Array, Array],
+        by_factor: Array,
+        by_weight: Array,
+        by_empty: float,
+    ) -> Array:
+        """From the gradients by factors, weights and the empty set's weight to the vector's."""
+        shape, _, _, _ = pieces
+        found = self.parameters(pieces)
+        if found.bend == 0:  # the second half of the parts is missing; its slope is not
+            by_factor = np.concatenate([by_factor, np.zeros_like(by_factor)])
+            by_weight = np.concatenate([by_weight, np.zeros_like(by_weight)])
+        first, second = np.split(by_weight, 2)
+        by_offset = np.add(*np.split(by_factor, 2))
+        by_bend = by_empty - found.shares @ second
+        by_share = first - found.bend * second
+        by_share = found.shares * (by_share - found.shares @ by_share)
+        by_shape = [
+            by_offset.sum(),
+            by_bend * _STEEPEST / NODE * (1.0 - np.tanh(shape[1]) ** 2),
+            by_empty * found.empty,
+        ]
+        free = [by_share, by_offset.ravel()] if self.free else []
+        return np.concatenate([by_shape, by_offset.sum(axis=0), *free])

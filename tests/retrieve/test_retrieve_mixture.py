@@ -1,0 +1,299 @@
+"""Properties of label mixtures: a real distribution over label sets, learnt from held-out truth."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from test_retrieve_probability import LABELS, ROWS, formulas
+from test_retrieve_queries import value
+
+from credibly import InputError
+from credibly.retrieve import (
+    Index,
+    Joint,
+    MixtureJoint,
+    fit_joint,
+    parse,
+    probability,
+    read_joint,
+    search,
+)
+from credibly.retrieve._formula import query_of
+from credibly.retrieve._mixture_fit import Parameters, _Layout
+
+SETS = np.array(list(product([0, 1], repeat=4)))
+INSIDE = np.clip(ROWS, 2.0**-20, 1 - 2.0**-20).astype(np.float32)
+
+
+def weights_of_sets(parameters):
+    """Weight of every set, by the definition."""
+    sizes = SETS.sum(1)
+    size_factor = np.exp(parameters.slope * sizes) * (1 - parameters.bend * 0.5**sizes)
+    size_factor[sizes == 0] = parameters.empty
+    return size_factor * (np.exp(SETS @ parameters.components.T) @ parameters.shares)
+
+
+def probabilities_of_sets(joint, rows):
+    names = [LABELS.index(name) for name in joint.labels]
+    rows = rows[:, names].astype(np.float64)[:, None]
+    terms = np.where(SETS, rows, 1 - rows).prod(axis=2) * weights_of_sets(joint.parameters)
+    return terms / terms.sum(axis=1, keepdims=True)
+
+
+def made(components, seed, bend=0.7, empty=0.05):
+    rng = np.random.default_rng(seed)
+    joint = MixtureJoint(components)
+    joint._set(
+        tuple(sorted(LABELS)),
+        Parameters(
+            rng.normal(0, 1, (components, 4)), rng.dirichlet(np.ones(components)), -0.3, bend, empty
+        ),
+    )
+    return joint
+
+
+JOINTS = [
+    made(1, 0),
+    made(1, 1, bend=0.0, empty=1.0),
+    made(3, 2, bend=-1.5, empty=4.0),
+    made(8, 3, bend=1.9),
+    MixtureJoint.independent(LABELS),
+]
+each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
+
+
+def drawn(joint, rows, seed):
+    """Probabilities of labels judged alone, and label sets drawn from the joint distribution."""
+    rng = np.random.default_rng(seed)
+    chances = (1 / (1 + np.exp(-rng.normal(-0.5, 1.5, (rows, 4))))).astype(np.float32)
+    shares = probabilities_of_sets(joint, chances)
+    picked = (shares.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1).clip(max=15)
+    order = [joint.labels.index(name) for name in LABELS]
+    return chances, SETS[picked][:, order], shares
+
+
+@each_joint
+@settings(max_examples=40, deadline=None)
+@given(formulas)
+def test_probability_is_the_share_of_all_label_sets(joint, formula):
+    shares = probabilities_of_sets(joint, INSIDE)
+    held = [value(formula, dict(zip(joint.labels, each, strict=True))) for each in SETS == 1]
+    found = joint.probability(query_of(formula), INSIDE, LABELS)
+    np.testing.assert_allclose(found, shares @ np.array(held, float), rtol=1e-9, atol=1e-12)
+
+
+@each_joint
+def test_log_likelihood_sums_over_unknown_labels_and_to_one(joint):
+    shares = probabilities_of_sets(joint, INSIDE)
+    for truth in product([0, 1, -1], repeat=4):
+        agrees = [all(t in (-1, y) for t, y in zip(truth, each, strict=True)) for each in SETS]
+        found = joint.log_likelihood(INSIDE, np.tile(truth, (len(INSIDE), 1)), coding="unknown")
+        names = [LABELS.index(name) for name in joint.labels]
+        rows = INSIDE[:, names]
+        found = joint.log_likelihood(rows, np.tile(truth, (len(rows), 1)), coding="unknown")
+        np.testing.assert_allclose(np.exp(found), shares @ np.array(agrees, float), rtol=1e-8)
+
+
+@each_joint
+def test_conditional_is_the_ratio_of_probabilities(joint):
+    found = joint.conditional("+a -b", INSIDE, LABELS)
+    given_both = joint.probability("+a -b +c", INSIDE, LABELS)
+    alone = joint.probability("+a -b", INSIDE, LABELS)
+    np.testing.assert_allclose(found[:, LABELS.index("c")], given_both / alone, rtol=1e-12)
+    assert (found[:, LABELS.index("a")] == 1).all()
+    assert (found[:, LABELS.index("b")] == 0).all()
+
+
+@each_joint
+def test_most_probable_set_is_the_best_of_all_with_one_component(joint):
+    sets, chances = joint.most_probable(INSIDE, LABELS)
+    shares = probabilities_of_sets(joint, INSIDE)
+    own = np.exp(joint.log_likelihood(INSIDE, sets.astype(int), LABELS))
+    np.testing.assert_allclose(own, chances, rtol=1e-8)
+    if len(joint.parameters.shares) == 1:
+        np.testing.assert_allclose(chances, shares.max(axis=1), rtol=1e-8)
+    else:
+        assert (chances <= shares.max(axis=1) * (1 + 1e-9)).all()
+        assert (chances >= 0.95 * shares.max(axis=1)).mean() > 0.9
+
+
+@pytest.mark.parametrize("query", ["+a -b", "-a -b", "a & b | !c", "(a | b) & (c | d)", "a | !a"])
+@each_joint
+def test_every_engine_gives_the_same_rows(joint, query, tmp_path):
+    ids = [f"{row:03d}" for row in range(len(INSIDE))]
+    path = tmp_path / "p.parquet"
+    columns = {f"p:{x}": pa.array(c) for x, c in zip(LABELS, INSIDE.T.copy(), strict=True)}
+    pq.write_table(pa.table({"id": ids, **columns}), path)
+    scores = probability(query, INSIDE, LABELS, joint=joint)
+    by_id = dict(zip(ids, scores, strict=True))
+    index = Index.read(path)
+    for answer in (
+        search(path, query, top=50, joint=joint),
+        index.search(query, top=50, joint=joint),
+        index.search(query, top=50, joint=joint),  # with what the first one prepared
+    ):
+        found = np.array(answer.probabilities)
+        np.testing.assert_allclose(found, [by_id[each] for each in answer.ids], rtol=1e-9)
+        np.testing.assert_allclose(found, np.sort(scores)[::-1][:50], rtol=1e-9)
+        assert answer.expected_hits == pytest.approx(scores.sum(), rel=1e-9)
+
+
+def test_an_index_follows_the_model_it_is_given():
+    index = Index(INSIDE, LABELS)
+    first, second = (index.search("+a +b", joint=joint).expected_hits for joint in JOINTS[:2])
+    assert first != second
+    assert index.search("+a +b", joint=JOINTS[0]).expected_hits == first
+
+
+@pytest.mark.parametrize("components", [1, 3])
+def test_gradient_of_the_fit_is_that_of_its_value(components):
+    from credibly.retrieve._mixture_kernels import likelihood
+
+    chances, truth, _ = drawn(JOINTS[2], 60, seed=0)
+    truth = np.where(np.random.default_rng(1).random(truth.shape) < 0.2, -1, truth).astype(np.int8)
+    layout = _Layout(components, 4)
+    start = layout.start(seed=1)
+    start[: layout.cuts[-1]] += np.random.default_rng(2).normal(0, 0.4, layout.cuts[-1])
+
+    def at(vector):
+        pieces = layout.split(vector)
+        found = likelihood(
+            chances.astype(np.float64), truth, *layout.parameters(pieces).parts(), 0.0
+        )
+        penalty, slope = layout.penalty(pieces, 2.0)
+        return found[0].sum() - penalty, layout.chain(
+            pieces, found[1].T, found[2], found[3]
+        ) - slope
+
+    _, gradient = at(start)
+    for place in range(len(start)):
+        step = np.zeros(len(start))
+        step[place] = 1e-5
+        numeric = (at(start + step)[0] - at(start - step)[0]) / 2e-5
+        assert gradient[place] == pytest.approx(numeric, rel=1e-5, abs=1e-5)
+
+
+def test_divergence_from_the_true_distribution_falls_with_the_number_of_rows():
+    true = made(3, seed=4)
+    chances, _, shares = drawn(true, 4000, seed=9)
+    divergences = []
+    for rows in (100, 1000, 10_000):
+        held_out, truth, _ = drawn(true, rows, seed=rows)
+        model = MixtureJoint(3, ridge=0.3).fit(held_out, truth, LABELS)
+        guess = probabilities_of_sets(model, chances)
+        divergences.append((shares * np.log(shares / guess)).sum(axis=1).mean())
+    alone = probabilities_of_sets(MixtureJoint.independent(LABELS), chances)
+    assert divergences[0] > divergences[1] > divergences[2]
+    assert divergences[2] < 0.02 * (shares * np.log(shares / alone)).sum(axis=1).mean()
+
+
+def test_the_choice_needs_evidence():
+    independent = MixtureJoint.independent(LABELS)
+    assert fit_joint(*drawn(independent, 2000, seed=1)[:2], LABELS).chosen == "independent"
+    assert fit_joint(*drawn(JOINTS[0], 30, seed=1)[:2], LABELS).chosen == "independent"
+    dependent = fit_joint(*drawn(JOINTS[0], 2000, seed=1)[:2], LABELS)
+    assert dependent.chosen != "independent"
+    assert dependent.log_scores[dependent.chosen] > dependent.log_scores["independent"]
+    together = fit_joint(*drawn(_pairs(), 2000, seed=1)[:2], LABELS)
+    assert together.chosen == "mixture-3"
+    assert together.rows == 2000
+
+
+def _pairs():
+    """Labels a and b go together, and c and d: no matter of how many labels there are."""
+    joint = MixtureJoint(2)
+    factors = np.array([[2.0, 2.0, -2.0, -2.0], [-2.0, -2.0, 2.0, 2.0]])
+    joint._set(tuple(sorted(LABELS)), Parameters(factors, np.full(2, 0.5), 0.0, 0.0, 1.0))
+    return joint
+
+
+def test_labels_never_seen_together_keep_a_probability():
+    chances = np.full((500, 4), 0.3, np.float32)
+    truth = np.tile(np.eye(4, dtype=int), (125, 1))
+    joint = MixtureJoint(3).fit(chances, truth, LABELS)
+    together = joint.probability("+a +b", chances[:1], LABELS)[0]
+    assert 0 < together < 0.01
+
+
+def test_the_order_of_labels_and_rows_with_nothing_known_do_not_matter():
+    chances, truth, _ = drawn(JOINTS[2], 500, seed=3)
+    first = MixtureJoint(3).fit(chances, truth, LABELS)
+    again = MixtureJoint(3).fit(
+        np.concatenate([chances, chances[:50]])[:, ::-1],
+        np.concatenate([truth, np.full((50, 4), -1)])[:, ::-1],
+        LABELS[::-1],
+    )
+    assert first.state() == again.state()
+
+
+@each_joint
+def test_state_goes_through_a_file(joint, tmp_path):
+    joint.write(tmp_path / "joint.json")
+    again = read_joint(tmp_path / "joint.json")
+    assert isinstance(again, MixtureJoint)
+    assert again.state() == joint.state()
+    query = parse("a | b & c")
+    found = again.probability(query, INSIDE, LABELS)
+    assert found.tobytes() == joint.probability(query, INSIDE, LABELS).tobytes()
+
+
+def test_files_of_either_kind_are_read(tmp_path):
+    chances, truth, _ = drawn(JOINTS[0], 200, seed=5)
+    sizes = Joint().fit(chances, truth, LABELS)
+    sizes.write(tmp_path / "sizes.json")
+    assert read_joint(tmp_path / "sizes.json").state() == sizes.state()
+    log_scores = sizes.log_likelihood(chances, truth, LABELS)
+    shares = np.stack(
+        [sizes.log_likelihood(chances, np.tile(each, (200, 1)), LABELS) for each in SETS]
+    )
+    np.testing.assert_allclose(np.exp(shares).sum(axis=0), 1.0, rtol=1e-9)
+    assert log_scores.mean() < 0
+
+
+def test_bad_input_is_refused(tmp_path):
+    chances, truth, _ = drawn(JOINTS[0], 10, seed=5)
+    with pytest.raises(InputError, match="`components` must be at most the number of rows"):
+        MixtureJoint(11).fit(chances, truth, LABELS)
+    with pytest.raises(InputError, match="some known truth"):
+        fit_joint(chances, np.full(truth.shape, -1), LABELS, coding="unknown")
+    with pytest.raises(InputError, match="must be fitted; call"):
+        probability("a", chances, LABELS, joint=MixtureJoint())
+    with pytest.raises(InputError, match="'e' is only in the predictions"):
+        JOINTS[0].probability("a", np.zeros((1, 5)), (*LABELS, "e"))
+    with pytest.raises(InputError, match="`folds` must be a finite number of at least 2"):
+        fit_joint(chances, truth, LABELS, folds=1)
+    for key, bad in [("shares", [2.0]), ("bend", 3.0), ("log_slope", float("nan")), ("labels", [])]:
+        with pytest.raises(InputError, match="must come from `state"):
+            MixtureJoint.from_state({**JOINTS[0].state(), key: bad})
+    for text in ("{", "[1]", json.dumps({"joint": 7})):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(InputError, match=r"x\.json must be written by `credibly joint fit`"):
+            read_joint(tmp_path / "x.json")
+
+
+def test_the_command_writes_what_search_takes(tmp_path, capsys):
+    from credibly.cli import main
+    from credibly.predictions import Predictions
+
+    chances, truth, _ = drawn(_pairs(), 600, seed=6)
+    ids = [str(row) for row in range(600)]
+    file, out = str(tmp_path / "held-out.parquet"), str(tmp_path / "joint.json")
+    Predictions.from_arrays(
+        probabilities=chances, labels=list(LABELS), ids=ids, targets=truth
+    ).write(file)
+    assert main(["joint", "fit", file, "--out", out, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["chosen"] == "mixture-3"
+    arguments = ["search", file, "+a +b", "--joint", "--joint-from", out, "--json"]
+    assert main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)["expected_hits"]
+    real = (truth[:, [LABELS.index("a"), LABELS.index("b")]] == 1).all(axis=1).sum()
+    assert found == pytest.approx(real, rel=0.1)
+    bare = str(tmp_path / "bare.parquet")
+    Predictions.from_arrays(probabilities=chances, labels=list(LABELS), ids=ids).write(bare)
+    assert main(["joint", "fit", bare, "--out", out]) == 2
+    assert "must be given truth" in capsys.readouterr().err
