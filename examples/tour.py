@@ -1,4 +1,4 @@
-"""The whole line in one go: data → scores → loss → probabilities → sets and search → report.
+"""From data to report in one script: data → scores → loss → probabilities → sets and search → report.
 
 Run it with `python examples/tour.py`; it takes a few seconds and needs nothing but credibly.
 """
@@ -8,7 +8,7 @@ import torch
 
 import credibly as cr
 
-# Data: 2000 rows, eight labels, true probabilities known. Zero, one or many labels a row.
+# Data: 2000 rows, eight labels, true probabilities known. Zero, one or many labels per row.
 labels = ["fork", "apple", "knife", "plate", "cup", "bread", "candle", "flower"]
 rng = np.random.default_rng(0)
 features = torch.from_numpy(rng.normal(size=(2000, 12)).astype(np.float32))
@@ -35,15 +35,15 @@ with torch.no_grad():
     scores = model(features)
     log_odds = loss.log_odds(scores)
 calibrator = cr.calibrate.Affine().fit(log_odds[held_out], targets[held_out])
-readings = {"a sigmoid, by habit": scores, "the loss's link": log_odds}
-readings["the link, calibrated"] = calibrator.transform(log_odds)
-for name, reading in readings.items():
-    probabilities = torch.sigmoid(reading)
+maps = {"a sigmoid, by habit": scores, "the loss's link": log_odds}
+maps["the link, calibrated"] = calibrator.transform(log_odds)
+for name, mapped in maps.items():
+    probabilities = torch.sigmoid(mapped)
     nll = cr.metrics.log_loss(probabilities[test], targets[test])
     divergence = cr.metrics.kl_to_truth(probabilities[test], truth[test])
     print(f"{name:21s} log loss {nll:.4f}, KL to the true probabilities {divergence:.4f}")
 
-# Decide: two labels a row on average, as a promise for new rows.
+# Decide: two labels per row on average, guaranteed in expectation for new rows.
 decision = cr.decide.AverageSize(2, guarantee="expected").fit(probabilities[held_out])
 sets = decision.predict(probabilities[test])
 covered = cr.metrics.set_coverage(sets, targets[test])
