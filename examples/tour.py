@@ -1,4 +1,4 @@
-"""From data to report in one script: data → scores → loss → probabilities → sets and search → report.
+"""All steps in one script: data → scores → loss → probabilities → sets and search → report.
 
 Run it with `python examples/tour.py`; it takes a few seconds and needs nothing but credibly.
 """

@@ -9,7 +9,7 @@ from credibly.cli._command import option
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Is a loss proper? Its link, what it reaches, where it breaks; drawn with --out.
+    """Check whether a loss is proper; print its link and range, and draw it with --out.
 
     Examples:
       credibly audit spa

@@ -16,7 +16,7 @@ SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Honest probabilities from the scores of a model trained elsewhere.
+    """Turn the scores of a model trained elsewhere into calibrated probabilities.
 
     The scores go through the link of the loss they were trained with, then through a calibrator
     fitted on some of the rows; the table before and after is judged on the others. SCORES is .npz

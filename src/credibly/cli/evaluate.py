@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Accuracy and calibration of predictions whose truth is known, as a table.
+    """Measure accuracy and calibration of predictions whose truth is known.
 
     mAP@y is over labels, mAP@x over rows; ACE, MCE and ECE are calibration errors in equal-width
     bins pooled over rows and labels, over bins with at least --min-count entries. F1-top-4 and

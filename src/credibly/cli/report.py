@@ -9,7 +9,7 @@ from credibly.cli._command import option
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """One self-contained HTML page: verdict, tables with intervals, charts, every label.
+    """Write one self-contained HTML page: verdict, tables with intervals, charts, every label.
 
     Examples:
       credibly report runs/spa/predictions.parquet --out report.html

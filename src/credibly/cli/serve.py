@@ -10,7 +10,7 @@ from credibly.cli._command import option
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Search, judge labels and spend a label budget in the browser, on this machine.
+    """Start the web app on this machine: search, judge labels, spend a label budget.
 
     Examples:
       credibly serve runs/spa/predictions.parquet --images photos

@@ -23,8 +23,8 @@ class Own:
 
     Settings come from their defaults, then --preset, then --config, then flags. OUT becomes a run
     folder: config.toml, model.safetensors, state/, log.jsonl, calibration.json,
-    predictions.parquet (test rows) and metrics.json. Killed at any moment, --resume goes on to the
-    same result. On several processes: torchrun --nproc-per-node 2 -m credibly train …
+    predictions.parquet (test rows) and metrics.json. After an interruption at any moment, --resume
+    continues to the same result. On several processes: torchrun --nproc-per-node 2 -m credibly train …
 
     Examples:
       credibly train digits --loss spa+lpr --out runs/digits
@@ -36,7 +36,7 @@ class Own:
     data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
     out: str = option(help="folder of the run")
     preset: str | None = option(None, help="recipe of a paper, e.g. spa-coco; see docs/training.md")
-    resume: bool = option(False, help="go on with the run in OUT, or start it")
+    resume: bool = option(False, help="continue the run in OUT, or start it")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")
