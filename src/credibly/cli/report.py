@@ -32,15 +32,17 @@ def run(options: Options) -> int:
 
     check_out(options.out, (), inputs=options.predictions)
     from credibly import report
-    from credibly.cli._tables import print_json, print_text
+    from credibly.cli._tables import print_json, print_text, progress
 
-    page = report.write(
-        options.predictions,
-        options.out,
-        resamples=options.resamples,
-        seed=options.seed,
-        partial=options.partial,
-    )
+    with progress(options.out, total=1, quiet=options.quiet or options.json) as advance:
+        page = report.write(
+            options.predictions,
+            options.out,
+            resamples=options.resamples,
+            seed=options.seed,
+            partial=options.partial,
+            advance=advance,
+        )
     if options.json:
         print_json({"report": str(page), "bytes": page.stat().st_size})
     elif not options.quiet:
