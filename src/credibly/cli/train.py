@@ -24,7 +24,8 @@ class Own:
     Settings come from their defaults, then --preset, then --config, then flags. OUT becomes a run
     folder: config.toml, model.safetensors, state/, log.jsonl, calibration.json,
     predictions.parquet (test rows) and metrics.json. After an interruption at any moment, --resume
-    continues to the same result. On several processes: torchrun --nproc-per-node 2 -m credibly train …
+    continues to the same result.
+    On several processes: torchrun --nproc-per-node 2 -m credibly train …
 
     Examples:
       credibly train digits --loss spa+lpr --out runs/digits
