@@ -1,5 +1,9 @@
 """Losses, forward and backward, against ``nn.BCEWithLogitsLoss`` on the same tensors.
 
+First every loss on scores of a half-trained model; then the worst of several score ranges, because
+arithmetic on subnormal numbers, for example, is slow only where scores are small enough; then small
+batches, where the cost is that of autograd and not of arithmetic.
+
 Kernels are what CPU tensors take; "torch" is the pure-torch form (what a GPU runs) on the CPU, and
 "torch, blind" the same without the look at the targets that only a CPU can afford. "nothing" is an
 empty function with a gradient: what autograd takes before any arithmetic. Memory is the peak that
@@ -46,11 +50,80 @@ def run(repeats: int = 15) -> None:
     torch.set_num_threads(1)
     console = Console()
     console.print(_ratios(repeats))
+    console.print(_score_ranges(repeats))
     console.print(_growth(repeats))
 
 
+# Mean, spread and gain of present labels of the scores; "rare" has rows without any label.
+RANGES: dict[str, tuple[float, float, float]] = {
+    "fresh": (0.0, 0.1, 0.0),
+    "prior biases": (-4.0, 0.5, 1.0),
+    "half-trained": (-3.0, 2.0, 4.0),
+    "trained": (-7.0, 1.0, 8.0),
+    "saturated": (-15.0, 5.0, 25.0),
+    "far below": (-25.0, 1.0, 0.0),
+    "constant −20": (-20.0, 0.0, 0.0),
+    "rare": (-7.0, 0.5, 0.0),
+}
+# Worst ratio over the ranges that must not be passed, for each size of SIZES and for 64×20.
+WORST_BARS = {
+    "SPA": (0.65, 0.45, 1.0),
+    "SPA + LabelPairs": (1.6, 1.2, 1.0),
+    "BCE": (None, None, 1.0),
+}
+
+
+def ranged_batch(rows: int, labels: int, kind: str) -> tuple[Tensor, Tensor]:
+    """Scores of the given range, with the targets of ``batch``; none are present for "rare"."""
+    mean, spread, gain = RANGES[kind]
+    targets = batch(rows, labels)[1]
+    if kind == "rare":
+        targets = torch.zeros_like(targets)
+    noise = torch.randn(rows, labels, generator=torch.Generator().manual_seed(1))
+    return (mean + spread * noise + gain * targets).requires_grad_(), targets
+
+
+def _score_ranges(repeats: int) -> Table:
+    table = Table(title="Ratios to nn.BCEWithLogitsLoss by score range, and the worst (bar)")
+    losses = {
+        "BCE": BCE(),
+        "SPA": SPA(),
+        "Focal": Focal(),
+        "Asymmetric": Asymmetric(),
+        "TwoWay": TwoWay(),
+        "SPA + LabelPairs": LabelPairs(SPA()),
+    }
+    table.add_column("size, loss")
+    for kind in (*RANGES, "worst"):
+        table.add_column(kind, justify="right")
+    for place, (rows, labels) in enumerate((*SIZES, (64, 20))):
+        ratios: dict[str, list[float]] = {name: [] for name in losses}
+        for kind in RANGES:
+            scores, targets = ranged_batch(rows, labels, kind)
+            cases = {BASE: torch.nn.BCEWithLogitsLoss(), **losses}
+            seconds = in_turns(
+                {name: _plain_step(loss, scores, targets) for name, loss in cases.items()}, repeats
+            )
+            for name in losses:
+                ratios[name].append(ratio(seconds, name, BASE))
+        for name, found in ratios.items():
+            bar = WORST_BARS.get(name, (None, None, None))[place]
+            limit = "" if bar is None else f" (≤ {bar:g})"
+            cells = [f"{value:.2f}" for value in found]
+            table.add_row(f"{rows}×{labels} {name}", *cells, f"{max(found):.2f}{limit}")
+    return table
+
+
+def _plain_step(loss: Loss, scores: Tensor, targets: Tensor) -> Callable[[], object]:
+    def once() -> None:
+        scores.grad = None
+        loss(scores, targets).backward()
+
+    return once
+
+
 def batch(rows: int, labels: int, positives: float = 3.0) -> tuple[Tensor, Tensor]:
-    """Scores of a half-trained model; 1 to 8 positives a row, ``positives`` on average."""
+    """Scores of a half-trained model; 1 to 8 positives per row, ``positives`` on average."""
     generator = torch.Generator().manual_seed(0)
     counts = torch.poisson(torch.full((rows,), positives), generator=generator).clamp(1, 8)
     rank = torch.rand(rows, labels, generator=generator).argsort(1)
@@ -214,7 +287,7 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def _growth(repeats: int) -> Table:
-    table = Table(title="SPA + LabelPairs, ns of CPU an entry, by labels and positives a row")
+    table = Table(title="SPA + LabelPairs, ns of CPU per entry, by labels and positives per row")
     counts = (0, 1, 4, 16, 64, 256, 1024)
     table.add_column("labels")
     for count in counts:

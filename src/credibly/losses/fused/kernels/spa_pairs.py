@@ -87,13 +87,24 @@ def spa_pairs(
     left_pairs = 0.0
     if left.any():
         arrays = workspace(labels, scores)
+        v = np.zeros_like(arrays[0])
+        more = (v, np.zeros_like(v), np.zeros_like(v))
+        spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
         for b in range(rows):
             if left[b]:
                 # Rows that are left may have unknown labels, and with them a factor of their own.
                 own = pair_factor(known_labels(targets[b]), known_rows, weight)
                 row_numbers = (present, absent, numbers[2], numbers[3], kind(own))
                 value, pairs = _any_row(
-                    scores[b], targets[b], gradient[b], needs_grad, row_numbers, arrays, tables
+                    scores[b],
+                    targets[b],
+                    gradient[b],
+                    needs_grad,
+                    row_numbers,
+                    arrays,
+                    more,
+                    tables,
+                    spaces,
                 )
                 total += value
                 left_pairs += pairs * own
@@ -102,14 +113,21 @@ def spa_pairs(
 
 @njit(**JIT)
 def _any_row(
-    scores: Any, targets: Any, out: Any, needs_grad: bool, numbers: Any, arrays: Any, tables: Any
+    scores: Any,
+    targets: Any,
+    out: Any,
+    needs_grad: bool,
+    numbers: Any,
+    arrays: Any,
+    more: Any,
+    tables: Any,
+    spaces: Any,
 ) -> Any:
     """Sums of SPA and of the pairs for a row with soft or unknown labels, or of any range."""
     present, absent, offset, _, factor = numbers
     y, u, absences, slopes, up, down, index, levels = arrays
     zero, one = y.dtype.type(0), y.dtype.type(1)
-    v, g, rise = np.zeros_like(u), np.zeros_like(u), np.zeros_like(u)
-    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
+    v, g, rise = more
     copy_into(v, scores)
     copy_into(y, targets)
     total = 0.0

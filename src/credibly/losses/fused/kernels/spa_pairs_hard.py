@@ -22,6 +22,7 @@ from credibly.vectormath import EXACT, JIT, exp_nonpositive, float_bits, log1p_u
 # would have to prove at run time that none overlap, and would not become vector instructions.
 _U, _RISE, _FALL, _CHAIN, _SLOPE = (k * CHUNK for k in range(1, 6))
 _NOWHERE = -1e30
+_ORDINARY, _FARTHEST = 24.0, 69.0
 _REACH = math.exp(40.0)
 """exp(u) of every label stays below this and that of positives above its inverse; then no product
 of the two overflows float32, and what underflows is 0 as it should be."""
@@ -110,11 +111,31 @@ def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
 
 
 @njit(**JIT)
+def _centred(numbers: Any, score: Any, tables_kind: Any) -> Any:
+    """Return the numbers with exp(u) counted from the log-odds at ``score``, where that is far out.
+
+    Pairs only see differences of log-odds, so the factor cancels; without it a row whose scores
+    are all far below 0 would not fit.
+    """
+    pos, neg, offset, ratio, factor = numbers
+    x_pos, x_neg = float(pos[0] * score + pos[1]), float(neg[0] * score + neg[1])
+    if max(abs(x_pos), abs(x_neg)) < _ORDINARY:
+        return numbers
+    log_pos = min(x_pos, 0.0) - math.log1p(math.exp(-abs(x_pos)))
+    log_neg = min(x_neg, 0.0) - math.log1p(math.exp(-abs(x_neg)))
+    level = min(max(float(offset) + log_neg - log_pos, -_FARTHEST), _FARTHEST)
+    shift = tables_kind(float(ratio) * math.exp(-level))
+    return pos, neg, offset, shift, factor
+
+
+@njit(**JIT)
 def _row(
     scores: Any, targets: Any, out: Any, needs_grad: bool, index: Any, numbers: Any, buffers: Any
 ) -> Any:
     """Whether the row fits, then its sums of SPA and of the pairs; ``index`` lists positives."""
     tables, few, picked = buffers
+    if index.size > 0:
+        numbers = _centred(numbers, scores[index[0]], scores.dtype.type)
     factor, limit = numbers[4], float_bits(scores.dtype.type(_REACH))
     size, count = scores.size, index.size
     if size > CHUNK:
@@ -130,7 +151,8 @@ def _row(
             first += 1
         for k in range(count):
             level, up, down = few[_U + k], few[_RISE + k], few[_FALL + k]
-            fits = fits and 1 / _REACH < up < _REACH
+            # Log-odds near −87 were rounded to −∞; only to positives well above is that nothing.
+            fits = fits and 1 / _REACH < up < _REACH and level > -_FARTHEST
             values, slopes = _one_against(tables, stop - start, level, up, down)
             pairs += values
             few[_SLOPE + k] += slopes
