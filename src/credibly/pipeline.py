@@ -161,7 +161,7 @@ class Pipeline:
 
             estimates = to_numpy(self.probabilities(scores))
             truth = decode(targets, coding=coding, num_labels=estimates.shape[1])
-            self.decision.fit(estimates, truth)
+            self.decision.fit(estimates, truth, coding="unknown")
         return self
 
     # Elsewhere -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from credibly import InputError
-from credibly.decide import Coverage
+from credibly.decide import BestF, Coverage
 
 METHODS = ["lac", "aps", "raps"]
 each_method = pytest.mark.parametrize("method", METHODS)
@@ -107,7 +107,17 @@ def test_several_labels_a_row_are_refused():
     matrix[3, :2] = 1
     with pytest.raises(InputError, match="exactly one true label a row; row 3 has"):
         Coverage().fit(probabilities, matrix)
-    with pytest.raises(InputError, match=r"class indices must lie in \[0, 7\]"):
+    with pytest.raises(InputError, match=r"class indices .* must lie in \[0, 7\]"):
         Coverage().fit(probabilities, np.full(20, 8))
     with pytest.raises(InputError, match="`targets` must be class indices"):
         Coverage().fit(probabilities, classes[:5])
+
+
+def test_targets_of_only_plus_and_minus_one_say_what_they_mean():
+    probabilities = np.tile([[0.9, 0.1], [0.2, 0.8]], (10, 1))
+    signed = np.tile([[1, -1], [-1, 1]], (10, 1))
+    for decision in (Coverage(0.5), BestF()):
+        with pytest.raises(InputError, match='coding="signed"'):
+            decision.fit(probabilities, signed)
+        found = decision.fit(probabilities, signed, coding="signed").state()
+        assert found == decision.fit(probabilities, (signed > 0).astype(int)).state()

@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
+from credibly.targets import Coding, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -32,8 +33,14 @@ class Decision(ABC):
     """What ``fit`` finds."""
 
     @abstractmethod
-    def fit(self, probabilities: Any, targets: Any = None) -> Self:
-        """Fit on held-out rows; rules without anything to fit return themselves."""
+    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
+        """Fit on held-out rows; rules without anything to fit return themselves.
+
+        Args:
+            probabilities: (n, L) in [0, 1].
+            targets: (n, L) coded as ``credibly.targets`` says, where the rule needs the truth.
+            coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
+        """
 
     @property
     @abstractmethod
@@ -98,17 +105,18 @@ def _matrix(probabilities: Any) -> Array:
     return checks.probabilities(array)
 
 
-def with_truth(probabilities: Any, targets: Any, who: str) -> tuple[Array, Array]:
+def with_truth(
+    probabilities: Any, targets: Any, who: str, coding: Coding | None
+) -> tuple[Array, Array]:
     """Checked probabilities and targets of one shape; both must be there."""
     array = _matrix(probabilities)
     if targets is None:
         raise checks.InputError(
             f"{who} needs `targets`: it is fitted on rows whose labels are known."
         )
-    truth = to_numpy(targets)
-    truth = truth.astype(np.int8) if truth.dtype == bool else truth
+    truth = decode(targets, coding=coding, num_labels=array.shape[1])
     checks.same_shapes(probabilities=array, targets=truth)
-    return array, checks.target_values(truth)
+    return array, truth
 
 
 def _plain(value: Any) -> Any:

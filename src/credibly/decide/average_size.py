@@ -12,6 +12,7 @@ from credibly.decide import _certificate
 from credibly.decide._base import Decision
 from credibly.decide._chunks import Chunks
 from credibly.decide._selection import Leading, largest
+from credibly.targets import Coding
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -78,14 +79,14 @@ class AverageSize(Decision):
                 f"{guarantee!r}."
             )
 
-    def fit(self, probabilities: Any, targets: Any = None) -> Self:
+    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
         """Fit on held-out rows; truth is not needed.
 
         Args:
             probabilities: (n, L), or parts of it for data larger than memory: a list of (rows, L)
                 matrices or a function that returns an iterator over them. They are read two to
                 twenty times, in less than 10 MB beside the parts themselves.
-            targets: not used.
+            targets, coding: not used.
         """
         chunks = Chunks(probabilities)
         leading = Leading(chunks)

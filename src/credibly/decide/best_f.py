@@ -8,6 +8,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.decide._base import Decision, with_truth
+from credibly.targets import Coding
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class BestF(Decision):
     def __init__(self, beta: float = 1.0) -> None:
         self.beta = checks.positive("beta", beta)
 
-    def fit(self, probabilities: Any, targets: Any = None) -> Self:
-        array, truth = with_truth(probabilities, targets, "BestF")
+    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
+        array, truth = with_truth(probabilities, targets, "BestF", coding)
         known = truth >= 0
         pooled = _best_threshold(array[known], truth[known], self.beta)
         if pooled is None:

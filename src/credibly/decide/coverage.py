@@ -8,8 +8,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import to_numpy
 from credibly.decide._base import Decision, _matrix
+from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
 
 Method = Literal["lac", "aps", "raps"]
@@ -62,16 +62,17 @@ class Coverage(Decision):
         self.penalty = checks.at_least("penalty", penalty, 0)
         self.free_size = int(checks.at_least("free_size", free_size, 0))
 
-    def fit(self, probabilities: Any, targets: Any = None) -> Self:
+    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
         """Fit on held-out rows.
 
         Args:
             probabilities: (n, L).
             targets: class indices (n,), −1 where unknown; or (n, L) with a single 1 in each row
-                (rows that are all −1 are left out).
+                (rows that are all unknown are left out).
+            coding: how to read a matrix of only −1 and +1: ``"signed"`` or ``"unknown"``.
         """
         array = _matrix(probabilities)
-        truth = _single_labels(targets, array.shape)
+        truth = _single_labels(targets, array.shape, coding)
         known = np.flatnonzero(truth >= 0)
         rank = math.ceil((len(known) + 1) * self.level * (1 - 1e-15))
         if rank > len(known):
@@ -114,31 +115,24 @@ class Coverage(Decision):
         return result
 
 
-def _single_labels(targets: Any, shape: tuple[int, ...]) -> Array:
+def _single_labels(targets: Any, shape: tuple[int, ...], coding: Coding | None) -> Array:
     """Class indices, −1 where unknown."""
     if targets is None:
         raise checks.InputError(
             "Coverage needs `targets`: it is fitted on rows whose true label is known."
         )
-    truth = to_numpy(targets)
-    if truth.ndim == 1 and len(truth) == shape[0] and truth.dtype.kind in "iu":
-        if truth.size and (truth.min() < -1 or truth.max() >= shape[1]):
-            raise checks.InputError(
-                f"class indices must lie in [0, {shape[1] - 1}] or be −1 (unknown); got "
-                f"[{truth.min()}, {truth.max()}]."
-            )
-        return truth.astype(np.int64)
+    truth = decode(targets, coding=coding, num_labels=shape[1])
     if truth.shape != shape:
         raise checks.InputError(
             f"`targets` must be class indices of shape ({shape[0]},) or a matrix of shape {shape}; "
             f"got {truth.shape}, {truth.dtype}."
         )
     count = (truth == 1).sum(axis=1)
-    unknown = (truth == -1).all(axis=1)
+    unknown = (truth == UNKNOWN).all(axis=1)
     wrong = np.flatnonzero(((count != 1) | ((truth != 1) & (truth > 0)).any(axis=1)) & ~unknown)
     if wrong.size:
         raise checks.InputError(
             f"Coverage needs exactly one true label a row; row {wrong[0]} has {count[wrong[0]]} "
             f"({wrong.size} such rows). For several labels a row use `AverageSize`."
         )
-    return np.where(unknown, -1, (truth == 1).argmax(axis=1))
+    return np.where(unknown, UNKNOWN, (truth == 1).argmax(axis=1))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from credibly import checks
 from credibly.decide._base import Decision
+from credibly.targets import Coding
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class Threshold(Decision):
     def __init__(self, threshold: float = 0.5) -> None:
         self.threshold = checks.fraction("threshold", threshold)
 
-    def fit(self, probabilities: Any = None, targets: Any = None) -> Self:
+    def fit(
+        self, probabilities: Any = None, targets: Any = None, *, coding: Coding | None = None
+    ) -> Self:
         return self
 
     @property

@@ -8,6 +8,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.decide._base import Decision
+from credibly.targets import Coding
 from credibly.types import Array
 
 
@@ -30,7 +31,9 @@ class TopK(Decision):
             raise checks.InputError(f"`k` must be a whole number of at least 1; got {k!r}.")
         self.k = int(k)
 
-    def fit(self, probabilities: Any = None, targets: Any = None) -> Self:
+    def fit(
+        self, probabilities: Any = None, targets: Any = None, *, coding: Coding | None = None
+    ) -> Self:
         return self
 
     @property

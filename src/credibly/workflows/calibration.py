@@ -278,8 +278,8 @@ def _in_batches(link: Callable[[Any], Any], scores: Array, num_labels: int) -> A
 
 def _fit_calibrator(method: str, log_odds: Array, targets: Array, seed: int) -> Calibrator:
     if method == "choose":
-        return calibrate.choose(log_odds, targets, seed=seed)
-    return calibrate.from_name(method).fit(log_odds, targets)
+        return calibrate.choose(log_odds, targets, seed=seed, coding="unknown")
+    return calibrate.from_name(method).fit(log_odds, targets, coding="unknown")
 
 
 def _sigmoid(log_odds: Any) -> Array:

@@ -158,7 +158,7 @@ def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | 
     """Fit on the rows ``keep`` (all if None) of a file, its columns in the order of ``labels``."""
     if isinstance(decision, (BestF, Coverage)):
         part = scan.read(labels, keep)
-        return decision.fit(part.probabilities, part.targets)
+        return decision.fit(part.probabilities, part.targets, coding="unknown")
     if not isinstance(decision, AverageSize):
         return decision.fit(None)
     rows = scan.num_rows if keep is None else int(keep.sum())
