@@ -72,10 +72,10 @@ def pairs_in_torch(
     absent = 1 - y.abs()  # 0 where unknown
     row, column = (y > 0).nonzero(as_tuple=True)
     level, share = u[row, column], y[row, column]
-    # The factor of the row stands in the positive's share, so that sums need no other.
     factor = _pair_share(known, u.dtype) * (weight / known.any(1).sum().clamp_(min=1).to(u.dtype))
-    share = share * factor[row]
-    total = torch.dot(share, absent[row, column]) * -math.log(2)  # a soft label meets itself
+    total = torch.dot(share * factor[row], absent[row, column]) * -math.log(
+        2
+    )  # a soft label meets itself
     gradient = torch.zeros_like(u)
     some = max(1, (IN_CACHE if u.is_cpu else u.numel()) // max(labels, 1))
     for start in range(0, len(row), some):
@@ -83,7 +83,7 @@ def pairs_in_torch(
         gaps = u[row[part]].sub_(level[part, None])
         weights = absent[row[part]].mul_(share[part, None])
         values = softplus(gaps, threshold=EXACT_FROM)
-        total = total + torch.dot(values.view(-1), weights.view(-1))
+        total = total + torch.dot(values.mul_(weights).sum(1), factor[row[part]])
         if needs_grad:
             slopes = gaps.sigmoid_().mul_(weights)
             gradient.index_add_(0, row[part], slopes)
@@ -91,7 +91,7 @@ def pairs_in_torch(
     if not needs_grad:
         return total, None
     gradient.index_put_((row, column), level.neg_(), accumulate=True)
-    return total, gradient.view(log_odds.shape)
+    return total, gradient.mul_(factor[:, None]).view(log_odds.shape)
 
 
 def _pair_share(known: Tensor, dtype: torch.dtype) -> Tensor:
