@@ -302,3 +302,27 @@ def test_the_transfer_preset_takes_a_backbone(tmp_path):
     assert main([*command.split(), "--out", str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match=r"Add --frozen --features"):
         Settings(solver="lbfgs", model="timm:resnet50")
+
+
+@pytest.mark.parametrize("head", ["ml", "ml-softmax", "sccp"])
+def test_the_head_of_average_k_reaches_probabilities_selection_and_sets(head, tmp_path):
+    scenes = cr.data.digits(200, counts=(0, 1))
+    settings = Settings(
+        loss=f"avgk(head={head})",
+        model="linear",
+        epochs=2,
+        average_size=2.0,
+        select="average-k",
+        calibrate="none",
+    )
+    done = fit(scenes, tmp_path / "run", settings)
+    scores = done.scores(scenes.part("test"))
+    with torch.no_grad():
+        expected = done.criterion.probabilities(scores).double().numpy()
+    found = done.predict(scenes.part("test")).probabilities
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    sums = found.sum(axis=1)
+    assert np.allclose(sums, 1, atol=1e-5) == (head != "ml")
+    held_out = done.scores(scenes.part("calibration"))
+    fitted = cr.decide.AverageSize(2.0).fit(done.pipeline.probabilities(held_out.numpy()))
+    assert done.decision.state() == fitted.state()

@@ -22,7 +22,7 @@ def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
     """Everything below ``floor`` pressed into (floor − 1, floor), above ``ceiling`` likewise.
 
     In order, smooth at the joint, and ±inf land on floor − 1 and ceiling + 1: probabilities that
-    no finite set of rows can vouch for become ones that it can.
+    no finite set of rows supports become ones that it does.
 
     Example:
         >>> soft_clip(np.array([-np.inf, -7.0, -6.0, 0.0, 7.0]), -6.0, 6.0)

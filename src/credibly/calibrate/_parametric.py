@@ -48,7 +48,7 @@ class Parametric(Calibrator):
 def fit_shared(entries: Entries, features: Features, start: Array, intercept: bool = True) -> Array:
     """The parameters (k log-slopes, intercept, floor, ceiling) of one map for all labels.
 
-    The limits stay at what the entries can vouch for, unless those beyond hold more surprises
+    The limits stay at what the entries support, unless those beyond hold more surprises
     than that: then they are fitted too.
     """
     slopes, limit = len(start), evidence_limit(entries)
@@ -89,7 +89,7 @@ def _fit_some(penalised: Callable[[Array], Any], start: Array, free: Array) -> A
 
 
 def evidence_limit(entries: Entries) -> float:
-    """The log-odds of ½ in N + 1: the surest statement that N known entries can vouch for."""
+    """Return the log-odds of ½ in N + 1: the surest statement that N known entries support."""
     total = sum(float(w.sum()) for _, _, w in entries.pieces())
     return max(1.0, float(np.log(2 * total + 1)))
 

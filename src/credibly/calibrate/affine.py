@@ -19,7 +19,7 @@ class Affine(Parametric):
 
     Outputs below ``floor`` are pressed into (floor − 1, floor), above ``ceiling`` likewise, so
     that ±inf (a probability of exactly 0 or 1) become finite. Both start where N known entries
-    stop being able to vouch for a probability, ∓log(2N + 1), and are fitted too if the entries
+    no longer support a probability, ∓log(2N + 1), and are fitted too if the entries
     beyond hold more surprises than that. Where no entry comes that far, the map is affine.
 
     Attributes:

@@ -19,6 +19,7 @@ class Options:
 
     folder: str = option(help="folder of a finished run", positional=True, metavar="RUN")
     out: str = option(help="the .onnx file to write")
+    allow_python: bool = option(False, help="import the code that a python: run names")
     json: bool = option(False, help="print the result as JSON")
 
 
@@ -29,7 +30,8 @@ def run(options: Options) -> int:
     from credibly import train
     from credibly.cli._tables import print_json, print_text
 
-    result = train.export(train.load(options.folder), options.out)
+    run = train.load(options.folder, allow_python=options.allow_python)
+    result = train.export(run, options.out)
     if options.json:
         print_json({"file": options.out, **result})
     else:

@@ -29,6 +29,7 @@ class Own:
     shards: int | None = option(
         None, help="number of parts (default: one per process)", between=(1, 99_999)
     )
+    allow_python: bool = option(False, help="import the code that a python: run names")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")
@@ -46,7 +47,7 @@ def run(options: Any) -> int:
     from credibly.cli._tables import print_json, print_text, progress
 
     process, processes = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
-    done = train.load(options.folder)
+    done = train.load(options.folder, allow_python=options.allow_python)
     rows = data.load(
         options.data,
         seed=done.settings.split_seed,

@@ -64,7 +64,7 @@ class Settings:
     cutout: float = setting(0.0, "side of a gray square, as a share of the image's, up to 0.5")
     mixup: float = setting(0.0, "alpha of mixing each row with another; targets become soft")
     views: str = setting("one", "average scores over views of an image when predicting", VIEWS)
-    average_size: float | None = setting(None, "labels a row to return on average (K)")
+    average_size: float | None = setting(None, "labels per row to return on average (K)")
     epochs: int = setting(30, "passes over the training rows")
     batch_size: int | None = setting(None, "rows a step (default: 32 to 128, with the data's size)")
     accumulate: int = setting(1, "steps whose gradients are added up before an update")

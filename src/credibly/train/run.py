@@ -150,7 +150,7 @@ class Run:
         shape = rows.input_shape
         if rows.kind == "features" and shape is not None and list(shape) != self.data["shape"]:
             raise InputError(
-                f"{self.folder} was trained on {self.data['shape'][0]} features a row; "
+                f"{self.folder} was trained on {self.data['shape'][0]} features per row; "
                 f"{rows.source} has {shape[0]}."
             )
         if list(rows.labels) != self.labels:
