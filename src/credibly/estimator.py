@@ -187,9 +187,9 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
 
 def _without_missing(y: Any) -> Any:
     """Return a matrix with −1 for NaN, since scikit-learn refuses NaN; all else as it came."""
-    if sparse.issparse(y) or np.ndim(y) != 2:
+    if sparse.issparse(y):
         return y
     array = np.asarray(y)
-    if array.dtype.kind != "f" or not np.isnan(array).any():
+    if array.ndim != 2 or array.dtype.kind != "f" or not np.isnan(array).any():
         return y
     return np.where(np.isnan(array), array.dtype.type(UNKNOWN), array)
