@@ -125,6 +125,16 @@ def test_the_table_has_a_column_a_file_and_names_what_it_left_out(tmp_path, caps
     assert shown.err == ""
 
 
+def test_a_note_says_why_ace_and_mce_are_missing(tmp_path, capsys):
+    path = write("plain", tmp_path)
+    assert main(["evaluate", path, "--min-count", "100000"]) == 0
+    shown = capsys.readouterr().out
+    assert "ACE and MCE need bins with at least 100000 entries; lower --min-count." in shown
+    assert next(line.split() for line in shown.splitlines() if "ACE" in line) == ["ACE", "–"]
+    assert main(["evaluate", path, "--min-count", "0"]) == 0
+    assert "--min-count" not in capsys.readouterr().out
+
+
 def test_files_of_one_name_are_told_apart_by_their_folders_alone(tmp_path, capsys):
     for folder in ("a", "b"):
         RECORDS["plain"].write(tmp_path / folder / "predictions.parquet")

@@ -46,7 +46,7 @@ def test_predictions_of_1_0_hold_what_was_written():
 
 
 def test_evaluate_gives_the_same_numbers(capsys):
-    # Version 0.1 left small bins out of MCE alone; now they are left out of ACE and ECE too.
+    # Version 0.1 left small bins out of MCE alone; now they are left out of ACE too.
     small = ("evaluate", str(PREDICTIONS), "--min-count", "0")
     numbers = printed(capsys, *small)["files"][0]["numbers"]
     usual = printed(capsys, "evaluate", str(PREDICTIONS))["files"][0]["numbers"]

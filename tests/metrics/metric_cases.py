@@ -53,7 +53,8 @@ def bins_of(probabilities, bins):
 
 
 def calibration_error(probabilities, targets, kind, bins, min_count=0):
-    """The definition, bin by bin."""
+    """The definition, bin by bin; ECE is over all bins that are not empty."""
+    min_count = 0 if kind == "ece" else min_count
     known = targets >= 0
     p, y = probabilities[known].astype(np.float64), targets[known].astype(np.float64)
     place = bins_of(p, bins)

@@ -412,10 +412,26 @@ def test_the_largest_gap_is_never_below_the_mean_gap(probabilities, targets, min
     numbers = metrics.summary(probabilities, targets, min_count=min_count)
     if not np.isnan(numbers["MCE"]):
         assert numbers["ACE"] <= numbers["MCE"]
+    if min_count == 0:
         assert numbers["ECE"] <= numbers["MCE"]
     for name, kind in (("ACE", "ace"), ("MCE", "mce"), ("ECE", "ece")):
         whole = metrics.calibration_error(probabilities, targets, kind, min_count=min_count)
         assert numbers[name] == pytest.approx(whole, nan_ok=True)
+
+
+@pytest.mark.parametrize(("probabilities", "targets"), plain.CASES.values(), ids=plain.CASES.keys())
+def test_ece_counts_every_bin_whatever_min_count(probabilities, targets):
+    many = targets.size + 1  # more than any bin has
+    numbers = metrics.summary(probabilities, targets, min_count=many)
+    names = [name for name in ("ECE", "ECE-top-4") if name in numbers]
+    assert np.isnan([numbers["ACE"], numbers["MCE"]]).all()
+    usual = metrics.summary(probabilities, targets, min_count=0)
+    assert [numbers[name] for name in names] == [usual[name] for name in names]
+    spread = metrics.summary_intervals(probabilities, targets, min_count=many, resamples=20)
+    for name in names:
+        assert spread[name].estimate == pytest.approx(numbers[name])
+        assert spread[name].low <= spread[name].high
+    assert np.isnan([spread["ACE"].low, spread["MCE"].high]).all()
 
 
 @pytest.mark.parametrize(("probabilities", "targets"), plain.CASES.values(), ids=plain.CASES.keys())
@@ -424,7 +440,7 @@ def test_top_4_numbers_of_a_summary_are_those_of_the_functions(probabilities, ta
     if targets.shape[1] <= 4:
         assert "F1-top-4" not in numbers
         return
-    expected = metrics.top_k_calibration_error(probabilities, targets, 4, min_count=3)
+    expected = metrics.top_k_calibration_error(probabilities, targets, 4)
     assert numbers["ECE-top-4"] == pytest.approx(expected)
     assert numbers["F1-top-4"] == pytest.approx(metrics.top_k_f1(probabilities, targets, 4))
 

@@ -36,7 +36,7 @@ def page(chromium, address):
     """A fresh page; anything the console complains about fails the test."""
     context = chromium.new_context(base_url=address, viewport={"width": 1100, "height": 850})
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(90_000)  # a loaded machine takes long to begin
     complaints = []
     page.on(
         "console",

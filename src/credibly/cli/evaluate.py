@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ class Options:
     """Measure accuracy and calibration of predictions whose truth is known.
 
     mAP@y is over labels, mAP@x over rows; ACE, MCE and ECE are calibration errors in equal-width
-    bins pooled over rows and labels, over bins with at least --min-count entries. F1-top-4 and
-    ECE-top-4 are of each row's four most probable labels, where there are more than four. NLL and
+    bins pooled over rows and labels: ACE and MCE over bins with at least --min-count entries, ECE
+    over all. F1-top-4 and ECE-top-4 are of each row's four most probable labels, where there are more than four. NLL and
     Brier are proper scores, lower is better. Files of any size are read in batches.
 
     Examples:
@@ -32,7 +33,7 @@ class Options:
     intervals: bool = option(False, help="95 % intervals by resampling rows (whole file in memory)")
     bins: int = option(15, help="bins of the calibration errors", between=(1, 100_000))
     min_count: int = option(
-        30, help="entries that a bin needs to count for ACE, MCE and ECE", between=(0, 2**53)
+        30, help="entries that a bin needs to count for ACE and MCE", between=(0, 2**53)
     )
     seed: int = option(0, help="seed of the resampling", between=(0, 2**63 - 1))
     partial: bool = option(False, help="read a folder although some of its shards are missing")
@@ -60,6 +61,10 @@ def run(options: Options) -> int:
         return 0
     names = _short_names(results)
     _tables.print_table("", ["", *names], _rows(results))
+    if any(math.isnan(each.numbers["ACE"]) for each in results):
+        _tables.print_text(
+            f"ACE and MCE need bins with at least {options.min_count} entries; lower --min-count."
+        )
     for name, each in zip(names, results, strict=True):
         if options.by_label:
             columns = ["label", *each.by_label]

@@ -42,10 +42,19 @@ def add(total: Array, probabilities: Array, targets: Array) -> None:
     )
 
 
+def least_count(kind: str, min_count: float) -> float:
+    """Return how many entries a bin needs to count for an error of this kind."""
+    return 1 if kind == "ece" else max(min_count, 1)
+
+
 def calibration_error(total: Array, kind: str, min_count: float) -> Array:
-    """ECE, ACE or MCE along the bins of ``total`` (…, bins, 3); NaN where no bin qualifies."""
+    """Return ECE, ACE or MCE along the bins of ``total`` (…, bins, 3); NaN where no bin qualifies.
+
+    ACE and MCE count bins with at least ``min_count`` entries. ECE counts all non-empty bins: it
+    weighs them by count, so that small ones hardly matter.
+    """
     count = total[..., COUNT]
-    kept = count >= max(min_count, 1)
+    kept = count >= least_count(kind, min_count)
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.abs(total[..., CONFIDENCE] - total[..., TARGET]) / count
         gap = np.where(kept, gap, 0.0)

@@ -82,7 +82,7 @@ def _errors(total: Array, whole: Array, kind: str, min_count: int) -> Array:
     A resample looks worse calibrated than the data it came from. Its spread is right; its centre
     is moved to the error of the data, so that estimate and interval are of one quantity.
     """
-    kept = whole[:, _bins.COUNT] >= max(min_count, 1)
+    kept = whole[:, _bins.COUNT] >= _bins.least_count(kind, min_count)
     if not kept.any():
         return np.full(len(total), np.nan)
     errors = _bins.calibration_error(total[:, kept], kind, 1)

@@ -34,8 +34,8 @@ def summary(
         targets: of the same shape, 1, 0, soft or unknown; or class indices.
         scores: what to rank by, in place of the probabilities.
         sets: label sets, for their size, coverage, precision and F1.
-        min_count: entries that a bin needs to count for ACE, MCE and ECE, the same bins for all
-            three; they are NaN where no bin has so many.
+        min_count: entries that a bin needs to count for ACE and MCE, the same bins for both; they
+            are NaN where no bin has so many. ECE counts all non-empty bins.
         bins: equal-width bins of the calibration errors.
         coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
 

@@ -23,7 +23,7 @@ KINDS = ("ace", "mce", "ece")
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram: ``bins`` values each, or (labels, bins) where asked a label.
+    """A reliability diagram: ``bins`` values each, or (labels, bins) with ``per_label=True``.
 
     Empty bins have NaN confidence and frequency, and a band of [0, 1].
     """
@@ -54,12 +54,23 @@ def calibration_error(
 ) -> Any:
     """Distance between confidence and frequency over equal-width bins.
 
-    ``kind="ece"`` is the mean of |confidence − frequency| weighted by count, ``"ace"`` the
-    unweighted mean over non-empty bins, ``"mce"`` the largest. Bins with fewer than ``min_count``
-    known entries are left out (MCE is noise without, say, 30). ``average="pooled"`` bins all
-    (row, label) entries together; ``None`` gives one error a label, ``"macro"`` their mean; these
-    are different questions with very different values. Bin k of K holds k/K ≤ p < (k+1)/K, and
-    1 goes to the last bin. Targets may be soft: a bin's frequency is its mean target.
+    Bin k of K holds k/K ≤ p < (k+1)/K, and 1 goes to the last bin. Targets may be soft: a bin's
+    frequency is its mean target.
+
+    Args:
+        probabilities: (rows, labels) in [0, 1].
+        targets: of the same shape, 1, 0, soft or unknown.
+        kind: of |confidence − frequency|, ``"ece"`` is the mean over all non-empty bins weighted
+            by count, ``"ace"`` the unweighted mean over bins, ``"mce"`` the largest.
+        bins: number of equal-width bins.
+        min_count: known entries that a bin needs to count for ACE and MCE (MCE is noise without,
+            say, 30). ECE has no use for it: small bins have small weights.
+        average: ``"pooled"`` bins all (row, label) entries together; ``None`` returns one error
+            per label, ``"macro"`` their mean. These have very different values.
+        coding: how to read targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
+
+    Returns:
+        The error, or one per label; NaN where no bin counts.
 
     Example:
         >>> probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.8, 0.3], [0.9, 0.2]])

@@ -145,11 +145,9 @@ class Running:
         enough = self.num_labels > TOP
         return float(mean_known(np.where(seen, each, np.nan))) if enough else float("nan")
 
-    def top_k_calibration_error(self, min_count: int = 0) -> float:
+    def top_k_calibration_error(self) -> float:
         """Return ``metrics.top_k_calibration_error`` of all rows with k = 4 (ECE)."""
-        return float(
-            calibration.averaged_error(self._total("top bins"), "ece", min_count, "pooled")
-        )
+        return float(calibration.averaged_error(self._total("top bins"), "ece", 0, "pooled"))
 
     def expected_size(self) -> float:
         """Return the mean over rows of the sum of probabilities, over known entries."""
@@ -166,8 +164,8 @@ class Running:
 
         Args:
             label_precisions: average precision of each label, for mAP@y.
-            min_count: entries that a bin needs to count for ACE, MCE and ECE, the same bins for
-                all three.
+            min_count: entries that a bin needs to count for ACE and MCE, the same bins for both.
+                ECE counts all non-empty bins.
         """
         numbers: dict[str, Any] = {}
         if label_precisions is not None:
@@ -184,7 +182,7 @@ class Running:
         }
         if self.num_labels > TOP:
             numbers["F1-top-4"] = self.top_k_f1()
-            numbers["ECE-top-4"] = self.top_k_calibration_error(min_count)
+            numbers["ECE-top-4"] = self.top_k_calibration_error()
         return {name: float(number) for name, number in numbers.items()}
 
     def by_label(

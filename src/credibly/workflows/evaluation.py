@@ -102,7 +102,7 @@ def evaluate(
         path: a predictions file, a folder of parts, or a .csv or .npz file with probabilities
             and truth (`<label>` or `p:<label>`, `y:<label>`).
         bins: number of equal-width bins of the calibration errors.
-        min_count: number of entries a bin must have to count for ACE, MCE and ECE.
+        min_count: number of entries a bin must have to count for ACE and MCE.
         intervals: also compute 95 % intervals by resampling rows. This alone reads the whole file
             into memory.
         seed: seed of the resampling.
