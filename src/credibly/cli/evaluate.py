@@ -18,8 +18,9 @@ class Options:
 
     mAP@y is over labels, mAP@x over rows; ACE, MCE and ECE are calibration errors in equal-width
     bins pooled over rows and labels: ACE and MCE over bins with at least --min-count entries, ECE
-    over all. F1-top-4 and ECE-top-4 are of each row's four most probable labels, where there are more than four. NLL and
-    Brier are proper scores, lower is better. Files of any size are read in batches.
+    over all. F1-top-4 and ECE-top-4 are of each row's four most probable labels, where there are
+    more than four. NLL and Brier are proper scores, lower is better. Files of any size are read in
+    batches.
 
     Examples:
       credibly evaluate predictions.parquet
