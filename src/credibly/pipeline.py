@@ -47,7 +47,7 @@ class Pipeline:
         >>> pipeline = cr.Pipeline("spa", decision=cr.decide.TopK(1))
         >>> scores = np.array([[0.0, 0.952, 3.0]], dtype=np.float32)
         >>> pipeline.probabilities(scores).round(3)
-        array([[0.054, 0.5  , 0.982]])
+        array([[0.054, 0.5  , 0.927]])
         >>> pipeline.sets(scores)
         array([[False, False,  True]])
     """

@@ -153,7 +153,7 @@ def test_the_sweep_keeps_the_weight_that_held_out_rows_prefer(tmp_path):
     ("message", "rows", "changes"),
     [
         ("unknown loss 'bse'", awkward(), {"loss": "bse"}),
-        ("exactly one label a row", awkward(), {"loss": "avgk", "average_size": 2.0}),
+        ("exactly one label per row", awkward(), {"loss": "avgk", "average_size": 2.0}),
         ("has no link", awkward(), {"loss": "twl", "calibrate": "none"}),
         ("at most the number of labels", awkward(), {"average_size": 6.0}),
         ("fp16 needs a GPU", awkward(), {"precision": "fp16"}),
