@@ -118,6 +118,10 @@ class Mine(cr.losses.BinaryLoss):
         return ", ".join(text for text in shown if text)
 
     def _prepare(self, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
+        # Scores and targets of one dtype and shape, the usual case, need no conversion.
+        precise = isinstance(scores, Tensor) and scores.dtype in (torch.float32, torch.float64)
+        if precise and targets.dtype == scores.dtype and targets.shape == scores.shape:
+            return scores, targets
         checks.float_scores(scores)
         scores = working_precision(scores)
         return scores, coding.tensor_matrix(scores, targets)

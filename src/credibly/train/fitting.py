@@ -139,8 +139,8 @@ def _check_rows(
         if (counts != 1).any():
             row = int((counts != 1).argmax())
             raise InputError(
-                f"loss {settings.loss!r} needs exactly one label per row; row {str(train.ids[row])!r} "
-                f"of {train.source} has {counts[row]}. Use bce or spa for many labels."
+                f"loss {settings.loss!r} needs exactly one label per row; row "
+                f"{str(train.ids[row])!r} of {train.source} has {counts[row]}. Use bce or spa for many labels."
             )
 
 

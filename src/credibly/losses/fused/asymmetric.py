@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly.losses.fused.elementwise import blend_sides
-from credibly.losses.fused.form import FusedForm, ValueAndGradient
+from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_flat
 from credibly.losses.fused.kernels.asymmetric import asymmetric_at
-from credibly.losses.fused.launch import run_flat
 from credibly.types import Scores, Targets
 
 if TYPE_CHECKING:

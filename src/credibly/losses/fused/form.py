@@ -1,12 +1,17 @@
-"""What a fused form is: a scalar loss that computes its gradient together with its value."""
+"""What a fused form is: a scalar loss that computes its gradient together with its value.
+
+``run_flat`` and ``run_rows`` call a numba kernel on CPU tensors.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -101,3 +106,45 @@ class _Fused(torch.autograd.Function):
         if not (outer[0].is_cpu and outer[0].item() == 1.0):
             gradient.mul_(outer[0])
         return gradient, None, None
+
+
+_ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
+
+
+def run_flat(
+    kernel: Callable[..., float],
+    scores: Scores,
+    targets: Targets,
+    needs_grad: bool,
+    *arguments: Any,
+) -> ValueAndGradient:
+    """Run ``kernel(pointers, shape, zero, needs_grad, *arguments)`` on flat arrays."""
+    return _run(kernel, scores, targets, needs_grad, arguments, scores.numel())
+
+
+def run_rows(
+    kernel: Callable[..., float],
+    scores: Scores,
+    targets: Targets,
+    needs_grad: bool,
+    *arguments: Any,
+) -> ValueAndGradient:
+    """Run the same on matrices: leading dimensions are flattened into rows."""
+    rows = math.prod(scores.shape[:-1])
+    return _run(kernel, scores, targets, needs_grad, arguments, (rows, scores.shape[-1]))
+
+
+def _run(
+    kernel: Callable[..., float],
+    scores: Scores,
+    targets: Targets,
+    needs_grad: bool,
+    arguments: tuple[Any, ...],
+    shape: int | tuple[int, int],
+) -> ValueAndGradient:
+    scores, targets = scores.contiguous(), targets.contiguous()
+    gradient = torch.empty_like(scores) if needs_grad else None
+    out = scores if gradient is None else gradient
+    pointers = scores.data_ptr(), targets.data_ptr(), out.data_ptr()
+    value = kernel(pointers, shape, _ZEROS[scores.dtype], needs_grad, *arguments)
+    return torch.scalar_tensor(value, dtype=scores.dtype), gradient

@@ -11,10 +11,9 @@ from torch.nn.functional import logsigmoid, softplus
 
 from credibly import checks
 from credibly.losses.fused.elementwise import EXACT_FROM, IN_CACHE
-from credibly.losses.fused.form import FusedForm, ValueAndGradient
+from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
 from credibly.losses.fused.kernels.chebyshev import tables
 from credibly.losses.fused.kernels.pairs import pairs_at
-from credibly.losses.fused.launch import run_rows
 from credibly.types import LogOdds, Targets, Values
 
 

@@ -11,9 +11,8 @@ from torch.nn.functional import softplus
 
 from credibly.losses.fused import elementwise
 from credibly.losses.fused.elementwise import EXACT_FROM, blend_sides, chunks
-from credibly.losses.fused.form import FusedForm, ValueAndGradient
+from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_flat
 from credibly.losses.fused.kernels.spa import spa_at
-from credibly.losses.fused.launch import run_flat
 from credibly.types import Scores, Targets
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from credibly.losses.fused.elementwise import EXACT_FROM, weights_of
-from credibly.losses.fused.form import FusedForm, ValueAndGradient
+from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
 from credibly.losses.fused.kernels.chebyshev import tables
 from credibly.losses.fused.kernels.spa_pairs import spa_pairs_at
 from credibly.losses.fused.label_pairs import PairsForm, pairs_in_torch
-from credibly.losses.fused.launch import run_rows
 from credibly.types import Scores, Targets
 
 if TYPE_CHECKING:
