@@ -140,7 +140,8 @@ def _check_rows(
             row = int((counts != 1).argmax())
             raise InputError(
                 f"loss {settings.loss!r} needs exactly one label per row; row "
-                f"{str(train.ids[row])!r} of {train.source} has {counts[row]}. Use bce or spa for many labels."
+                f"{str(train.ids[row])!r} of {train.source} has {counts[row]}. "
+                "Use bce or spa for many labels."
             )
 
 
