@@ -106,7 +106,7 @@ def test_write_sets_gives_what_the_command_prints(flags, path, tmp_path, capsys)
     assert result.decision.promise in repr(result)
 
 
-@pytest.mark.parametrize("loss", ["bce", "asl", "twl"])
+@pytest.mark.parametrize("loss", ["bce", "asl", "twl", "quasibinary", "role(average_size=2)"])
 def test_calibrate_scores_gives_what_a_file_of_them_gives(loss, path, tmp_path, capsys):
     whole = record()
     out = str(tmp_path / "out.parquet")
@@ -121,6 +121,9 @@ def test_calibrate_scores_gives_what_a_file_of_them_gives(loss, path, tmp_path, 
     from_file = calibrate_file(path, loss, fit_rows=FitRows(seed=2))
     assert from_file.to_dict() == result.to_dict()
     assert "changes NLL by" in repr(result)
+    again = cr.Pipeline.from_state(plain(result.pipeline.state()))
+    probabilities = again.probabilities(whole.scores).astype(np.float32)
+    np.testing.assert_array_equal(probabilities, result.predictions.probabilities)
 
 
 def test_calibrate_scores_takes_class_indices_tensors_two_heads_and_a_loss():

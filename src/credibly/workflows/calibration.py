@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly import calibrate, losses, metrics
+from credibly import calibrate, metrics
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.pipeline import Pipeline
 from credibly.predictions import ImportedTable, Predictions, read_table
 from credibly.targets import Coding, decode
 from credibly.types import Array
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from credibly.metrics import Interval
 
 TEST, CALIBRATION = 1, 2
-_VALUES_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class CalibratedScores:
     Attributes:
         predictions: all rows, with scores, truth and calibrated probabilities.
         loss: name of the loss whose link was applied.
-        calibrator: the fitted calibrator.
+        pipeline: link of the loss and fitted calibrator; ``pipeline.probabilities(scores)`` maps
+            further scores of the same model, ``pipeline.write(path)`` stores it.
         fitted: row numbers that the calibrator was fitted on.
         held_out: row numbers that the stages are measured on.
         stages: ``cr.metrics.summary`` by stage: sigmoid of the scores, link of the loss (if it has
@@ -45,12 +46,18 @@ class CalibratedScores:
 
     predictions: Predictions
     loss: str
-    calibrator: Calibrator
+    pipeline: Pipeline
     fitted: Array
     held_out: Array
     stages: dict[str, dict[str, float]]
     compared: str
     change: Interval
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The fitted calibrator."""
+        assert self.pipeline.calibrator is not None
+        return self.pipeline.calibrator
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result, without the predictions, as a plain document."""
@@ -106,16 +113,17 @@ def calibrate_scores(
         >>> result = calibrate_scores(scores, targets, loss="bce")
         >>> result.change.estimate < 0
         True
+        >>> result.pipeline.probabilities(np.zeros((1, 3))).shape
+        (1, 3)
     """
     values = to_numpy(scores)
     if values.ndim != 2:
         raise InputError(f"`scores` must have shape (rows, labels); got {values.shape}.")
-    owner = loss if not isinstance(loss, str) else _loss_for(loss, values, labels)
-    count = values.shape[1] // owner.scores_per_label
+    count = _num_labels(loss, values.shape[1]) if labels is None else len(labels)
     names = [str(place) for place in range(count)] if labels is None else list(labels)
     truth = decode(targets, coding=coding, num_labels=count)
     table = ImportedTable("", names, None, None, values, truth, None)
-    return _calibrate_table(table, owner, str(loss), method, fit_rows or FitRows())
+    return _calibrate_table(table, loss, method, fit_rows or FitRows())
 
 
 def calibrate_file(
@@ -148,69 +156,75 @@ def calibrate_file(
     if table.scores is None or table.targets is None:
         lacking = "scores" if table.scores is None else "targets (columns 'y:<label>')"
         raise InputError(f"{table.where}must hold scores and targets; it has no {lacking}.")
-    owner = losses.from_name(loss, num_labels=len(table.labels), num_rows=len(table.scores))
-    result = _calibrate_table(table, owner, loss, method, fit_rows or FitRows())
+    result = _calibrate_table(table, loss, method, fit_rows or FitRows())
     metadata = {**result.predictions.metadata, "source": Path(path).name}
     return replace(result, predictions=replace(result.predictions, metadata=metadata))
 
 
-def _loss_for(name: str, scores: Array, labels: Sequence[str] | None) -> Loss:
-    if labels is not None:
-        return losses.from_name(name, num_labels=len(labels), num_rows=len(scores))
-    first = losses.from_name(name, num_labels=scores.shape[1], num_rows=len(scores))
-    if first.scores_per_label == 1:
-        return first
-    count = scores.shape[1] // first.scores_per_label
-    return losses.from_name(name, num_labels=count, num_rows=len(scores))
+def _num_labels(loss: str | Loss, num_scores: int) -> int:
+    """Return how many labels have ``num_scores`` scores: some losses take two per label."""
+    return num_scores // _scores_per_label(Pipeline(loss, context={"num_labels": num_scores}))
+
+
+def _scores_per_label(pipeline: Pipeline) -> int:
+    assert pipeline.loss is not None
+    return pipeline.loss.scores_per_label
 
 
 def _calibrate_table(
-    table: ImportedTable, loss: Loss, loss_name: str, method: str, fit_rows: FitRows
+    table: ImportedTable, loss: str | Loss, method: str, fit_rows: FitRows
 ) -> CalibratedScores:
-    scores = _checked_scores(loss, table)
-    ranking = _in_batches(loss.ranking_scores, scores, len(table.labels))
+    pipeline = Pipeline(loss, context={"num_labels": len(table.labels)})
+    scores = _checked_scores(table, _scores_per_label(pipeline))
+    ranking = pipeline.ranking_scores(scores)
     bare = Predictions.from_arrays(  # checks ids, truth and scores before any work is done
-        probabilities=_sigmoid(ranking),
+        probabilities=Pipeline().probabilities(ranking),
         targets=table.targets,
         labels=table.labels,
         ids=table.ids,
         scores=ranking,
-        metadata={"loss": loss_name, "seed": fit_rows.seed},
+        metadata={"loss": str(loss), "seed": fit_rows.seed},
         coding="unknown",  # decoded when they were read
         where=table.where,
     )
     assert bare.targets is not None
     fitted, held_out = _split(bare.targets, table, fit_rows)
-    link = _fit_link(loss, scores[fitted], bare.targets[fitted])
-    log_odds = _in_batches(loss.log_odds, scores, len(bare.labels)) if loss.has_link else ranking
-    calibrator = _fit_calibrator(method, log_odds[fitted], bare.targets[fitted], fit_rows.seed)
-    stages = {"sigmoid of the scores": bare.probabilities}
-    if loss.has_link:
-        stages["link of the loss"] = _sigmoid(log_odds)
-    stages[f"+ {calibrator.name}"] = _sigmoid(calibrator.transform(log_odds))
-    metadata = {
-        **bare.metadata,
-        "link": link,
-        "calibrator": calibrator.state(),
-        "calibration": {"fitted_rows": len(fitted), "judged_rows": len(held_out)},
-    }
+    link = _fit_link(pipeline, scores[fitted], bare.targets[fitted])
+    calibrator = _fit_calibrator(
+        pipeline, method, scores[fitted], bare.targets[fitted], fit_rows.seed
+    )
+    calibrated = replace(
+        bare,
+        probabilities=pipeline.probabilities(scores).astype(np.float32),
+        metadata={
+            **bare.metadata,
+            "link": link,
+            "calibrator": calibrator.state(),
+            "calibration": {"fitted_rows": len(fitted), "judged_rows": len(held_out)},
+        },
+    )
+    stages = {"sigmoid of the scores": bare.probabilities[held_out]}
+    if link is not None:
+        linked = Pipeline(pipeline.loss).probabilities(scores[held_out])
+        stages["link of the loss"] = linked.astype(np.float32)
+    stages[f"+ {calibrator.name}"] = calibrated.probabilities[held_out]
     *_, compared, last = stages
-    truth, held_out_scores = bare.targets[held_out], ranking[held_out]
+    truth = bare.targets[held_out]
     return CalibratedScores(
-        predictions=replace(bare, probabilities=stages[last], metadata=metadata),
-        loss=loss_name,
-        calibrator=calibrator,
+        predictions=calibrated,
+        loss=str(loss),
+        pipeline=pipeline,
         fitted=fitted,
         held_out=held_out,
         stages={
-            name: metrics.summary(probabilities[held_out], truth, held_out_scores, coding="unknown")
+            name: metrics.summary(probabilities, truth, ranking[held_out], coding="unknown")
             for name, probabilities in stages.items()
         },
         compared=compared,
         change=metrics.paired_interval(
             metrics.log_loss,
-            stages[last][held_out],
-            stages[compared][held_out],
+            stages[last],
+            stages[compared],
             truth,
             method="analytic",
             coding="unknown",
@@ -235,12 +249,12 @@ def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Arr
     return fit_rows.draw(np.flatnonzero(known), f"{table.where}rows with known truth")
 
 
-def _checked_scores(loss: Loss, table: ImportedTable) -> Array:
+def _checked_scores(table: ImportedTable, scores_per_label: int) -> Array:
     scores = np.asarray(table.scores, dtype=np.float32)
-    width = len(table.labels) * loss.scores_per_label
+    width = len(table.labels) * scores_per_label
     if scores.shape[1] != width:
         raise InputError(
-            f"{table.where}`scores` must have {loss.scores_per_label} columns per label, {width}; "
+            f"{table.where}`scores` must have {scores_per_label} columns per label, {width}; "
             f"got {scores.shape[1]}. Does `labels` name every label once?"
         )
     bad = np.isnan(scores).any(axis=1)
@@ -252,37 +266,25 @@ def _checked_scores(loss: Loss, table: ImportedTable) -> Array:
     return scores
 
 
-def _fit_link(loss: Loss, scores: Array, targets: Array) -> dict[str, Any] | None:
+def _fit_link(pipeline: Pipeline, scores: Array, targets: Array) -> dict[str, Any] | None:
     """Return what the file says about the link; fit a normalizer that only training knew."""
     import torch
 
-    if not loss.has_link:
+    loss = pipeline.loss
+    if loss is None or not loss.has_link:
         return None
     loss.eval()
     loss.fit_state([(torch.from_numpy(scores), torch.from_numpy(targets))])
     return {"loss": str(loss), **loss.state_summary()}
 
 
-def _in_batches(link: Callable[[Any], Any], scores: Array, num_labels: int) -> Array:
-    """Apply ``link`` to all scores, a few MB at a time."""
-    import torch
-
-    result = np.empty((len(scores), num_labels), dtype=np.float32)
-    step = max(1, _VALUES_AT_ONCE // scores.shape[1])
-    with torch.no_grad():
-        for start in range(0, len(scores), step):
-            batch = torch.from_numpy(scores[start : start + step])
-            result[start : start + step] = link(batch).numpy()
-    return result
-
-
-def _fit_calibrator(method: str, log_odds: Array, targets: Array, seed: int) -> Calibrator:
+def _fit_calibrator(
+    pipeline: Pipeline, method: str, scores: Array, targets: Array, seed: int
+) -> Calibrator:
+    log_odds = pipeline.link_log_odds(scores)
     if method == "choose":
-        return calibrate.choose(log_odds, targets, seed=seed, coding="unknown")
-    return calibrate.from_name(method).fit(log_odds, targets, coding="unknown")
-
-
-def _sigmoid(log_odds: Any) -> Array:
-    from scipy.special import expit
-
-    return expit(np.asarray(log_odds, dtype=np.float32))
+        calibrator = calibrate.choose(log_odds, targets, seed=seed, coding="unknown")
+    else:
+        calibrator = calibrate.from_name(method).fit(log_odds, targets, coding="unknown")
+    pipeline.calibrator = calibrator
+    return calibrator
