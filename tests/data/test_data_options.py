@@ -1,11 +1,13 @@
 """The table of readers and options is what the readers take, and what the command line offers."""
 
 import inspect
+import re
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
-from layout_makers import make_coco, make_nuswide, paint, write
+from layout_makers import LAYOUTS, make_coco, make_nuswide, paint, write
 
 import credibly as cr
 from credibly.cli import main, predict, train
@@ -30,6 +32,34 @@ def test_an_option_a_reader_does_not_have_is_named_with_those_it_has(name):
     for option in set(OPTIONS) - set(READERS[name].options):
         with pytest.raises(cr.InputError, match=f"has no option '{option}'; it has .*labels"):
             check_options(name, READERS[name], {option: None})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_reader_is_listed_in_the_documentation(kind):
+    page = Path(__file__).parents[2] / "docs" / "data.md"
+    written = [f"`{kind}:PATH`", *(f"`x{ending}`" for ending in KINDS[kind].endings[:1])]
+    assert any(words in page.read_text(encoding="utf-8") for words in written), (
+        f"add a row for {written[-1]} to the table of docs/data.md"
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind, reader in KINDS.items() if not reader.endings])
+def test_every_published_layout_has_a_tiny_copy(kind):
+    assert kind in LAYOUTS or kind == "cifar60+40", (  # made from the copy of cifar100
+        f"add make_{kind} to LAYOUTS in tests/data/layout_makers.py"
+    )
+
+
+def test_every_ending_is_read_without_its_kind_and_named_where_none_fits(tmp_path):
+    endings = [ending for reader in KINDS.values() for ending in reader.endings]
+    with pytest.raises(cr.InputError, match=re.escape(", ".join(endings))):
+        cr.data.load(tmp_path / "x.doc")
+    for ending in endings:
+        with pytest.raises(cr.InputError, match="does not exist"):
+            cr.data.load(tmp_path / f"x{ending}")
+    for kind in ("coco", "voc"):
+        with pytest.raises(cr.InputError, match="data must be one of"):
+            cr.data.load(tmp_path / f"x.{kind}")
 
 
 def test_every_option_belongs_to_a_reader():

@@ -32,6 +32,8 @@ from credibly.data._targets import default_labels
 from credibly.targets import Coding
 from credibly.types import ArrayLike
 
+_ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
+
 
 def load(
     source: str | os.PathLike[str] | Data | ArrowTable,
@@ -147,9 +149,8 @@ def _kind_and_path(name: str) -> tuple[str, Path]:
         path = Path(rest).expanduser()
     else:
         path = Path(name).expanduser()
-        kind = path.suffix.lower().removeprefix(".")
-        kind = {"pq": "parquet", "tsv": "csv"}.get(kind, kind)
-        if kind not in KINDS or path.is_dir():
+        kind = _ENDINGS.get(path.suffix.lower(), "")
+        if not kind or path.is_dir():
             raise InputError(_not_understood(name, path))
     if not path.exists():
         raise InputError(f"{path} does not exist. Give a file or folder that does.")
@@ -165,8 +166,8 @@ def _not_understood(name: str, path: Path) -> str:
     hint = nearest(name.partition(":")[0], [*EMBEDDED, *KINDS])
     hint = hint if hint.startswith("Did") else ""
     return (
-        f"data must be one of {', '.join(EMBEDDED)}, a file (.npz, .parquet, .csv, .arff) or one "
-        f"of {kinds}; got {name!r}. {hint}"
+        f"data must be one of {', '.join(EMBEDDED)}, a file ({', '.join(_ENDINGS)}) or "
+        f"one of {kinds}; got {name!r}. {hint}"
     ).strip()
 
 

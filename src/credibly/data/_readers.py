@@ -39,11 +39,19 @@ class Option:
 
 @dataclass(frozen=True)
 class Reader:
-    """The function that reads one kind of source, and the options it takes."""
+    """The function that reads one kind of source.
+
+    Attributes:
+        module: the module of ``credibly.data`` that holds it.
+        function: its name; it takes the path and the options, and returns ``Data``.
+        options: the options it takes, each a key of ``OPTIONS`` or ``SHARED``.
+        endings: endings of files that are read without ``KIND:`` before the path.
+    """
 
     module: str
     function: str
     options: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
 
 
 SHARED: Mapping[str, Option] = MappingProxyType(
@@ -119,10 +127,10 @@ EMBEDDED: Mapping[str, Reader] = MappingProxyType(
 
 KINDS: Mapping[str, Reader] = MappingProxyType(
     {
-        "npz": Reader("_npz", "read_npz", ("labels", "coding")),
-        "parquet": Reader("_files", "read_parquet", ("labels", *TABLE)),
-        "csv": Reader("_files", "read_csv", ("labels", *TABLE, "delimiter")),
-        "arff": Reader("_arff", "read_arff", ("labels", "xml", "coding")),
+        "npz": Reader("_npz", "read_npz", ("labels", "coding"), (".npz",)),
+        "parquet": Reader("_files", "read_parquet", ("labels", *TABLE), (".parquet", ".pq")),
+        "csv": Reader("_files", "read_csv", ("labels", *TABLE, "delimiter"), (".csv", ".tsv")),
+        "arff": Reader("_arff", "read_arff", ("labels", "xml", "coding"), (".arff",)),
         "imagefolder": Reader("_folders", "read_imagefolder", ("labels",)),
         "coco": Reader("_coco", "read_coco", ("year", "drop_empty")),
         "voc": Reader("_voc", "read_voc"),
