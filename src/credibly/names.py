@@ -28,6 +28,16 @@ LOSSES: dict[str, str] = {
 }
 """Names and aliases of the losses, and their classes in ``credibly.losses``."""
 
+CALIBRATORS: tuple[str, ...] = (
+    "none",
+    "temperature",
+    "affine",
+    "beta",
+    "per-label",
+    "isotonic",
+)
+"""Names of the calibrators of ``credibly.calibrate``, from the simplest to the most flexible."""
+
 MODELS: tuple[str, ...] = (
     "linear",
     "mlp",

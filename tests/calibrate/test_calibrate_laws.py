@@ -8,16 +8,29 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from credibly import InputError, calibrate
-from credibly.calibrate import Affine, Beta, Isotonic, PerLabel, Temperature
+from credibly import InputError, calibrate, names
+from credibly.calibrate import Affine, Identity, Isotonic
 
-CALIBRATORS = [Affine, Temperature, PerLabel, Beta, Isotonic, calibrate.Identity]
-FITTED = CALIBRATORS[:-1]
+CALIBRATORS = list(calibrate.CALIBRATORS.values())
+FITTED = [kind for kind in CALIBRATORS if kind is not Identity]
 each = pytest.mark.parametrize("kind", CALIBRATORS, ids=lambda kind: kind.name)
 each_fitted = pytest.mark.parametrize("kind", FITTED, ids=lambda kind: kind.name)
 each_parametric = pytest.mark.parametrize(
-    "kind", [Affine, Temperature, PerLabel, Beta], ids=lambda kind: kind.name
+    "kind", [kind for kind in FITTED if kind is not Isotonic], ids=lambda kind: kind.name
 )
+
+
+def test_the_names_known_without_torch_are_those_of_the_registry():
+    assert list(names.CALIBRATORS) == list(calibrate.CALIBRATORS), (
+        "make CALIBRATORS in src/credibly/names.py: "
+        f"({', '.join(repr(name) for name in calibrate.CALIBRATORS)})"
+    )
+
+
+def test_every_exported_calibrator_is_in_the_registry():
+    exported = [vars(calibrate)[name] for name in calibrate.__all__]
+    kinds = {kind for kind in exported if isinstance(kind, type)} - {calibrate.Calibrator}
+    assert kinds == set(CALIBRATORS), "add it to CALIBRATORS in src/credibly/calibrate/registry.py"
 
 
 def sigmoid(log_odds):

@@ -124,9 +124,7 @@ def test_a_split_in_the_file_is_kept_to(tmp_path, capsys):
     assert found["fitted_rows"] + found["judged_rows"] == odd.sum()
 
 
-@pytest.mark.parametrize(
-    "method", ["temperature", "per-label", "isotonic", "beta", "none", "choose"]
-)
+@pytest.mark.parametrize("method", [*calibrate.CALIBRATORS, "choose"])
 def test_every_method_is_at_hand(method, tmp_path, capsys):
     path = write(tmp_path / "s.npz", "spa")
     out = str(tmp_path / "p.parquet")

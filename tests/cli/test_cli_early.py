@@ -63,15 +63,6 @@ def test_wrong_arguments_are_refused_before_anything_heavy_is_imported(tmp_path)
     assert not any(tmp_path.iterdir())
 
 
-def test_the_table_of_losses_is_that_of_the_package():
-    from credibly import losses
-
-    assert sorted(names.LOSSES) == losses.names()
-    for name, kind in names.LOSSES.items():
-        loss = losses.from_name(name, num_labels=4, num_rows=8, average_size=2)
-        assert type(loss).__name__ == kind
-
-
 def test_the_table_of_models_is_that_of_the_package():
     from credibly import models
 

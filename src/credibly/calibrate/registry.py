@@ -22,7 +22,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
 
 
 def from_name(name: str) -> Calibrator:
-    """Return an unfitted calibrator: affine, temperature, per-label, isotonic, beta or none.
+    """Return the unfitted calibrator that has this ``name``; ``CALIBRATORS`` lists them.
 
     Example:
         >>> from_name("per-label")

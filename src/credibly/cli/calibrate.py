@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
+from credibly.names import CALIBRATORS
 
 if TYPE_CHECKING:
     from credibly.workflows import CalibratedScores
 
-METHODS = ("affine", "temperature", "per-label", "isotonic", "beta", "none", "choose")
 SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 
 
@@ -34,7 +34,9 @@ class Options:
     loss: str = option(help="loss the model was trained with, e.g. asl, 'focal(gamma_neg=3)'")
     out: str = option(help="predictions file to write", metavar="FILE")
     method: str = option(
-        "affine", help="calibrator; choose takes the best in folds", choices=METHODS
+        "affine",
+        help="calibrator; choose takes the best in folds",
+        choices=(*CALIBRATORS, "choose"),
     )
     fraction: float = option(0.5, help="share of the rows with truth to fit on")
     rows: int | None = option(None, help="number of rows to fit on, instead of a share")

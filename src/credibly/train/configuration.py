@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from credibly.names import CALIBRATORS
+
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES = ("cosine", "constant", "step", "onecycle")
 PRECISIONS = ("float32", "bf16", "fp16")
 SELECTIONS = ("nll", "map", "average-k", "last")
-CALIBRATORS = ("affine", "temperature", "per-label", "isotonic", "beta", "choose", "none")
 SOLVERS = ("steps", "lbfgs")
 STYLES = ("none", "shift", "shift+flip", "crop+flip")
 VIEWS = ("one", "flip", "crops")
@@ -84,7 +85,9 @@ class Settings:
     prior_bias: bool = setting(True, "start the last biases at the labels' rates")
     select: str = setting("nll", "epoch to keep, judged on held-out rows", SELECTIONS)
     patience: int = setting(0, "epochs without a better one before stopping; 0 never stops")
-    calibrate: str = setting("affine", "calibrator fitted on held-out rows", CALIBRATORS)
+    calibrate: str = setting(
+        "affine", "calibrator fitted on held-out rows", (*CALIBRATORS, "choose")
+    )
     solver: str = setting(
         "steps",
         "lbfgs: a linear model, or the last layer on cached features, to the optimum",
