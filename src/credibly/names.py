@@ -17,6 +17,7 @@ LOSSES: dict[str, str] = {
     "ce": "Softmax",
     "epr": "ExpectedPositive",
     "focal": "Focal",
+    "joint": "JointMixture",
     "quasibinary": "Quasibinary",
     "rml": "RobustMultiLabel",
     "role": "OnlineEstimation",

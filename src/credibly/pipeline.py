@@ -195,7 +195,7 @@ class Pipeline:
                 "a pipeline must know its loss by name to be stored; got the object "
                 f"{self.loss}. Give the name, e.g. `cr.Pipeline('{self.loss.name}', …)`."
             )
-        buffers = {name: value.tolist() for name, value in self.loss.named_buffers()}
+        buffers = {name: value.tolist() for name, value in self.loss.link_state().items()}
         return {"name": self.loss_name, "context": self.context, "buffers": buffers}
 
     @classmethod
@@ -225,7 +225,7 @@ class Pipeline:
         import torch
 
         assert self.loss is not None
-        expected = dict(self.loss.named_buffers())
+        expected = self.loss.link_state()
         if not isinstance(values, Mapping) or set(values) != set(expected):
             raise InputError(
                 f"a pipeline's loss {self.loss_name!r} must store {sorted(expected)}; got "

@@ -24,6 +24,7 @@ RUNS = [
     ("spa+lpr", "awkward", {**QUICK, "loss": "spa+lpr"}),
     ("twl", "awkward", {**QUICK, **SGD, "loss": "twl", "accumulate": 2}),
     ("quasibinary", "awkward", {**QUICK, **SGD, "loss": "quasibinary"}),
+    ("joint", "awkward", {**QUICK, **SGD, "loss": "joint(components=3)"}),
     ("avgk", "single", {**QUICK, "loss": "avgk", "average_size": 2.0}),
     ("role", "single", {**QUICK, "loss": "role", "average_size": 2.0}),
 ]

@@ -29,6 +29,7 @@ CASES = {
     ),
     "quasibinary": ("awkward", {"model": "linear", "loss": "quasibinary", "patience": 1}),
     "role": ("single", {"model": "linear", "loss": "role", "average_size": 1.5}),
+    "joint": ("awkward", {"model": "linear", "loss": "joint(components=3)"}),
     "topk": ("single", {"model": "linear", "loss": "topk(average_size=2)"}),
     "images": ("pictures", {"model": "cnn", "hidden": 8, "epochs": 2, "dropout": 0.2}),
     "fine-tuning": (

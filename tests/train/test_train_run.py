@@ -15,7 +15,14 @@ from credibly import InputError
 from credibly.train import Settings, export, fit, predict_to
 
 LINEAR = Settings(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
-LOSSES = ["bce", "asl(detach_weight=true)", "spa", "twl", "softmax(zero_label=none_class)"]
+LOSSES = [
+    "bce",
+    "joint(components=3)",
+    "asl(detach_weight=true)",
+    "spa",
+    "twl",
+    "softmax(zero_label=none_class)",
+]
 SINGLE = ["ce", "quasibinary", "avgk", "epr", "an"]
 
 
@@ -244,6 +251,7 @@ def test_several_shards_need_a_folder(run, tmp_path):
         ("twl", "temperature", 2.0),
         ("bce", "isotonic", 1.5),
         ("focal", "none", None),
+        ("joint(components=3)", "none", None),
     ],
 )
 def test_onnx_gives_the_probabilities_and_sets_of_the_run(loss, calibrate, size, tmp_path):

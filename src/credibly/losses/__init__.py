@@ -12,6 +12,7 @@ from credibly.losses.composite import Composite
 from credibly.losses.entries import BinaryLoss
 from credibly.losses.expected_positive import ExpectedPositive
 from credibly.losses.focal import Focal
+from credibly.losses.joint_mixture import JointMixture
 from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.online_estimation import OnlineEstimation
 from credibly.losses.quasibinary import Quasibinary
@@ -37,6 +38,7 @@ __all__ = [
     "Composite",
     "ExpectedPositive",
     "Focal",
+    "JointMixture",
     "LabelPairs",
     "Loss",
     "OnlineEstimation",

@@ -182,6 +182,18 @@ class Mine(cr.losses.RowLoss):
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return high.to(torch.get_default_dtype())
 
+    def num_outputs(self, num_labels: int) -> int:
+        """Return how many scores per row the model must give for so many labels."""
+        return self.scores_per_label * num_labels
+
+    def num_labels_of(self, num_outputs: int) -> int:
+        """Return the number of labels that so many scores per row are for."""
+        return num_outputs // self.scores_per_label
+
+    def link_state(self) -> dict[str, Tensor]:
+        """Return what the link needs after training, by name in ``state_dict``: the buffers."""
+        return dict(self.named_buffers())
+
     def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
         """Fit what the link keeps beside the model by one pass over training batches.
 

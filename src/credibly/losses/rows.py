@@ -55,5 +55,5 @@ def matrices(loss: Loss, scores: Scores, targets: Targets) -> tuple[Scores, Targ
     """Return scores in working precision, and targets as a matrix with −1 where unknown."""
     checks.matrix_scores(scores, loss.scores_per_label)
     scores = working_precision(scores)
-    one_head = scores[:, : scores.shape[1] // loss.scores_per_label]
+    one_head = scores[:, : loss.num_labels_of(scores.shape[1])]
     return scores, coding.unknown_to_minus_one(coding.tensor_matrix(one_head, targets))

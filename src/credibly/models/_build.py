@@ -50,6 +50,7 @@ def build(
     num_labels: int | None = None,
     scores_per_label: int = 1,
     *,
+    num_outputs: int | None = None,
     dropout: float | None = None,
     hidden: int | None = None,
     frozen: bool = False,
@@ -66,6 +67,7 @@ def build(
             By shape, the standardisation starts as the identity, for weights to be loaded.
         num_labels: number of labels; that of the data if not given.
         scores_per_label: ``loss.scores_per_label``.
+        num_outputs: ``loss.num_outputs(num_labels)``, where that is not a multiple of the labels.
         dropout: before the head; the default depends on the model.
         hidden: width of ``mlp``'s hidden layer or of ``cnn``'s first stage.
         frozen: train the head alone.
@@ -86,6 +88,7 @@ def build(
             raise InputError("`num_labels` must be given when the model is built by input shape.")
         num_labels = inputs.num_labels
     num_scores = int(checks.at_least("num_labels", num_labels, 1)) * scores_per_label
+    num_scores = num_scores if num_outputs is None else num_outputs
     dropout = DROPOUT.get(name, 0.0) if dropout is None else dropout
     checks.fraction("dropout", dropout, high_open=True)
     standardize = Standardize(shape[0])

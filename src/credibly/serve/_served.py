@@ -202,7 +202,8 @@ class _Uncalibrated(ServedPredictions):
         from credibly.losses import from_name
 
         found = from_name(loss, num_labels=len(self.labels), average_size=1) if loss else None
-        one_score = found is not None and found.has_link and found.scores_per_label == 1
+        count = len(self.labels)
+        one_score = found is not None and found.has_link and found.num_outputs(count) == count
         self._loss = found if one_score else None
 
     def _through_link(self, scores: Array) -> Array:

@@ -111,7 +111,7 @@ def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: 
         settings.model,
         data,
         len(data.labels),
-        criterion.scores_per_label,
+        num_outputs=criterion.num_outputs(len(data.labels)),
         frozen=settings.frozen,
         fixed_norms=settings.fixed_norms,
         views=settings.views,

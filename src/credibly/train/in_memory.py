@@ -133,8 +133,8 @@ def _criterion(loss: str, targets: Array) -> Loss:
     criterion = losses.from_name(loss, num_labels=targets.shape[1], num_rows=len(targets))
     if any(True for _ in criterion.parameters()):
         raise InputError(
-            f"loss {loss!r} learns an estimate for each training row; train it with "
-            "`cr.train.fit`, which knows rows by number."
+            f"loss {loss!r} has parameters of its own to learn; train it with `cr.train.fit`, "
+            "which optimises them with the model."
         )
     return criterion
 
@@ -182,7 +182,7 @@ def _cross_fitted(
 
 def _linear(rows: Any, targets: Array, loss: str, l2: float) -> tuple[nn.Module, Loss]:
     criterion = _criterion(loss, targets)
-    model = Columns(rows, targets.shape[1] * criterion.scores_per_label).double()
+    model = Columns(rows, criterion.num_outputs(targets.shape[1])).double()
     set_prior_bias(model.head, criterion, targets)
     inputs, wanted = as_inputs(rows), torch.from_numpy(targets)
     known = max(int((targets >= 0).sum()), 1)
@@ -258,7 +258,7 @@ def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.M
         "mlp",
         rows.shape[1:],
         targets.shape[1],
-        criterion.scores_per_label,
+        num_outputs=criterion.num_outputs(targets.shape[1]),
         hidden=settings.hidden,
         dropout=settings.dropout,
     )

@@ -264,7 +264,7 @@ def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> n
         settings.model,
         tuple(data["shape"]),
         len(data["labels"]),
-        criterion.scores_per_label,
+        num_outputs=criterion.num_outputs(len(data["labels"])),
         views=settings.views,
         **options,
     )
@@ -284,7 +284,7 @@ def write_run(run: Run) -> None:
     """Weights, then what follows them; each file whole or not there."""
     kept = {
         **prefixed("model", run.model.state_dict()),
-        **prefixed("loss", dict(run.criterion.named_buffers())),
+        **prefixed("loss", run.criterion.link_state()),
     }
     save_tensors(run.folder / MODEL, kept, {"data": run.data["fingerprint"]})
     calibrator, decision = run.pipeline.calibrator, run.pipeline.decision

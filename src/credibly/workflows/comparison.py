@@ -280,7 +280,7 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
     sigmoid = Pipeline().probabilities(scores)
     options = {"kind": "ace", "min_count": metrics.MIN_COUNT, "coding": "unknown"}
     further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, targets, **options))
-    if run.criterion.has_link and run.criterion.scores_per_label == 1:
+    if run.criterion.has_link and run.criterion.num_outputs(len(run.labels)) == len(run.labels):
         linked = Pipeline(run.criterion).probabilities(scores)
         further["ACE, link"] = float(metrics.calibration_error(linked, targets, **options))
     if targets.dtype == np.int8:

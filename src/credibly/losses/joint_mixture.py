@@ -1,0 +1,202 @@
+"""Joint probabilities of all labels of a row: a mixture of products, trained by its likelihood."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, pad, softplus
+from torch.nn.parameter import UninitializedParameter
+
+from credibly import checks
+from credibly.losses.base import Reduction, working_precision
+from credibly.losses.rows import RowLoss
+from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
+
+_NEVER = -1e30  # log of zero that stays finite under autograd
+_SMALLEST = 1e-30
+
+
+class JointMixture(RowLoss):
+    r"""Log-likelihood of all labels of a row together, under a mixture of products.
+
+    $$P(y \mid x) = \frac{h(y)}{Z(x)} \sum_{k=1}^K \pi_k(x) \prod_l p_{lk}^{y_l}
+      (1 - p_{lk})^{1 - y_l}, \qquad p_{lk} = \sigma(v_l(x) + \delta_{lk})$$
+
+    with $h = e^{\epsilon(x)}$ for the row without labels and 1 for all others, and
+    $Z = 1 + (e^\epsilon - 1) P_\text{mixture}(\emptyset)$. The model gives $v$ (one score per
+    label), the logits of $\pi$ ($K$ scores) and $\epsilon$ (one), in this order: ``num_outputs``.
+    The offsets $\delta$ are parameters of this loss, so give ``loss.parameters()`` to the
+    optimizer, too. Components that share one score vector overfit less than free ones.
+
+    The value of a row is $-\log P(\text{known labels}) / L$: unknown labels are summed out exactly,
+    and one component with $\epsilon = 0$ is the mean of BCE. Strictly proper for the whole label
+    vector, among 0/1 targets; ``log_odds`` are those of the exact marginals. A soft target
+    interpolates the log-probabilities of present and absent.
+
+    Args:
+        components: $K \geq 1$. With one, labels depend on each other only through the row without
+            labels.
+        num_labels: $L$; found at first use if not given, which must be before the optimizer is
+            made (``num_outputs`` is enough).
+        spread: standard deviation of the random start of $\delta$.
+        seed: of that start.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+
+    Example:
+        >>> loss = JointMixture(components=2, num_labels=3)
+        >>> loss.num_outputs(3)
+        6
+        >>> scores = torch.zeros(1, 6)
+        >>> loss.probabilities(scores).shape
+        torch.Size([1, 3])
+        >>> JointMixture(components=1, spread=0.0)(torch.zeros(1, 5), torch.tensor([[1.0, 0, 0]]))
+        tensor(0.6931, grad_fn=<DivBackward0>)
+    """
+
+    name = "joint"
+    arguments = ("components", "num_labels", "spread", "seed")
+    properness = "strict"
+
+    def __init__(
+        self,
+        components: int = 16,
+        num_labels: int | None = None,
+        spread: float = 1.0,
+        seed: int = 0,
+        *,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.components = int(checks.at_least("components", components, 1))
+        self.spread = checks.at_least("spread", spread, 0.0)
+        self.seed = int(seed)
+        self.num_labels: int | None = None
+        self.offsets: nn.Parameter | UninitializedParameter = UninitializedParameter()
+        if num_labels is not None:
+            self._know_labels(int(checks.at_least("num_labels", num_labels, 1)))
+
+    def num_outputs(self, num_labels: int) -> int:
+        self._know_labels(num_labels)
+        return num_labels + self.components + 1
+
+    def num_labels_of(self, num_outputs: int) -> int:
+        count = num_outputs - self.components - 1
+        if count < 1 or (self.num_labels is not None and count != self.num_labels):
+            raise checks.InputError(
+                f"`scores` must have one column per label, {self.components} of the gate and one "
+                f"of the empty set{self._columns_text()}; got {num_outputs}. Give the model "
+                "`loss.num_outputs(num_labels)` outputs."
+            )
+        return count
+
+    def link_state(self) -> dict[str, Tensor]:
+        return {"offsets": self.offsets}
+
+    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+        log_odds, gate, empty = self._split(scores)
+        known, positive = (targets >= 0)[:, None], targets.clamp(min=0)[:, None]
+        none = softplus(log_odds)  # −log of "this label is absent", by component
+        seen = gate + torch.where(known, positive * log_odds - none, 0.0).sum(-1)
+        unseen = torch.where(known, 0.0, none).sum(-1)
+        no_label, some_label = self._empty(none, gate, empty)
+        total = _log_add(some_label, no_label)
+        # Without a known positive the row may be the empty one: its factor counts.
+        maybe_empty = _log_add(torch.logsumexp(seen + _log_complement(unseen), 1), no_label)
+        emptiness = torch.where(targets >= 0, 1 - targets, 1.0).prod(1)
+        likelihood = torch.logsumexp(seen, 1)
+        likelihood = emptiness * maybe_empty + (1 - emptiness) * likelihood
+        return (total - likelihood) / targets.shape[1], (targets >= 0).any(1)
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        log_odds, gate, empty = self._split(working_precision(scores))
+        none = softplus(log_odds)
+        no_label, _ = self._empty(none, gate, empty)
+        present = torch.logsumexp(gate[..., None] + logsigmoid(log_odds), 1)
+        # Absent while another label is present; sums from both sides never cancel.
+        before = pad(none.cumsum(-1)[..., :-1], (1, 0))
+        after = pad(none.flip(-1).cumsum(-1).flip(-1)[..., 1:], (0, 1))
+        others = _log_complement(before + after)
+        absent = torch.logsumexp(gate[..., None] - none + others, 1)
+        return present - _log_add(absent, no_label[:, None].expand_as(absent))
+
+    def ranking_scores(self, scores: Scores) -> Scores:
+        """Return the log-odds of the marginals."""
+        return self.log_odds(scores)
+
+    def initial_scores(self, label_rates: Tensor) -> Scores:
+        """Return scores whose marginals are ``label_rates``; gate and empty set start at 0."""
+        rates = torch.as_tensor(label_rates).double()
+        self._know_labels(len(rates))
+        offsets = self.offsets.detach().double().to(rates.device)
+        low, high = torch.full_like(rates, -1e4), torch.full_like(rates, 1e4)
+        for _ in range(200):  # bisection: the mean of sigmoids increases
+            middle = (low + high) / 2
+            below = torch.sigmoid(middle + offsets).mean(0) < rates
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        start = torch.cat([high, rates.new_zeros(self.components + 1)])
+        return start.to(torch.get_default_dtype())
+
+    def mixture(self, scores: Scores) -> tuple[Tensor, Probabilities]:
+        """Return the distribution as weights and label probabilities of products.
+
+        Returns:
+            weights (rows, K + 1), which sum to one, and probabilities (rows, K + 1, labels). The
+            last product is the row without labels; its weight is negative where $\\epsilon < 0$.
+            The probability of any query is the weighted sum of those under independence.
+        """
+        log_odds, gate, empty = self._split(working_precision(scores))
+        none = softplus(log_odds)
+        no_label, some_label = self._empty(none, gate, empty)
+        total = _log_add(some_label, no_label)
+        extra = torch.exp(no_label - total) - torch.exp(no_label - empty - total)
+        weights = torch.cat([torch.exp(gate - total[:, None]), extra[:, None]], dim=1)
+        chances = torch.sigmoid(log_odds)
+        return weights, torch.cat([chances, torch.zeros_like(chances[:, :1])], dim=1)
+
+    def _split(self, scores: Scores) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-odds by component (rows, K, L), log of the gate (rows, K), ε (rows,)."""
+        count = self.num_labels_of(scores.shape[1])
+        self._know_labels(count)
+        labels, gate, empty = scores.split([count, self.components, 1], dim=1)
+        offsets = self.offsets.to(scores.dtype)
+        return labels[:, None] + offsets, torch.log_softmax(gate, 1), empty[:, 0]
+
+    @staticmethod
+    def _empty(none: Tensor, gate: Tensor, empty: Tensor) -> tuple[Tensor, Tensor]:
+        """Log of the mass without any label, times its factor; and of the mass with some."""
+        total = none.sum(-1)
+        no_label = empty + torch.logsumexp(gate - total, 1)
+        return no_label, torch.logsumexp(gate + _log_complement(total), 1)
+
+    def _know_labels(self, num_labels: int) -> None:
+        if self.num_labels is None:
+            generator = torch.Generator().manual_seed(self.seed)
+            start = self.spread * torch.randn(self.components, num_labels, generator=generator)
+            assert isinstance(self.offsets, UninitializedParameter)
+            self.offsets.materialize(start.shape, dtype=torch.get_default_dtype())
+            with torch.no_grad():
+                self.offsets.copy_(start)
+            self.num_labels = num_labels
+        elif num_labels != self.num_labels:
+            raise checks.InputError(
+                f"this loss must be used with {self.num_labels} labels, as before; got "
+                f"{num_labels}. Build another one."
+            )
+
+    def _columns_text(self) -> str:
+        if self.num_labels is None:
+            return ""
+        return f", {self.num_labels + self.components + 1} in all"
+
+
+def _log_complement(costs: Tensor) -> Tensor:
+    """log(1 − e^−a) for a ≥ 0, finite where a is 0."""
+    positive = costs > _SMALLEST
+    safe = torch.where(positive, costs, 1.0)
+    # 1 − e^−a = tanh(a/2) (1 + e^−a): exact for small a, and known to ONNX.
+    value = torch.log(torch.tanh(safe / 2)) + torch.log1p(torch.exp(-safe))
+    return torch.where(positive, value, _NEVER)
+
+
+def _log_add(one: Tensor, other: Tensor) -> Tensor:
+    return torch.logsumexp(torch.stack([one, other]), 0)
