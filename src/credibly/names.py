@@ -6,6 +6,7 @@ A misspelt name is answered at once. The tests check each table against the pack
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 
 from credibly.checks import InputError, nearest
 
@@ -56,6 +57,12 @@ MODELS: tuple[str, ...] = (
 MODEL_PREFIXES: tuple[str, ...] = ("timm:", "hf:", "python:")
 """What names of networks from elsewhere begin with."""
 
+LIBRARIES: dict[str, tuple[str, str]] = {
+    "timm:": ("timm", "pip install 'credibly[vision]'"),
+    "hf:": ("transformers", "pip install transformers"),
+}
+"""By prefix of a network's name: the library that has the network, and how to install it."""
+
 _PART = re.compile(r"\s*([\w-]+)\s*(?:\(.*\))?\s*")
 
 
@@ -94,3 +101,18 @@ def check_model(name: str) -> None:
     if name not in MODELS and not name.startswith(MODEL_PREFIXES):
         known = [*MODELS, *(f"{prefix}NAME" for prefix in MODEL_PREFIXES)]
         raise InputError(f"`model` must be a known network; got {name!r}. {nearest(name, known)}")
+
+
+def check_library(model: str) -> None:
+    """Refuse a network of another library that is not installed.
+
+    Example:
+        >>> check_library("mlp")
+    """
+    for prefix, (library, install) in LIBRARIES.items():
+        if model.startswith(prefix) and find_spec(library) is None:
+            raise InputError(
+                f"`model` {model} needs {library}; it is not installed. Run: {install}. Or choose "
+                "a built-in network: --model efficientnet-lite0 --weights FILE.safetensors (or "
+                "--weights none)."
+            )

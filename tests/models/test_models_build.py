@@ -344,5 +344,18 @@ def test_inputs_of_another_shape_are_refused():
 )
 def test_a_missing_library_says_how_to_get_it(name, library, hint, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(cr.InputError, match=hint):
+    with pytest.raises(cr.InputError, match=f"needs {library}; it is not installed.*{hint}"):
         build(name, (3, 32, 32), 2)
+
+
+def test_a_broken_library_says_why_it_cannot_be_imported(tmp_path, monkeypatch):
+    (tmp_path / "timm.py").write_text("import no_such_module_at_all")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with pytest.raises(cr.InputError, match=r"cannot be imported \(No module.*Install it again"):
+        build("timm:resnet18", (3, 32, 32), 2)
+
+
+def test_pretrained_weights_of_a_built_in_network_are_asked_for_as_a_file():
+    with pytest.raises(cr.InputError, match=r"comes without.*--weights FILE\.safetensors.*none"):
+        build("cnn", (1, 12, 12), 2, weights="pretrained")

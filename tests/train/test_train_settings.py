@@ -39,6 +39,45 @@ def test_settings_survive_a_file(tmp_path):
     assert Settings.from_mapping(read_toml(tmp_path / "c.toml")["settings"], "c.toml") == settings
 
 
+TIMM_WITHOUT_A_CONNECTION = """
+def is_model(name):
+    return True
+def create_model(name, **settings):
+    assert settings["pretrained"]
+    raise OSError("Name or service not known")
+"""
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_a_preset_without_its_library_says_so_before_the_data_are_read(
+    command, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    out = tmp_path / "run"
+    assert main([command, "nowhere.npz", "--preset", "spa-coco", "--out", str(out)]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "preset spa-coco: --model timm:ecaresnet50t needs timm; it is not installed" in shown
+    assert "pip install 'credibly[vision]'" in shown
+    assert "--model efficientnet-lite0" in shown
+    assert not out.exists()
+
+
+def test_a_preset_whose_weights_cannot_be_had_says_what_to_do(tmp_path, monkeypatch, capsys):
+    (tmp_path / "timm.py").write_text(TIMM_WITHOUT_A_CONNECTION)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    out = tmp_path / "run"
+    command = ["train", "digits", "--preset", "spa-coco", "--out", str(out), "--quiet"]
+    assert main([*command, "--image-size", "8"]) == 2
+    sys.modules.pop("timm", None)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "needs the ImageNet weights of timm:ecaresnet50t, which timm downloads" in shown
+    assert "OSError: Name or service not known" in shown
+    assert "--weights FILE.safetensors" in shown
+    assert "--weights none" in shown
+    assert not out.exists()
+
+
 BAD = {
     "`epochs` must be": {"epochs": 0},
     "`learning_rate` must be": {"learning_rate": 0.0},

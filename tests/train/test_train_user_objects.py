@@ -147,6 +147,15 @@ def test_a_factory_named_by_the_user_is_trained_and_never_imported_unasked(packa
     np.testing.assert_array_equal(again.predict(NEW).probabilities, run.predict(NEW).probabilities)
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_factory_can_be_compared(package, seeds, tmp_path):
+    settings = Settings(model=f"python:{package}:build", epochs=1)
+    found = cr.compare("synthetic", tmp_path, ["bce"], seeds=seeds, settings=settings, conditions=1)
+    for name in ("NLL", "set coverage"):
+        figure = found.losses["bce"][name]
+        assert figure["low"] < figure["mean"] < figure["high"]
+
+
 def test_resuming_a_folder_that_names_code_asks_for_the_name_again(package, tmp_path, capsys):
     name, out = f"python:{package}:build", tmp_path / "run"
     command = ["train", "synthetic", "--out", str(out), "--epochs", "1", "--quiet"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
 from credibly.cli._reader_options import reader_options, with_reader_options
-from credibly.cli.train import check_names, given, with_settings
+from credibly.cli.train import check_library, check_names, given, with_settings
 
 if TYPE_CHECKING:
     from credibly.workflows import Comparison
@@ -59,6 +59,7 @@ def run(options: Any) -> int:
     for name in options.losses:
         check_loss(name)
     check_names(replace(settings, loss="auto"))
+    check_library(settings, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly.cli._tables import print_json, print_text, progress
     from credibly.workflows import compare

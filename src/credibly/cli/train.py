@@ -104,6 +104,17 @@ def check_names(settings: Settings) -> None:
         names.check_model(settings.model)
 
 
+def check_library(settings: Settings, preset: str | None) -> None:
+    """Refuse a network whose library is not installed before the data are read."""
+    from credibly import names
+    from credibly.checks import InputError
+
+    try:
+        names.check_library(settings.model)
+    except InputError as error:
+        raise InputError(f"preset {preset}: {error}" if preset else str(error)) from None
+
+
 def _refuse_stored_code(stored: Mapping[str, Any], options: Any) -> None:
     """Import code for a network only where the user names it, not because a folder does."""
     from credibly.checks import InputError
@@ -120,6 +131,7 @@ def run(options: Any) -> int:
     from credibly.checks import out_can_be_written
 
     settings = settings_of(options)
+    check_library(settings, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
     from credibly.cli._tables import print_json, print_table, print_text

@@ -159,6 +159,12 @@ def _backbone(
     else:
         known = ", ".join(MODELS)
         raise InputError(f"`model` must be one of {known}; got {name!r}. {nearest(name, MODELS)}")
+    if weights == _outside.PRETRAINED and kind not in OUTSIDE:
+        raise InputError(
+            "`weights` pretrained stands for weights that timm or transformers have; the built-in "
+            f"{name} comes without. Give a file, --weights FILE.safetensors, or start from random "
+            "weights, --weights none."
+        )
     if weights is not None:
         _outside.load_weights(backbone, weights, name)
     return backbone, width

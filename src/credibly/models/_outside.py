@@ -12,22 +12,29 @@ from torch import Tensor, nn
 from credibly.checks import InputError, nearest
 from credibly.data import read_json
 from credibly.models._network import Standardize
+from credibly.names import check_library
 
 PRETRAINED = "pretrained"
 """Instead of a file: the weights that the library itself has for this name."""
+
+
+def _library(library: str, model: str) -> Any:
+    """Import ``library``, which ``model`` needs."""
+    check_library(model)
+    try:
+        return import_module(library)
+    except ImportError as error:
+        raise InputError(
+            f"`model` {model} needs {library}; it is installed but cannot be imported ({error}). "
+            "Install it again."
+        ) from error
 
 
 def timm_backbone(
     name: str, shape: tuple[int, ...], weights: str | Path | None, standardize: Standardize
 ) -> nn.Module:
     """A timm model without its classifier; inputs are standardised as its weights expect."""
-    try:
-        timm: Any = import_module("timm")
-    except ImportError as error:
-        raise InputError(
-            f"timm:{name} needs timm, which is not installed ({error}). "
-            "Run: pip install 'credibly[vision]'"
-        ) from error
+    timm = _library("timm", f"timm:{name}")
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}. {nearest(name, timm.list_models())}")
     settings: dict[str, Any] = {"num_classes": 0, "in_chans": shape[0]}
@@ -41,9 +48,10 @@ def timm_backbone(
         if weights != PRETRAINED:
             raise
         raise InputError(
-            f"the ImageNet weights of timm:{name} must be downloaded by timm, which failed "
-            f"({type(error).__name__}). Download them elsewhere and give the file by --weights "
-            "FILE.safetensors; --weights none starts from scratch."
+            f"`weights` pretrained needs the ImageNet weights of timm:{name}, which timm "
+            f"downloads; that failed ({type(error).__name__}: {error}). Download them on another "
+            "machine and give the file: --weights FILE.safetensors. To start from random weights: "
+            "--weights none."
         ) from error
     mean, std = backbone.pretrained_cfg["mean"], backbone.pretrained_cfg["std"]
     if len(mean) == shape[0]:
@@ -59,13 +67,7 @@ def huggingface_backbone(
     ``name`` is a folder with a ``config.json``, or a model in the local cache; nothing is
     downloaded, no code of the model's own is run, and only safetensors weights are read.
     """
-    try:
-        library: Any = import_module("transformers")
-    except ImportError as error:
-        raise InputError(
-            f"hf:{name} needs transformers, which is not installed ({error}). "
-            "Run: pip install transformers"
-        ) from error
+    library = _library("transformers", f"hf:{name}")
     where = {"local_files_only": True, "trust_remote_code": False}
     try:
         if weights is None:

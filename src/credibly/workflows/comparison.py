@@ -341,14 +341,13 @@ def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return each figure of the only run, with a bootstrap interval where there is one."""
-    from credibly import metrics
+    from credibly import decide, metrics
     from credibly.predictions import Predictions
-    from credibly.train import load
 
     predictions = Predictions.read(folder / "predictions.parquet")
     assert predictions.targets is not None
-    decision = load(folder).decision
-    sets = None if decision is None else decision.predict(predictions.probabilities)
+    state = predictions.metadata.get("decision")
+    sets = None if state is None else decide.from_state(state).predict(predictions.probabilities)
     intervals = metrics.summary_intervals(
         predictions.probabilities,
         predictions.targets,
