@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from credibly.decide import AverageSize
-from credibly.decide._chunks import Chunks
-from credibly.decide._selection import Leading, largest
+from credibly.decide._selection import LeadingBits, largest
+from credibly.decide._source import MatrixSource
 
 ROWS, LABELS, SIZE = 30_000, 1_081, 10
 
@@ -54,8 +54,8 @@ def _methods(probabilities: np.ndarray) -> dict[str, Callable[[], float]]:
     places = [flat.size - last - 1, flat.size - last]
 
     def select() -> float:
-        chunks = Chunks(probabilities)
-        return sum(largest(chunks, Leading(chunks), (last, last + 1))) / 2
+        source = MatrixSource(probabilities)
+        return sum(largest(source, LeadingBits(source), (last, last + 1))) / 2
 
     return {
         "full sort (numpy)": lambda: np.sort(flat)[places].sum(dtype=float) / 2,

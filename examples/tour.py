@@ -47,7 +47,9 @@ for name, mapped in maps.items():
 decision = cr.decide.AverageSize(2, guarantee="expected").fit(probabilities[held_out])
 sets = decision.predict(probabilities[test])
 covered = cr.metrics.set_coverage(sets, targets[test])
-print(f"\n{decision.promise}\nmean size {sets.sum(1).float().mean():.2f}, {covered:.0%} covered\n")
+print(
+    f"\n{decision.statement}\nmean size {sets.sum(1).float().mean():.2f}, {covered:.0%} covered\n"
+)
 
 # The hub: one file that everything downstream reads.
 predictions = cr.Predictions.from_arrays(

@@ -13,7 +13,7 @@ from fuzz.targets import FolderAttack
 MODULES = (
     *("credibly.train.run", "credibly.train.checkpoint", "credibly.train.configuration"),
     *("credibly.calibrate.registry", "credibly.calibrate._base"),
-    *("credibly.decide.naming", "credibly.decide._base"),
+    *("credibly.decide.registry", "credibly.decide._base"),
 )
 FILES = ("config.toml", "model.safetensors", "calibration.json", "metrics.json")
 

@@ -359,15 +359,3 @@ def probabilities(array: Array, name: str = "probabilities") -> Array:
             "If these are scores, call `loss.probabilities(scores)` first."
         )
     return array
-
-
-def target_values(array: Array, name: str = "targets", *, soft: bool = True) -> Array:
-    """Targets must be 0, 1, −1 (unknown) or, where ``soft``, anything in [0, 1]."""
-    no_nan(name, array)
-    hard = (array == 0) | (array == 1) | (array == -1)
-    good = hard | ((array >= 0) & (array <= 1)) if soft else hard
-    if not good.all():
-        first = tuple(int(i) for i in np.argwhere(~good)[0])
-        allowed = "0, 1, −1 (unknown) or soft in [0, 1]" if soft else "0, 1 or −1 (unknown)"
-        raise InputError(f"`{name}` must be {allowed}; got {array[first]!r} at {first}.")
-    return array

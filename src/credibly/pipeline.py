@@ -170,7 +170,7 @@ class Pipeline:
         """Return the whole as a torch module: scores in; ranking scores, probabilities, sets out.
 
         Raises:
-            InputError: if the decision has no form in torch.
+            InputError: if the decision or the calibrator is not fitted.
         """
         return _module(self)
 

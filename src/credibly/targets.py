@@ -168,26 +168,43 @@ def one_hot(indices: ArrayLike, num_labels: int, *, name: str = "targets") -> Ar
         array([[ 0,  1],
                [-1, -1]], dtype=int8)
     """
-    array = to_numpy(indices)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise checks.InputError(
-            f"`{name}` of shape (rows,) must be integer class indices; got {array.dtype} of shape "
-            f"{array.shape}."
-        )
-    unknown = np.isin(array, IGNORED)
-    bad = ~unknown & ((array < 0) | (array >= num_labels))
-    if bad.any():
-        row = int(bad.argmax())
-        raise checks.InputError(
-            f"class indices in `{name}` must lie in [0, {num_labels - 1}] or be −1 (unknown); got "
-            f"{array[row]} in row {row}. There are {num_labels} labels."
-        )
+    array = check_indices(indices, num_labels, name=name)
+    unknown = array < 0
     checks.fits_memory(f"`{name}`", len(array), num_labels, itemsize=1)
     matrix = np.zeros((len(array), num_labels), dtype=np.int8)
     known = np.flatnonzero(~unknown)
     matrix[known, array[known]] = 1
     matrix[unknown] = UNKNOWN
     return matrix
+
+
+def check_indices(
+    indices: ArrayLike, num_labels: int | None = None, *, name: str = "targets"
+) -> Array:
+    """Return integer class indices of shape (rows,), each below ``num_labels``, −1 or −100.
+
+    Example:
+        >>> check_indices(np.array([1, -100]), 2)
+        array([   1, -100])
+    """
+    array = to_numpy(indices)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise checks.InputError(
+            f"`{name}` of shape (rows,) must be integer class indices; got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    bad = (array < 0) & ~np.isin(array, IGNORED)
+    if num_labels is not None:
+        bad |= array >= num_labels
+    if bad.any():
+        row = int(bad.argmax())
+        allowed = "be at least 0" if num_labels is None else f"lie in [0, {num_labels - 1}]"
+        labels = "" if num_labels is None else f" There are {num_labels} labels."
+        raise checks.InputError(
+            f"class indices in `{name}` must {allowed} or be −1 (unknown); got {array[row]} in row "
+            f"{row}.{labels}"
+        )
+    return array
 
 
 def from_signed(targets: ArrayLike, *, name: str = "targets") -> Array:

@@ -96,7 +96,7 @@ def test_the_file_holds_the_sets_of_the_rule(rule, ending, path, tmp_path, capsy
         listed = [whole.probabilities[row, LABELS.index(name)] for name in labels[row]]
         np.testing.assert_allclose(probabilities[row], listed, atol=1e-6)
     assert found["held_out_rows"] == held_out.sum()
-    assert found["promise"] == decision.promise
+    assert found["statement"] == found["promise"] == decision.statement
     assert whole.targets is not None
     truth = whole.targets[held_out]
     numbers = found["numbers"]
@@ -156,15 +156,19 @@ def test_coverage_is_for_single_labels(tmp_path, capsys):
     assert 0.7 < found["numbers"]["coverage"] < 0.9
 
 
-def test_the_promise_and_the_rule_stay_with_the_file(path, tmp_path, capsys):
+def test_the_statement_and_the_rule_stay_with_the_file(path, tmp_path, capsys):
     out = tmp_path / "sets.parquet"
     assert main(["sets", path, "--average-size", "2", "--out", str(out)]) == 0
     document = json.loads(pq.read_schema(out).metadata[b"credibly"])
     assert document["kind"] == "sets"
     shown = capsys.readouterr().out
-    assert document["promise"] in shown
+    assert document["statement"] in shown
     assert "at most 2 labels in expectation" in shown
-    assert decide.from_state(document["decision"]).promise == document["promise"]
+    assert (
+        decide.from_state(document["decision"]).statement
+        == document["statement"]
+        == document["promise"]
+    )
     assert main(["sets", path, "--average-size", "2", "--out", str(out), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
 

@@ -1,4 +1,4 @@
-"""Label budgets: met on the fitted rows, promised for new ones."""
+"""Label budgets: met on the fitted rows, guaranteed for new ones."""
 
 import tracemalloc
 
@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 
 from credibly import InputError
 from credibly.decide import AverageSize
-from credibly.decide._chunks import Chunks
-from credibly.decide._selection import Leading, largest
+from credibly.decide._selection import LeadingBits, largest
+from credibly.decide._source import MatrixSource
 
 
 def draw(rows, labels=20, seed=0, dtype=np.float32):
@@ -25,12 +25,12 @@ def draw(rows, labels=20, seed=0, dtype=np.float32):
 def test_selection_equals_the_sort_bit_for_bit(dtype, digits):
     values = np.round(draw(97, 13), digits).astype(dtype)
     values[0, 0], values[1, 1], values[2, 2] = 0.0, -0.0, 1.0
-    chunks = Chunks([values[:10], values[10:10], values[10:]])
-    leading = Leading(chunks)
+    source = MatrixSource([values[:10], values[10:10], values[10:]])
+    leading = LeadingBits(source)
     exact = values.astype(np.float64 if dtype == np.float64 else np.float32)
     ordered = np.sort(np.abs(exact), axis=None)[::-1]
     ranks = (1, 2, 3, 130, 631, 1260, 1261)
-    assert largest(chunks, leading, ranks) == [float(ordered[rank - 1]) for rank in ranks]
+    assert largest(source, leading, ranks) == [float(ordered[rank - 1]) for rank in ranks]
 
 
 @settings(max_examples=60, deadline=None)
@@ -41,8 +41,8 @@ def test_selection_holds_for_any_floats_in_the_unit_interval(data):
     values = data.draw(st.lists(floats, min_size=1, max_size=30))
     rank = data.draw(st.integers(1, len(values)))
     array = np.array(values, dtype=f"f{width // 8}")[:, None]
-    chunks = Chunks(array)
-    assert largest(chunks, Leading(chunks), (rank,)) == [float(np.sort(values)[::-1][rank - 1])]
+    source = MatrixSource(array)
+    assert largest(source, LeadingBits(source), (rank,)) == [float(np.sort(values)[::-1][rank - 1])]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -121,15 +121,15 @@ def test_parts_give_what_the_whole_gives(guarantee):
     assert AverageSize(3, guarantee).fit(lambda: iter(parts)).state() == whole
 
 
-def test_an_iterator_that_runs_out_is_refused():
-    with pytest.raises(InputError, match="an iterator that runs out"):
+def test_an_iterator_is_refused():
+    with pytest.raises(InputError, match="got an iterator, which can be read once"):
         AverageSize(2).fit(iter([draw(10)]))
 
 
 def test_parts_that_differ_are_refused():
-    with pytest.raises(InputError, match="part 1 has 5 labels"):
+    with pytest.raises(InputError, match="matrix 1 has 5 labels"):
         AverageSize(2).fit([draw(10), draw(10, 5)])
-    with pytest.raises(InputError, match=r"part 1 .* is float64"):
+    with pytest.raises(InputError, match=r"matrix 1 .* is float64"):
         AverageSize(2).fit([draw(10), draw(10, dtype=np.float64)])
     with pytest.raises(InputError, match="at least one row"):
         AverageSize(2).fit(np.zeros((0, 3)))
@@ -160,7 +160,7 @@ def test_too_few_rows_for_the_probability_says_how_many():
     decision.fit(draw(22))
 
 
-# Simulation: what is promised for new rows ----------------------------------------------------
+# Simulation: what is guaranteed for new rows ----------------------------------------------------
 
 
 def mean_sizes(guarantee, rows, trials, size=2.0, labels=20):

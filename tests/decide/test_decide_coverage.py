@@ -1,4 +1,4 @@
-"""Conformal sets for one label a row."""
+"""Conformal sets for one label per row."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def draw(rows, labels=8, seed=0):
 def brute_force(method, probabilities, classes, level, penalty, free_size, new):
     """Sets by the definition, one row and one label at a time."""
 
-    def strangeness(row, label):
+    def score(row, label):
         if method == "lac":
             return 1 - row[label]
         order = sorted(range(len(row)), key=lambda i: (-row[i], i))
@@ -31,11 +31,9 @@ def brute_force(method, probabilities, classes, level, penalty, free_size, new):
         extra = penalty * max(0, place - free_size) if method == "raps" else 0.0
         return np.cumsum(row[order])[place - 1] + extra
 
-    true = sorted(
-        strangeness(row, label) for row, label in zip(probabilities, classes, strict=True)
-    )
-    cut = true[int(np.ceil((len(true) + 1) * level)) - 1]
-    sets = np.array([[strangeness(row, i) <= cut for i in range(len(row))] for row in new])
+    true = sorted(score(row, label) for row, label in zip(probabilities, classes, strict=True))
+    quantile = true[int(np.ceil((len(true) + 1) * level)) - 1]
+    sets = np.array([[score(row, i) <= quantile for i in range(len(row))] for row in new])
     if method != "lac":
         sets[np.arange(len(new)), new.argmax(axis=1)] = True
     return sets
@@ -53,7 +51,7 @@ def test_sets_equal_the_definition(method, level):
 
 @each_method
 @pytest.mark.parametrize("rows", [30, 500])
-def test_the_true_label_is_covered_as_often_as_promised(method, rows):
+def test_the_true_label_is_covered_as_often_as_guaranteed(method, rows):
     covered = []
     for seed in range(200):
         decision = Coverage(0.8, method).fit(*draw(rows, seed=seed))
@@ -101,11 +99,11 @@ def test_too_few_rows_says_how_many(level, needed):
         Coverage(level).fit(probabilities[1:], classes[1:])
 
 
-def test_several_labels_a_row_are_refused():
+def test_several_labels_per_row_are_refused():
     probabilities, classes = draw(20)
     matrix = np.eye(8, dtype=int)[classes]
     matrix[3, :2] = 1
-    with pytest.raises(InputError, match="exactly one true label a row; row 3 has"):
+    with pytest.raises(InputError, match="exactly one true label per row; row 3 has"):
         Coverage().fit(probabilities, matrix)
     with pytest.raises(InputError, match=r"class indices .* must lie in \[0, 7\]"):
         Coverage().fit(probabilities, np.full(20, 8))

@@ -103,7 +103,7 @@ def test_write_sets_gives_what_the_command_prints(flags, path, tmp_path, capsys)
     result = cr.write_sets(path, DECISIONS[flags], out, fit_rows=FitRows(seed=3))
     assert plain(result.to_dict()) == shown
     assert (tmp_path / "sets.csv").read_bytes() == first
-    assert result.decision.promise in repr(result)
+    assert result.decision.statement in repr(result)
 
 
 @pytest.mark.parametrize("loss", ["bce", "asl", "twl", "quasibinary", "role(average_size=2)"])

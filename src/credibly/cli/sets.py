@@ -106,7 +106,7 @@ def _rule(options: Options) -> Decision:
 def _show(result: WrittenSets) -> None:
     from credibly.cli import _tables
 
-    _tables.print_text(result.decision.promise)
+    _tables.print_text(result.decision.statement)
     names = {"rows": result.held_out_rows, **result.numbers}
     columns = ["rows not used for fitting", ""]
     _tables.print_table("", columns, [[name, value] for name, value in names.items()])

@@ -1,8 +1,8 @@
-"""From probabilities to label sets, each rule with a sentence on what it promises.
+"""From probabilities to label sets, each rule with a sentence on what it guarantees.
 
     decision = AverageSize(5, guarantee="expected").fit(held_out_probabilities)
     sets = decision.predict(probabilities)      # bool, (n, L)
-    print(decision.promise)
+    print(decision.statement)
 
 Fit on rows that were used neither for training nor for tuning; calibrate first.
 """
@@ -11,7 +11,7 @@ from credibly.decide._base import Decision
 from credibly.decide.average_size import AverageSize
 from credibly.decide.best_f import BestF
 from credibly.decide.coverage import Coverage
-from credibly.decide.naming import from_state
+from credibly.decide.registry import from_state
 from credibly.decide.threshold import Threshold
 from credibly.decide.top_k import TopK
 

@@ -1,4 +1,4 @@
-"""What every decision is: a rule from probabilities to label sets, and what it promises."""
+"""What every decision is: a rule from probabilities to label sets, and what it guarantees."""
 
 from __future__ import annotations
 
@@ -19,62 +19,82 @@ if TYPE_CHECKING:
 class Decision(ABC):
     """A rule from probabilities (n, L) to label sets, a bool matrix (n, L).
 
-    The set of a row depends on that row alone, so sets computed in pieces equal those of the
-    whole. A subclass gives ``fit``, ``_sets`` and ``promise``, and names what makes up its state.
+    The set of a row depends on that row alone, so sets computed batch by batch equal those of all
+    rows at once. A subclass gives ``fit``, ``_sets``, ``statement`` and ``to_module``, and names
+    what makes up its state.
     """
 
     name: ClassVar[str]
     """The name in a stored state."""
 
     _settings: ClassVar[tuple[str, ...]] = ()
-    """Arguments of the constructor."""
+    """Names of the constructor arguments, in order."""
 
     _fitted: ClassVar[tuple[str, ...]] = ()
-    """What ``fit`` finds."""
+    """Names of the attributes that ``fit`` sets."""
+
+    _former: ClassVar[dict[str, str]] = {}
+    """Former names of these in stored states, and what they are called now."""
 
     @abstractmethod
     def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
-        """Fit on held-out rows; rules without anything to fit return themselves.
+        """Fit on held-out rows. A rule with nothing to fit returns itself unchanged.
 
         Args:
             probabilities: (n, L) in [0, 1].
-            targets: (n, L) coded as ``credibly.targets`` says, where the rule needs the truth.
+            targets: (n, L) coded as in ``credibly.targets``, for rules that need the truth.
             coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
         """
 
     @property
     @abstractmethod
+    def statement(self) -> str:
+        """What this decision guarantees and on what assumption, as one sentence."""
+
+    @property
     def promise(self) -> str:
-        """One sentence: what is promised, and on what assumption."""
+        """Deprecated name of ``statement``."""
+        checks.renamed("promise", "statement")
+        return self.statement
 
     @abstractmethod
     def _sets(self, probabilities: Array) -> Array:
-        """The label sets of checked probabilities."""
+        """Return the label sets of probabilities that were checked."""
 
     def predict(self, probabilities: Any) -> Any:
-        """Label sets: a bool matrix, numpy in, numpy out; torch in, torch out."""
+        """Return the label sets as a bool matrix (n, L).
+
+        Args:
+            probabilities: (n, L) in [0, 1], a numpy array or a tensor.
+
+        Returns:
+            An array for an array, a tensor for a tensor.
+
+        Raises:
+            InputError: if the decision is not fitted or a value is not a probability.
+        """
         self._require_fitted()
-        return like(self._sets(_matrix(probabilities)), probabilities)
+        return like(self._sets(matrix(probabilities)), probabilities)
 
     def state(self) -> dict[str, Any]:
-        """Settings and what was fitted as plain values, for JSON; ``from_state`` brings it back."""
+        """Return settings and fitted attributes as plain values, for JSON; see ``from_state``."""
         self._require_fitted()
         names = self._settings + self._fitted
         return {"decision": self.name, **{name: _plain(getattr(self, name)) for name in names}}
 
+    @abstractmethod
     def to_module(self) -> nn.Module:
-        """Return the rule as a torch module: probabilities in, a bool matrix out.
+        """Return the rule as a torch module: probabilities in, the sets of ``predict`` out.
+
+        The module does not check its input. It has no parameters and no buffers.
 
         Raises:
-            InputError: if the rule has no such form.
+            InputError: if the decision is not fitted.
         """
-        raise checks.InputError(
-            f"a decision of kind {self.name!r} has no form in torch, so it cannot be exported. Use "
-            "Threshold, AverageSize or BestF."
-        )
 
     @classmethod
     def _restore(cls, state: dict[str, Any]) -> Self:
+        state = {cls._former.get(name, name): value for name, value in state.items()}
         missing = [name for name in cls._settings + cls._fitted if name not in state]
         if missing:
             raise checks.InputError(
@@ -100,7 +120,7 @@ class Decision(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _matrix(probabilities: Any) -> Array:
+def matrix(probabilities: Any) -> Array:
     array = checks.matrix("probabilities", to_numpy(probabilities))
     return checks.probabilities(array)
 
@@ -108,8 +128,8 @@ def _matrix(probabilities: Any) -> Array:
 def with_truth(
     probabilities: Any, targets: Any, who: str, coding: Coding | None
 ) -> tuple[Array, Array]:
-    """Checked probabilities and targets of one shape; both must be there."""
-    array = _matrix(probabilities)
+    """Return checked probabilities and decoded targets of one shape; both must be given."""
+    array = matrix(probabilities)
     if targets is None:
         raise checks.InputError(
             f"{who} needs `targets`: it is fitted on rows whose labels are known."

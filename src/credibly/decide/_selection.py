@@ -1,8 +1,8 @@
-"""The m-th largest of many probabilities, exactly, in fixed memory.
+"""Find the m-th largest of many probabilities, exactly, in fixed memory.
 
 The bit patterns of floats in [0, 1] are ordered like the floats. So the m-th largest is found 16
-bits at a time: count the leading 16 bits of all values, see which of the 65,536 bins holds the
-m-th, and look only into that one. float32 takes two passes, float64 four.
+bits at a time: count the leading 16 bits of all values, find which of the 65,536 bins holds the
+m-th, and count the next bits in that bin only. float32 takes two passes, float64 four.
 """
 
 from __future__ import annotations
@@ -11,77 +11,77 @@ import numpy as np
 from numba import njit
 
 from credibly import checks
-from credibly.decide._chunks import Chunks
+from credibly.decide._source import MatrixSource
 from credibly.types import Array
 
 _BINS = 1 << 16
 
 
-class Leading:
-    """One pass: how many rows there are, and the counts of the leading 16 bits."""
+class LeadingBits:
+    """The number of rows and the counts of the leading 16 bits, in one pass over the values."""
 
-    def __init__(self, chunks: Chunks) -> None:
+    def __init__(self, source: MatrixSource) -> None:
         self.rows = 0
         counts = np.zeros((4, _BINS), dtype=np.int64)
-        for piece in chunks:
-            one, minus_zero = _bits(np.array([1.0, -0.0], piece.dtype))
-            if _count_leading(_bits(piece), one, counts):
-                checks.probabilities(piece)  # raises, unless there was nothing worse than −0
+        for batch in source:
+            one, minus_zero = _bits(np.array([1.0, -0.0], batch.dtype))
+            if _count_leading(_bits(batch), one, counts):
+                checks.probabilities(batch)  # raises unless the only finding is −0
                 sign = int(minus_zero >> (minus_zero.itemsize * 8 - 16))
                 counts[0, 0] += counts[:, sign].sum()
                 counts[:, sign] = 0
-            self.rows += piece.shape[0]
+            self.rows += batch.shape[0]
         self.counts = counts.sum(axis=0)
-        if not self.rows or not chunks.num_labels:
+        if not self.rows or not source.num_labels:
             raise checks.InputError(
                 "`probabilities` must have at least one row and one label; got none."
             )
 
 
-def largest(chunks: Chunks, leading: Leading, ranks: tuple[int, ...]) -> list[float]:
-    """The values at ``ranks`` (1 is the largest), equal bit for bit to those of a full sort."""
-    width = np.dtype(chunks.dtype).itemsize * 8
+def largest(source: MatrixSource, leading: LeadingBits, ranks: tuple[int, ...]) -> list[float]:
+    """Return the values at ``ranks`` (1 is the largest), equal bit for bit to a full sort."""
+    width = np.dtype(source.dtype).itemsize * 8
     found = [_bin_of(leading.counts, rank) for rank in ranks]
     prefixes = np.array([bin_ for bin_, _ in found], dtype=np.uint64)
     left = [rest for _, rest in found]
     for shift in range(width - 32, -1, -16):
-        wanted, which = np.unique(prefixes, return_inverse=True)
-        counts = np.zeros((len(wanted), _BINS), dtype=np.int64)
-        for piece in chunks:
-            _count_pieces(_bits(piece), wanted, shift, counts)
+        distinct, which = np.unique(prefixes, return_inverse=True)
+        counts = np.zeros((len(distinct), _BINS), dtype=np.int64)
+        for batch in source:
+            _count_batch(_bits(batch), distinct, shift, counts)
         for i, row in enumerate(which):
             bin_, left[i] = _bin_of(counts[row], left[i])
             prefixes[i] = prefixes[i] << np.uint64(16) | np.uint64(bin_)
     unsigned = np.uint32 if width == 32 else np.uint64
-    return [float(value) for value in prefixes.astype(unsigned).view(chunks.dtype)]
+    return [float(value) for value in prefixes.astype(unsigned).view(source.dtype)]
 
 
-def _count_pieces(bits: Array, wanted: Array, shift: int, counts: Array) -> None:
+def _count_batch(bits: Array, prefixes: Array, shift: int, counts: Array) -> None:
     kind = bits.dtype.type
     sign = kind(1 << (bits.itemsize * 8 - 1 - shift - 16))  # how −0 begins
-    for row, prefix in enumerate(wanted.astype(bits.dtype)):
+    for row, prefix in enumerate(prefixes.astype(bits.dtype)):
         _count_within(bits, prefix, kind(shift), counts[row])
         if prefix == 0:
             _count_within(bits, sign, kind(shift), counts[row])
 
 
-def _bits(piece: Array) -> Array:
-    return piece.reshape(-1).view(np.uint32 if piece.dtype == np.float32 else np.uint64)
+def _bits(batch: Array) -> Array:
+    return batch.reshape(-1).view(np.uint32 if batch.dtype == np.float32 else np.uint64)
 
 
 def _bin_of(counts: Array, rank: int) -> tuple[int, int]:
-    """The bin that holds the ``rank``-th largest, and its rank within that bin."""
+    """Return the bin that holds the ``rank``-th largest, and its rank within that bin."""
     from_top = np.cumsum(counts[::-1])
-    place = int(np.searchsorted(from_top, rank))
-    above = int(from_top[place - 1]) if place else 0
-    return len(counts) - 1 - place, rank - above
+    index = int(np.searchsorted(from_top, rank))
+    above = int(from_top[index - 1]) if index else 0
+    return len(counts) - 1 - index, rank - above
 
 
 @njit(cache=True, error_model="numpy")
 def _count_leading(bits, one, counts):
-    """Counts the leading 16 bits; returns whether any value is above 1, NaN or has the sign set.
+    """Count the leading 16 bits; return whether any value is above 1, NaN or has the sign set.
 
-    Four tables in turn: equal neighbours in one table would wait for each other.
+    Four tables are filled in turn: increments of one counter would have to wait for each other.
     """
     shift = bits.dtype.type(bits.itemsize * 8 - 16)
     whole = bits.size // 4 * 4
@@ -101,9 +101,9 @@ def _count_leading(bits, one, counts):
 
 @njit(cache=True, error_model="numpy")
 def _count_within(bits, prefix, shift, counts):
-    """Counts the 16 bits above ``shift`` among the values that begin with ``prefix``.
+    """Count the 16 bits above ``shift`` among the values that begin with ``prefix``.
 
-    Few do: blocks of 64 are first asked, in vector instructions, whether any of them does.
+    Few do, so blocks of 64 values are first tested together, in vector instructions.
     """
     above = shift + bits.dtype.type(16)
     mask = bits.dtype.type(65535)

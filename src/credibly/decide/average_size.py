@@ -1,4 +1,4 @@
-"""AverageSize: as many labels as a budget allows, shared out where they are most probable."""
+"""AverageSize: one threshold for all labels, for a given average number of labels per row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from credibly import checks
 from credibly.decide import _certificate
 from credibly.decide._base import Decision
-from credibly.decide._chunks import Chunks
-from credibly.decide._selection import Leading, largest
+from credibly.decide._selection import LeadingBits, largest
+from credibly.decide._source import MatrixSource
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -22,22 +22,22 @@ Guarantee = Literal["expected"] | tuple[Literal["probability"], float] | None
 
 
 class AverageSize(Decision):
-    r"""Labels above one threshold, chosen so that sets hold ``average_size`` labels on average.
+    r"""Select labels above one threshold, fitted for ``average_size`` labels per row on average.
 
-    Of the n × L held-out probabilities the m largest are taken; the threshold lies midway between
-    the m-th and the next one. How large m may be depends on the guarantee:
+    The m largest of the n × L held-out probabilities are selected. The threshold lies midway
+    between the m-th and the next one. The guarantee determines m:
 
     - ``None``: m = ⌊K n⌋, Algorithm 1 of the average-K paper. The budget holds on the fitted rows;
       on new rows it is exceeded about half of the time.
     - ``"expected"``: m = ⌊K (n + 1) − L⌋, conformal risk control: set sizes fall as the threshold
       rises and never exceed L, so E|set| ≤ K for new rows exchangeable with the fitted ones.
     - ``("probability", delta)``: the largest sets for which a betting test rejects, at level delta,
-      that their mean size exceeds K. The mean size is then at most K except for a share delta of
-      draws of the fitted rows.
+      that their mean size exceeds K. With probability at least 1 − delta over the draw of the
+      fitted rows, the mean size is at most K.
 
-    Equal probabilities at the threshold: the labels that come first are taken, as many as the
-    budget allows (``tied_labels``), for every row alike, fitted or new. So the sets of a row depend
-    on that row alone, and the budget also holds with ties.
+    Where probabilities equal the threshold, the labels with the lowest indices are selected, as
+    many as the budget allows (``tied_labels``). They are the same labels for every row, fitted or
+    new. So the set of a row depends on that row alone, and the budget also holds with ties.
 
     Args:
         average_size: K, above 0, at most the number of labels; may be fractional.
@@ -47,6 +47,7 @@ class AverageSize(Decision):
         threshold: labels with a probability above it are in the set.
         tied_labels: of labels exactly at the threshold, those with a lower index than this are in.
         fitted_size: the mean set size on the fitted rows.
+        num_rows: number of fitted rows.
 
     Example:
         >>> probabilities = np.array([[0.9, 0.2, 0.1], [0.8, 0.7, 0.6]])
@@ -80,35 +81,35 @@ class AverageSize(Decision):
             )
 
     def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
-        """Fit on held-out rows; truth is not needed.
+        """Fit on held-out rows; targets are not needed.
 
         Args:
-            probabilities: (n, L), or parts of it for data larger than memory: a list of (rows, L)
-                matrices or a function that returns an iterator over them. They are read two to
-                twenty times, in less than 10 MB beside the parts themselves.
+            probabilities: (n, L). For data larger than memory, a list of (rows, L) matrices or a
+                function that returns an iterator over them. They are read 2 to 20 times, with less
+                than 10 MB of memory beside the matrices themselves.
             targets, coding: not used.
         """
-        chunks = Chunks(probabilities)
-        leading = Leading(chunks)
-        checks.average_size(self.average_size, chunks.num_labels, below_one=True)
+        source = MatrixSource(probabilities)
+        leading = LeadingBits(source)
+        checks.average_size(self.average_size, source.num_labels, below_one=True)
         if isinstance(self.guarantee, tuple):
             self.threshold, self.tied_labels = _certificate.largest_sets(
-                chunks, leading.rows, self.average_size, self.guarantee[1]
+                source, leading.rows, self.average_size, self.guarantee[1]
             )
-            taken = sum(int(self._sets(piece).sum()) for piece in chunks)
+            taken = sum(int(self._sets(batch).sum()) for batch in source)
         else:
-            budget = self._budget(leading.rows, chunks.num_labels)
-            self.threshold, self.tied_labels, taken = sets_of(chunks, leading, budget)
+            budget = self._budget(leading.rows, source.num_labels)
+            self.threshold, self.tied_labels, taken = _largest_entries(source, leading, budget)
         self.num_rows = leading.rows
         self.fitted_size = taken / leading.rows
         return self
 
     @property
-    def promise(self) -> str:
+    def statement(self) -> str:
         size = f"{self.average_size:g}"
         if self.guarantee is None:
             return (
-                f"The fitted rows have at most {size} labels a row on average; new rows drawn "
+                f"The fitted rows have at most {size} labels per row on average; new rows drawn "
                 "alike have about as many, without a guarantee."
             )
         if self.guarantee == "expected":
@@ -140,36 +141,38 @@ class AverageSize(Decision):
 
     def _sets(self, probabilities: Array) -> Array:
         # float64 on the right: a Python float would be rounded to float32 first.
-        cut = np.float64(self.threshold)
-        sets = probabilities > cut
+        threshold = np.float64(self.threshold)
+        sets = probabilities > threshold
         if self.tied_labels:
             first = slice(0, self.tied_labels)
-            sets[:, first] |= probabilities[:, first] == cut
+            sets[:, first] |= probabilities[:, first] == threshold
         return sets
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.decide._modules import AboveThreshold
+        from credibly.decide._modules import Above
 
-        return AboveThreshold(self.threshold, tied_labels=self.tied_labels)
+        return Above([self.threshold], tied_labels=self.tied_labels)
 
 
-def sets_of(chunks: Chunks, leading: Leading, budget: int) -> tuple[float, int, int]:
-    """Threshold and number of tied labels for the ``budget`` largest, and how many it takes."""
-    entries = leading.rows * chunks.num_labels
+def _largest_entries(
+    source: MatrixSource, leading: LeadingBits, budget: int
+) -> tuple[float, int, int]:
+    """Return threshold and tied labels that select the ``budget`` largest, and how many they do."""
+    entries = leading.rows * source.num_labels
     if budget >= entries:
         return -1.0, 0, entries
     if budget < 1:
         return 1.0, 0, 0
-    last, after = largest(chunks, leading, (budget, budget + 1))
+    last, after = largest(source, leading, (budget, budget + 1))
     if last > after:
         middle = (last + after) / 2
         return (middle if middle < last else after), 0, budget
-    above, tied = 0, np.zeros(chunks.num_labels, dtype=np.int64)
-    cut = np.float64(last)
-    for piece in chunks:
-        above += int((piece > cut).sum())
-        tied += (piece == cut).sum(axis=0)
+    above, tied = 0, np.zeros(source.num_labels, dtype=np.int64)
+    threshold = np.float64(last)
+    for batch in source:
+        above += int((batch > threshold).sum())
+        tied += (batch == threshold).sum(axis=0)
     taken = above + np.concatenate([[0], np.cumsum(tied)])
     labels = int(np.searchsorted(taken, budget, side="right")) - 1
     return last, labels, int(taken[labels])

@@ -1,4 +1,4 @@
-"""BestF: a threshold for each label, where its F score was highest."""
+"""BestF: one threshold per label, where its F score was highest."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class BestF(Decision):
-    r"""For each label, the threshold with the highest $F_\beta$ on the fitted rows.
+    r"""Use, for each label, the threshold with the highest $F_\beta$ on the fitted rows.
 
     $F_\beta = (1+\beta^2)\,TP / (\beta^2 P + S)$ with $P$ positives and $S$ selected. The threshold
-    lies midway between the last probability taken and the next one. Unknown targets take no part;
-    soft ones count as that much of a positive. A label without known positives has no $F$ to
-    maximise and takes the threshold that is best for all labels pooled.
+    lies midway between the last probability taken and the next one. Unknown targets are ignored;
+    a soft target counts as a positive of that weight. A label without known positives has no $F$ to
+    maximise and uses the threshold that is best for all labels pooled.
 
     Args:
-        beta: above 0; 2 weighs recall more, ½ precision.
+        beta: above 0. A value above 1 weights recall more, a value below 1 precision.
 
     Attributes:
-        thresholds: one a label.
+        thresholds: one value per label.
 
     Example:
         >>> probabilities = np.array([[0.9, 0.4], [0.8, 0.3], [0.3, 0.2], [0.1, 0.6]])
@@ -61,7 +61,7 @@ class BestF(Decision):
         return self
 
     @property
-    def promise(self) -> str:
+    def statement(self) -> str:
         return (
             f"Each label's F{self.beta:g} was the highest possible on the fitted rows; new rows "
             "come close if they are drawn alike and the label had many known positives, without "
@@ -78,13 +78,13 @@ class BestF(Decision):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.decide._modules import AboveThreshold
+        from credibly.decide._modules import Above
 
-        return AboveThreshold(self.thresholds)
+        return Above(self.thresholds.tolist())
 
 
 def _best_threshold(probabilities: Array, targets: Array, beta: float) -> float | None:
-    """Take labels above it; None where there is no positive."""
+    """Return the threshold that labels must exceed; None where there is no positive."""
     positives = float(targets.sum())
     if positives == 0:
         return None
@@ -93,7 +93,7 @@ def _best_threshold(probabilities: Array, targets: Array, beta: float) -> float 
     hits = np.cumsum(targets[order], dtype=np.float64)
     score = (1 + beta**2) * hits / (beta**2 * positives + np.arange(1, len(hits) + 1))
     after = np.append(ranked[1:], -1.0)
-    score[ranked == after] = -1.0  # a cut cannot fall between equal probabilities
+    score[ranked == after] = -1.0  # a threshold cannot fall between equal probabilities
     best = int(score.argmax())
     if best == len(ranked) - 1:
         return float(np.nextafter(ranked[best], -1.0)) if ranked[best] <= 0 else ranked[best] / 2

@@ -1,41 +1,48 @@
-"""Coverage: sets that hold the one true label as often as asked (conformal prediction)."""
+"""Coverage: sets that hold the single true label with a given probability (conformal)."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from credibly import checks
-from credibly.decide._base import Decision, _matrix
+from credibly.decide._base import Decision, matrix
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Method = Literal["lac", "aps", "raps"]
 
 
 class Coverage(Decision):
-    r"""For data with exactly one true label a row: sets that hold it with probability ``level``.
+    r"""Select sets that hold the single true label of a row with probability ``level``.
 
-    Split conformal prediction. Every label gets a strangeness; the cut is the ⌈(n + 1) level⌉-th
-    smallest strangeness of the true labels on n held-out rows; a set holds the labels up to it.
+    Split conformal prediction, for data with exactly one true label per row. Every label gets a
+    nonconformity score. The quantile is the ⌈(n + 1) level⌉-th smallest score of the true labels of
+    n held-out rows. A set holds the labels whose score is at most the quantile.
 
     - ``"lac"``: 1 − probability. The smallest sets on average; some may be empty.
     - ``"aps"``: the summed probability of all labels at least as probable (Romano, Sesia & Candès,
-      2020), not randomised. Larger sets, fairer to difficult rows.
-    - ``"raps"``: the same plus ``penalty`` for each label beyond the first ``free_size``
-      (Angelopoulos et al., 2021), which cuts long tails.
+      2020), not randomised. Larger sets, with a coverage that varies less between easy and
+      difficult rows.
+    - ``"raps"``: the APS score plus ``penalty`` for each label beyond the first ``free_size``
+      (Angelopoulos et al., 2021). Fewer very large sets.
 
     APS and RAPS sets always hold the most probable label, which can only add to the coverage.
 
     Args:
         level: 1 − α, in (0, 1).
-        method: see above.
-        penalty, free_size: of RAPS.
+        method: the nonconformity score, see above.
+        penalty: of RAPS; at least 0.
+        free_size: of RAPS; number of labels without a penalty.
 
     Attributes:
-        cut: the largest strangeness that is let in.
+        quantile: the largest nonconformity score of a label in a set.
+        num_rows: number of held-out rows with a known label.
 
     Example:
         >>> probabilities = np.array([[0.7, 0.2, 0.1], [0.5, 0.4, 0.1], [0.3, 0.6, 0.1]])
@@ -45,10 +52,11 @@ class Coverage(Decision):
     """
 
     name = "coverage"
-    cut: float
+    quantile: float
     num_rows: int
     _settings = ("level", "method", "penalty", "free_size")
-    _fitted = ("cut", "num_rows")
+    _fitted = ("quantile", "num_rows")
+    _former: ClassVar[dict[str, str]] = {"cut": "quantile"}
 
     def __init__(
         self,
@@ -71,7 +79,7 @@ class Coverage(Decision):
                 (rows that are all unknown are left out).
             coding: how to read a matrix of only −1 and +1: ``"signed"`` or ``"unknown"``.
         """
-        array = _matrix(probabilities)
+        array = matrix(probabilities)
         truth = _single_labels(targets, array.shape, coding)
         known = np.flatnonzero(truth >= 0)
         rank = math.ceil((len(known) + 1) * self.level * (1 - 1e-15))
@@ -81,13 +89,13 @@ class Coverage(Decision):
                 f"a coverage of {self.level:g} needs at least {needed} held-out rows with a known "
                 f"label; got {len(known)}."
             )
-        strangeness = self._strangeness(array[known])[np.arange(len(known)), truth[known]]
-        self.cut = float(np.partition(strangeness, rank - 1)[rank - 1])
+        scores = self._nonconformity(array[known])[np.arange(len(known)), truth[known]]
+        self.quantile = float(np.partition(scores, rank - 1)[rank - 1])
         self.num_rows = len(known)
         return self
 
     @property
-    def promise(self) -> str:
+    def statement(self) -> str:
         return (
             f"A new row's set holds its true label with a probability of at least {self.level:g} "
             "(over the draw of the fitted rows too), if every row has exactly one true label and "
@@ -95,28 +103,44 @@ class Coverage(Decision):
             "tuning."
         )
 
+    @property
+    def cut(self) -> float:
+        """Deprecated name of ``quantile``."""
+        checks.renamed("cut", "quantile")
+        return self.quantile
+
     def _sets(self, probabilities: Array) -> Array:
-        sets = self._strangeness(probabilities) <= self.cut
+        sets = self._nonconformity(probabilities) <= self.quantile
         if self.method != "lac" and probabilities.shape[1]:
             sets[np.arange(len(sets)), probabilities.argmax(axis=1)] = True
         return sets
 
-    def _strangeness(self, probabilities: Array) -> Array:
+    def _nonconformity(self, probabilities: Array) -> Array:
+        """Return the nonconformity score of every label."""
         exact = probabilities.astype(np.float64)
         if self.method == "lac":
             return 1 - exact
         order = np.argsort(-exact, axis=1, kind="stable")
         summed = np.cumsum(np.take_along_axis(exact, order, axis=1), axis=1)
         if self.method == "raps":
-            place = np.arange(1, exact.shape[1] + 1)
-            summed += self.penalty * np.maximum(0, place - self.free_size)
+            rank = np.arange(1, exact.shape[1] + 1)
+            summed += self.penalty * np.maximum(0, rank - self.free_size)
         result = np.empty_like(summed)
         np.put_along_axis(result, order, summed, axis=1)
         return result
 
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.decide._modules import UpToCumulativeScore, UpToScore
+
+        if self.method == "lac":
+            return UpToScore(self.quantile)
+        penalty = self.penalty if self.method == "raps" else 0.0
+        return UpToCumulativeScore(self.quantile, penalty=penalty, free_size=self.free_size)
+
 
 def _single_labels(targets: Any, shape: tuple[int, ...], coding: Coding | None) -> Array:
-    """Class indices, −1 where unknown."""
+    """Return class indices, −1 where unknown."""
     if targets is None:
         raise checks.InputError(
             "Coverage needs `targets`: it is fitted on rows whose true label is known."
@@ -132,7 +156,7 @@ def _single_labels(targets: Any, shape: tuple[int, ...], coding: Coding | None) 
     wrong = np.flatnonzero(((count != 1) | ((truth != 1) & (truth > 0)).any(axis=1)) & ~unknown)
     if wrong.size:
         raise checks.InputError(
-            f"Coverage needs exactly one true label a row; row {wrong[0]} has {count[wrong[0]]} "
-            f"({wrong.size} such rows). For several labels a row use `AverageSize`."
+            f"Coverage needs exactly one true label per row; row {wrong[0]} has {count[wrong[0]]} "
+            f"({wrong.size} such rows). For several labels per row use `AverageSize`."
         )
     return np.where(unknown, UNKNOWN, (truth == 1).argmax(axis=1))

@@ -1,4 +1,4 @@
-"""Threshold: every label whose probability reaches a given value."""
+"""Threshold: every label with at least a given probability."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 
 class Threshold(Decision):
-    """Labels with a probability of at least ``threshold``; nothing to fit.
+    """Select labels with a probability of at least ``threshold``; nothing to fit.
 
-    With calibrated probabilities, ½ makes the fewest wrong labels, and c/(c + m) costs least where
-    a wrong label costs c and a missed one m.
+    With calibrated probabilities, ½ minimises the expected number of wrong labels. Where a false
+    positive costs c and a false negative m, c/(c + m) minimises the expected cost.
+
+    The threshold is compared in the precision of the probabilities: 0.7 in float32 reaches 0.7.
 
     Args:
         threshold: in [0, 1].
@@ -40,10 +42,10 @@ class Threshold(Decision):
         return self
 
     @property
-    def promise(self) -> str:
+    def statement(self) -> str:
         return (
             f"Each label in a set is present with probability {self.threshold:g} or more, if the "
-            "probabilities are calibrated; how many labels a set holds is not promised."
+            "probabilities are calibrated; how many labels a set holds is not guaranteed."
         )
 
     def _sets(self, probabilities: Array) -> Array:
@@ -51,6 +53,6 @@ class Threshold(Decision):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.decide._modules import AboveThreshold
+        from credibly.decide._modules import AtLeast
 
-        return AboveThreshold(self.threshold, inclusive=True)
+        return AtLeast(self.threshold)

@@ -1,8 +1,8 @@
-"""TopK: the same number of labels for every row."""
+"""TopK: a fixed number of labels per row."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -11,9 +11,12 @@ from credibly.decide._base import Decision
 from credibly.targets import Coding
 from credibly.types import Array
 
+if TYPE_CHECKING:
+    from torch import nn
+
 
 class TopK(Decision):
-    """The ``k`` most probable labels of each row; of equal ones, those that come first.
+    """Select the ``k`` most probable labels of each row; of equal ones, those that come first.
 
     Args:
         k: at least 1, at most the number of labels.
@@ -37,9 +40,9 @@ class TopK(Decision):
         return self
 
     @property
-    def promise(self) -> str:
+    def statement(self) -> str:
         labels = "1 label" if self.k == 1 else f"{self.k} labels"
-        return f"Every set holds exactly {labels}; whether they are right is not promised."
+        return f"Every set holds exactly {labels}; whether they are right is not guaranteed."
 
     def _sets(self, probabilities: Array) -> Array:
         num_labels = probabilities.shape[1]
@@ -51,5 +54,10 @@ class TopK(Decision):
         lowest = np.partition(probabilities, last, axis=1)[:, last : last + 1]
         above = probabilities > lowest
         tied = probabilities == lowest
-        room = self.k - above.sum(axis=1, keepdims=True)
-        return above | (tied & (np.cumsum(tied, axis=1) <= room))
+        free = self.k - above.sum(axis=1, keepdims=True)
+        return above | (tied & (np.cumsum(tied, axis=1) <= free))
+
+    def to_module(self) -> nn.Module:
+        from credibly.decide._modules import MostProbable
+
+        return MostProbable(self.k)

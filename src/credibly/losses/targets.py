@@ -1,19 +1,23 @@
-"""Are these targets what they seem? Losses do not look at values; this does."""
+"""Check targets by value, once per data set: losses check shapes and dtypes only."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.types import Array, ArrayLike
+from credibly.targets import check_indices, decode, is_ambiguous
+from credibly.types import ArrayLike
 
 
 def check_targets(targets: ArrayLike, num_labels: int | None = None) -> None:
-    """Raise ``InputError`` unless ``targets`` are 0, 1, soft in [0, 1] or −1 (unknown).
+    """Raise ``InputError`` unless ``targets`` are 0, 1, soft in [0, 1] or unknown (−1, −100, NaN).
 
     Losses look at shapes and dtypes only, because reading values would stall a GPU. Call this
-    once on a data set. Class indices, shape (n,), must lie below ``num_labels``.
+    once on a data set.
+
+    Args:
+        targets: a (rows, labels) matrix, or integer class indices of shape (rows,).
+        num_labels: number of labels, if known: number of columns of a matrix; class indices must
+            lie below it.
 
     Example:
         >>> import torch
@@ -25,37 +29,10 @@ def check_targets(targets: ArrayLike, num_labels: int | None = None) -> None:
 and −1 means unknown here. If −1 means absent, pass `(targets > 0).float()`.
     """
     array = to_numpy(targets)
-    if array.dtype.kind not in "buif":
-        raise checks.InputError(
-            f"`targets` must be numbers or booleans; got dtype {array.dtype}. "
-            "Turn label names into a 0/1 matrix first."
-        )
     if array.ndim == 1:
-        _class_indices(array, num_labels)
-        return
-    checks.matrix("targets", array)
-    if num_labels is not None and array.shape[1] != num_labels:
-        raise checks.InputError(
-            f"`targets` must have {num_labels} columns, one a label; got {array.shape[1]}."
-        )
-    if array.dtype.kind == "b":
-        return
-    checks.target_values(array)
-    if (array == -1).any() and (array == 1).any() and (np.abs(array) == 1).all():
+        check_indices(array, num_labels)
+    elif is_ambiguous(decode(array, coding="unknown", num_labels=num_labels)):
         raise checks.InputError(
             "`targets` must code absent labels as 0; got only −1 and +1, and −1 means unknown "
             "here. If −1 means absent, pass `(targets > 0).float()`."
-        )
-
-
-def _class_indices(array: Array, num_labels: int | None) -> None:
-    if array.dtype.kind not in "ui":
-        raise checks.InputError(
-            f"`targets` of shape (n,) must be integer class indices; got dtype {array.dtype}."
-        )
-    top = array.max(initial=-1)
-    if array.min(initial=0) < -1 or (num_labels is not None and top >= num_labels):
-        raise checks.InputError(
-            f"class indices must be −1 (unknown) or lie in [0, {(num_labels or top + 1) - 1}]; "
-            f"got [{array.min()}, {top}]."
         )

@@ -118,7 +118,8 @@ def sets(
     request: Request, average_size: Size, book: Number = 0, raw: Raw = False
 ) -> dict[str, Any]:
     """What a label budget means: threshold, sizes and, where truth is known, coverage."""
-    return asdict(_book(request, book, raw).budget(round(average_size, 2)))
+    found = _book(request, book, raw).budget(round(average_size, 2))
+    return {**asdict(found), "promise": found.statement}  # its name until version 0.1
 
 
 @router.post("/predict", responses=FAILURES)

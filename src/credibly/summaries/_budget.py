@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly import metrics
+from credibly import checks, metrics
 from credibly.decide import AverageSize
 from credibly.types import Array
 
@@ -23,7 +23,13 @@ class Budget:
     coverage: float | None
     precision: float | None
     histogram: list[int]
-    promise: str
+    statement: str
+
+    @property
+    def promise(self) -> str:
+        """Deprecated name of ``statement``."""
+        checks.renamed("promise", "statement")
+        return self.statement
 
 
 def budget(decision: AverageSize, probabilities: Array, targets: Array | None) -> Budget:
@@ -49,7 +55,7 @@ def budget(decision: AverageSize, probabilities: Array, targets: Array | None) -
         if known is None
         else _finite(metrics.precision(sets, known, coding="unknown")),
         histogram=np.bincount(sizes).tolist(),
-        promise=decision.promise,
+        statement=decision.statement,
     )
 
 

@@ -50,7 +50,8 @@ class WrittenSets:
         """Return the result as a plain document."""
         return {
             "out": self.out,
-            "promise": self.decision.promise,
+            "statement": self.decision.statement,
+            "promise": self.decision.statement,  # its name until version 0.1
             "decision": self.decision.state(),
             "rows": self.rows,
             "held_out_rows": self.held_out_rows,
@@ -60,7 +61,7 @@ class WrittenSets:
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name} {value:.4f}" for name, value in self.numbers.items())
-        return f"{self.rows:,} label sets in {self.out}: {numbers}\n{self.decision.promise}"
+        return f"{self.rows:,} label sets in {self.out}: {numbers}\n{self.decision.statement}"
 
 
 def write_sets(
@@ -116,7 +117,8 @@ def write_sets(
         "version": "1.0",
         "kind": "sets",
         "decision": decision.state(),
-        "promise": decision.promise,
+        "statement": decision.statement,
+        "promise": decision.statement,  # its name until version 0.1
     }
     tally, first = _Tally(), 0
     with _sets_file(out, document) as file:

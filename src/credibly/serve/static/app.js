@@ -245,7 +245,7 @@ if (slider && histogram) {
     document.getElementById("mean-size").textContent = budget.mean_size.toFixed(3);
     document.getElementById("coverage").textContent = percent(budget.coverage);
     document.getElementById("precision").textContent = percent(budget.precision);
-    document.getElementById("promise").textContent = budget.promise;
+    document.getElementById("statement").textContent = budget.statement;
     draw(budget.histogram);
     const address = new URL(location.href);
     address.searchParams.set("average_size", slider.value);

@@ -1,6 +1,7 @@
-"""Laws that every decision keeps, and the decisions without a guarantee."""
+"""Properties that every decision has, and the decisions without a guarantee."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def draw(rows=300, labels=6, seed=0, dtype=np.float32):
 
 
 def truth_for(decision, probabilities, seed=1):
-    """Rows without labels, rows of unknowns, a label never on; or one label a row."""
+    """Rows without labels, rows of unknowns, a label never on; or one label per row."""
     noise = np.random.default_rng(seed)
     if isinstance(decision, Coverage):
         return (probabilities * noise.random(probabilities.shape)).argmax(axis=1)
@@ -77,7 +78,7 @@ def test_the_state_survives_json_exactly(decision):
     again = decide.from_state(state)
     assert_array_equal(again.predict(probabilities), decision.predict(probabilities))
     assert again.state() == state
-    assert again.promise == decision.promise
+    assert again.statement == decision.statement
 
 
 @each
@@ -113,11 +114,85 @@ def test_inputs_are_not_modified(decision):
 
 
 @each
-def test_every_promise_is_one_plain_sentence_that_names_its_assumption(decision):
-    promise = decision.promise
-    assert promise.endswith(".")
-    assert promise.count(". ") == 0
-    assert "promised" in promise or "if " in promise or "without a guarantee" in promise
+def test_every_statement_is_one_plain_sentence_that_names_its_assumption(decision):
+    statement = decision.statement
+    assert statement.endswith(".")
+    assert statement.count(". ") == 0
+    assert any(words in statement for words in ("if ", "not guaranteed", "without a guarantee"))
+    with pytest.warns(DeprecationWarning, match="`promise` is now `statement`"):
+        assert decision.promise == statement
+
+
+def hard_cases(decision, dtype):
+    """Random rows, ties, extremes, and the neighbours of every number the rule compares with."""
+    probabilities = draw(rows=60, seed=4, dtype=dtype)
+    state = decision.state()
+    thresholds = state.get("thresholds", state.get("threshold", 0.5))
+    numbers = np.append(thresholds, 1 - state.get("quantile", 0.5)).clip(0, 1)
+    near = np.concatenate([np.nextafter(numbers.astype(dtype), dtype(side)) for side in (0, 1)])
+    around = np.concatenate([numbers.astype(dtype), near, dtype([0, 1, 0.5, 0.7])])
+    picks = np.random.default_rng(5).integers(0, len(around), (400, probabilities.shape[1]))
+    constant = np.repeat(around[:, None], probabilities.shape[1], axis=1)
+    return np.concatenate([probabilities, np.round(probabilities, 1), around[picks], constant])
+
+
+FITTED_ON = {"plain": lambda values: values, "ties": lambda values: np.round(values, 1)}
+
+
+@each
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("fit_dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", FITTED_ON)
+def test_the_module_gives_exactly_the_sets_of_predict(decision, dtype, fit_dtype, kind):
+    fitted(decision, FITTED_ON[kind](draw(dtype=fit_dtype)))
+    probabilities = hard_cases(decision, dtype)
+    expected = decision.predict(probabilities)
+    module = decision.to_module()
+    for rule in (module, module.half()):
+        sets = rule(torch.from_numpy(probabilities))
+        assert sets.dtype == torch.bool
+        assert_array_equal(sets.numpy(), expected)
+    assert not list(module.parameters())
+    assert not list(module.buffers())
+
+
+@each
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_onnxruntime_gives_exactly_the_sets_of_predict(decision, dtype, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
+    fitted(decision, np.round(draw(), 1))
+    probabilities = hard_cases(decision, dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            decision.to_module(),
+            (torch.from_numpy(probabilities[:2]),),
+            str(tmp_path / "rule.onnx"),
+            input_names=["probabilities"],
+            dynamic_axes={"probabilities": {0: "rows"}},
+            opset_version=17,
+            dynamo=False,
+        )
+    session = onnxruntime.InferenceSession(
+        tmp_path / "rule.onnx", providers=["CPUExecutionProvider"]
+    )
+    (sets,) = session.run(None, {"probabilities": probabilities})
+    assert_array_equal(sets, decision.predict(probabilities))
+
+
+@pytest.mark.parametrize("kind", [BestF, lambda: AverageSize(2), Coverage])
+def test_exporting_before_fitting_says_so(kind):
+    with pytest.raises(InputError, match="must be fitted first"):
+        kind().to_module()
+
+
+def test_a_state_with_the_former_name_of_the_quantile_is_read():
+    decision = fitted(Coverage(0.8), draw())
+    state = decision.state()
+    state["cut"] = state.pop("quantile")
+    assert decide.from_state(state).state() == decision.state()
+    with pytest.warns(DeprecationWarning, match="`cut` is now `quantile`"):
+        assert decision.cut == decision.quantile
 
 
 @each

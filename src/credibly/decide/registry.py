@@ -1,4 +1,4 @@
-"""Decisions from a stored state."""
+"""The decisions by name, and how a stored state becomes one again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ DECISIONS: dict[str, type[Decision]] = {
 
 
 def from_state(state: dict[str, Any]) -> Decision:
-    """The fitted decision that ``state`` (its ``.state()``, perhaps through JSON) describes.
+    """Return the fitted decision that ``state`` describes: the result of ``decision.state()``.
+
+    Args:
+        state: a dict of plain values, possibly read back from JSON.
+
+    Raises:
+        InputError: if it is not the state of a decision.
 
     Example:
         >>> from_state({"decision": "top-k", "k": 3})
