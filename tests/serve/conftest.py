@@ -61,7 +61,7 @@ def address(app):
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120  # kernels may be compiled first
     while not server.started:
         assert time.monotonic() < deadline, "the server did not start"
         time.sleep(0.02)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serve_labels import LABELS
+from serve_pages import PAGES
 
 import credibly as cr
 from credibly import Predictions, metrics
@@ -173,7 +174,7 @@ def test_every_answer_carries_the_headers(client):
         assert headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("path", ["/", "/?q=%2Bfork", "/labels", "/budget", "/compare", "/docs"])
+@pytest.mark.parametrize("path", [*PAGES, "/?q=%2Bfork"])
 def test_pages_render_and_names_stay_text(client, path):
     page = client.get(path)
     assert page.status_code == 200
@@ -209,7 +210,7 @@ KEYS = ["q", "name", "top", "book", "raw", "average_size", "id", "prefix", "limi
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    path=st.sampled_from(["/", "/label", "/labels", "/budget", "/compare", "/image", "/api/search",
+    path=st.sampled_from([*(page.partition("?")[0] for page in PAGES), "/image", "/api/search",
                           "/api/label", "/api/sets", "/api/labels"]),
     parameters=st.dictionaries(
         st.sampled_from(KEYS),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from provide_browser import browser as find_browser
+from serve_pages import PAGES
 
 from credibly import Predictions, metrics
 
@@ -166,9 +167,7 @@ def test_two_files_side_by_side(page):
     page.screenshot(path=ARTIFACTS / "compare.png", full_page=True)
 
 
-@pytest.mark.parametrize(
-    "path", ["/?q=%2Bfork", "/labels", "/label?name=fork", "/budget", "/compare", "/docs"]
-)
+@pytest.mark.parametrize("path", [*PAGES, "/?q=%2Bfork"])
 def test_pages_fit_a_phone(chromium, address, path):
     context = chromium.new_context(base_url=address, viewport={"width": 390, "height": 800})
     page = context.new_page()
