@@ -83,9 +83,8 @@ def ranged_batch(rows: int, labels: int, kind: str) -> tuple[Tensor, Tensor]:
     return (mean + spread * noise + gain * targets).requires_grad_(), targets
 
 
-def _score_ranges(repeats: int) -> Table:
-    table = Table(title="Ratios to nn.BCEWithLogitsLoss by score range, and the worst (bar)")
-    losses = {
+def _losses() -> dict[str, Loss]:
+    return {
         "BCE": BCE(),
         "SPA": SPA(),
         "Focal": Focal(),
@@ -93,6 +92,11 @@ def _score_ranges(repeats: int) -> Table:
         "TwoWay": TwoWay(),
         "SPA + LabelPairs": LabelPairs(SPA()),
     }
+
+
+def _score_ranges(repeats: int) -> Table:
+    table = Table(title="Ratios to nn.BCEWithLogitsLoss by score range, and the worst (bar)")
+    losses = _losses()
     table.add_column("size, loss")
     for kind in (*RANGES, "worst"):
         table.add_column(kind, justify="right")
@@ -184,14 +188,7 @@ def _steps(scores: Tensor, targets: Tensor, cube: bool) -> dict[str, Callable[[]
 
         return once
 
-    ours = {
-        "BCE": BCE(),
-        "SPA": SPA(),
-        "Focal": Focal(),
-        "Asymmetric": Asymmetric(),
-        "TwoWay": TwoWay(),
-        "SPA + LabelPairs": LabelPairs(SPA()),
-    }
+    ours = _losses()
     steps = {BASE: step(torch.nn.BCEWithLogitsLoss()), "nothing": step(_Nothing())}
     steps |= {name: step(loss) for name, loss in ours.items()}
     steps |= {f"{name}, torch": step(loss, force_torch) for name, loss in ours.items()}

@@ -46,7 +46,7 @@ def measure(repeats: int = 5) -> list[dict[str, object]]:
 
 
 def predictions(rows: int = ROWS, labels: int = LABELS) -> tuple[np.ndarray, np.ndarray]:
-    """2.9 labels a row, some far rarer than others, and probabilities that tell them apart."""
+    """2.9 labels per row, some far rarer than others, and probabilities that tell them apart."""
     rng = np.random.default_rng(0)
     rates = np.arange(1, labels + 1) ** -0.8
     rates = np.minimum(rates * 2.9 / rates.sum(), 0.6)

@@ -47,7 +47,7 @@ def run(repeats: int = 1, drawn: int = 300) -> list[dict[str, object]]:
 
 
 def predictions() -> tuple[np.ndarray, np.ndarray]:
-    """About 1.5 labels a row, some of them together, and probabilities that tell them apart."""
+    """About 1.5 labels per row, some of them together, and probabilities that tell them apart."""
     rng = np.random.default_rng(0)
     rates = np.arange(1, LABELS + 1) ** -0.6
     rates *= 1.1 / rates.sum()

@@ -32,7 +32,7 @@ QUERIES = (
 
 
 def run(repeats: int = 5) -> list[dict[str, object]]:
-    """One row a query: milliseconds resident (all rows, early stop) and seconds from Parquet."""
+    """One row per query: milliseconds resident (all rows, early stop) and seconds from Parquet."""
     with tempfile.TemporaryDirectory() as folder:
         return measure(ROWS, Path(folder), repeats)
 

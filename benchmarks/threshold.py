@@ -25,7 +25,7 @@ ROWS, LABELS, SIZE = 30_000, 1_081, 10
 def run(repeats: int = 15) -> None:
     """Print a table: CPU seconds, how many times faster than the full sort, memory beyond it."""
     probabilities = _softmax_rows()
-    table = Table(title=f"Threshold for {SIZE} labels a row, {ROWS:,} × {LABELS:,} float32")
+    table = Table(title=f"Threshold for {SIZE} labels per row, {ROWS:,} × {LABELS:,} float32")
     for column in ("method", "CPU s", "× faster than the sort", "extra memory, MB"):
         table.add_column(column, justify="left" if column == "method" else "right")
     methods = _methods(probabilities)

@@ -164,13 +164,7 @@ def _one_label(results: Results) -> Table:
 # Test rows -----------------------------------------------------------------------------------
 
 OURS = ("bce, prior", "link + affine")
-PEERS = {
-    "BCE, zero biases": ("bce", "link"),
-    "official ASL, sigmoid": ("asl, detached", "sigmoid"),
-    "two-way + temperature": ("twl", "sigmoid + temperature"),
-    "SPA": ("spa", "link"),
-    "SPA + affine": ("spa", "link + affine"),
-}
+PEERS = {**RIVALS, "official ASL, sigmoid": ("asl, detached", "sigmoid")}
 COLUMNS = {"NLL × 1000": ("NLL", 1000.0), "ACE, %": ("ACE", 100.0)}
 
 
@@ -251,7 +245,7 @@ def _single(results: Results) -> Table:
             rows.append([data, *cells, str(difference(*errors))])
     return Table(
         "defaults-single",
-        "One label a row: the default's recipe minus softmax, test",
+        "One label per row: the default's recipe minus softmax, test",
         ["data", *COLUMNS, "top-1 error, %"],
         rows,
     )

@@ -1,4 +1,4 @@
-"""A reliability diagram of several labels a row: binary, softmax, quasibinary (paper 001, Fig. 3).
+"""Reliability of rows with several labels: binary, softmax, quasibinary (paper 001, Fig. 3).
 
 VOC 2012, linear heads as the calibrated study chose them, seed 1; the four most probable labels of
 each test row in ten bins, as in the paper.

@@ -1,4 +1,4 @@
-"""From a finished run to figures: one reading of its scores after another."""
+"""From a finished run to figures: each map of its scores to probabilities in turn."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def held_out(run: Run, data: Data, found: Scores) -> Figures:
 
 
 def tested(run: Run, data: Data, found: Scores) -> Figures:
-    """Figures of test rows, by reading; what fits the data: sets for one label a row, and so on."""
+    """Figures of test rows, by map; what fits the data: sets for one label per row, and so on."""
     held, test = data.part("calibration"), data.part("test")
     held_scores, test_scores = found["calibration"], found["test"]
     criterion, counts = run.criterion, (test.targets > 0.5).sum(axis=1)
@@ -85,7 +85,7 @@ def tested(run: Run, data: Data, found: Scores) -> Figures:
     return _plain(figures)
 
 
-# Readings ------------------------------------------------------------------------------------
+# Maps from scores to probabilities -----------------------------------------------------------
 
 
 def _inner(criterion: Loss) -> Loss:
@@ -165,7 +165,7 @@ def _file(source: str) -> str:
     return source.partition(":")[0].partition("-")[0]
 
 
-# One label a row -----------------------------------------------------------------------------
+# One label per row -----------------------------------------------------------------------------
 
 
 def _top1_error(ranked: Array, targets: Array) -> float:
@@ -174,7 +174,7 @@ def _top1_error(ranked: Array, targets: Array) -> float:
 
 
 def _sets(run: Run, data: Data, held_scores: Any, test_scores: Any) -> Figures:
-    """Average-K accuracy by reading and K: one threshold from held-out rows, judged on test."""
+    """Average-K accuracy by map and K: one threshold from held-out rows, judged on test."""
     held, test = data.part("calibration"), data.part("test")
     train_counts = data.part("train").targets.sum(axis=0) + held.targets.sum(axis=0)
     fitting, judged = _readings(run.criterion, held_scores), _readings(run.criterion, test_scores)

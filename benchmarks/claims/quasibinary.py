@@ -119,7 +119,7 @@ def several(results: Results) -> Table:
             )
     return Table(
         "quasibinary-several",
-        "Several labels a row, %",
+        "Several labels per row, %",
         ["classifier", "figure", *SEVERAL],
         rows,
         "Every label sure: share of the rows with two labels or more whose labels all get more "

@@ -36,7 +36,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def run(seeds: int = 3, epochs: int = 12, budget_seconds: float = 1.0) -> dict[str, Any]:
-    """Results by recipe, one a seed, as plain values; seeds run side by side."""
+    """Results by recipe, one per seed, as plain values; seeds run side by side."""
     results: dict[str, Any] = {}
     with ProcessPoolExecutor(seeds, mp_context=get_context("spawn")) as pool:
         jobs = [pool.submit(one_seed, seed, epochs, budget_seconds) for seed in range(seeds)]

@@ -1,4 +1,4 @@
-"""What is fuzzed: one file a target, each with ``MODULES`` and ``Target``."""
+"""What is fuzzed: one file per target, each with ``MODULES`` and ``Target``."""
 
 from __future__ import annotations
 

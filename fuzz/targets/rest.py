@@ -16,7 +16,7 @@ MODULES = (
 
 
 class Target(FolderAttack):
-    """A request: method, address, headers and body, a line each. No answer may be a 5xx."""
+    """A request: method, address, headers and body, one per line. No answer may be a 5xx."""
 
     def __init__(self) -> None:
         super().__init__()

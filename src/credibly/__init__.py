@@ -13,19 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_PACKAGES = (
-    "calibrate",
-    "data",
-    "decide",
-    "losses",
-    "metrics",
-    "models",
-    "plot",
-    "report",
-    "retrieve",
-    "train",
-    "workflows",
-)
 _NAMES = {
     "InputError": "credibly.checks",
     "Pipeline": "credibly.pipeline",
@@ -61,6 +48,7 @@ __all__ = [
     "workflows",
     "write_sets",
 ]
+_PACKAGES = set(__all__) - set(_NAMES) - {"__version__"}
 
 if TYPE_CHECKING:
     from credibly import (

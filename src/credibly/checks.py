@@ -107,7 +107,7 @@ def fraction(name: str, value: float, *, low_open: bool = False, high_open: bool
     return float(value)
 
 
-def choice(name: str, value: Any, known: Sequence[Any]) -> Any:
+def choice(name: str, value: object, known: Sequence[object]) -> Any:
     """Return ``value``, which must be one of ``known``."""
     if value not in known:
         listed = ", ".join(repr(option) for option in known)

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from credibly import checks
-from credibly.targets import UNKNOWN, decode
+from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int | None = None,
         calibrate: str = "affine",
         held_out: float = 0.2,
-        coding: Any = None,
-        random_state: Any = 0,
+        coding: Coding | None = None,
+        random_state: object = 0,
     ) -> None:
         self.loss = loss
         self.model = model
@@ -115,7 +115,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
         return self._normalised(self.fitted_.probabilities(X))
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: object) -> Array:
         """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
         estimates = self.predict_proba(X)
         if self.multi_label_:

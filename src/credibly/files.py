@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -9,6 +10,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from credibly.checks import InputError, out_can_be_written
 
@@ -55,6 +57,24 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             _flush(path.parent)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike[str], document: object) -> None:
+    """Write plain values as JSON; the file is complete or not there."""
+    with atomic_path(path) as beside:
+        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def read_json_object(path: Path, advice: str = "") -> dict[str, Any]:
+    """Return the JSON object in a file; ``advice`` ends the error about a file without one."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} must be JSON; {error}. {advice}".rstrip()) from error
+    if not isinstance(document, dict):
+        found = str(document)[:80]
+        raise InputError(f"{path} must be a JSON object; got {found}. {advice}".rstrip())
+    return document
 
 
 def _keep_mode(path: Path, beside: Path) -> None:

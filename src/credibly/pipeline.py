@@ -58,7 +58,7 @@ class Pipeline:
         calibrator: Calibrator | None = None,
         decision: Decision | None = None,
         *,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, object] | None = None,
     ) -> None:
         self.context = {k: v for k, v in (context or {}).items() if v is not None}
         self.loss_name = loss if isinstance(loss, str) else None
@@ -221,7 +221,7 @@ class Pipeline:
             pipeline._load_buffers(about.get("buffers", {}))
         return pipeline
 
-    def _load_buffers(self, values: Any) -> None:
+    def _load_buffers(self, values: object) -> None:
         import torch
 
         assert self.loss is not None
@@ -263,7 +263,7 @@ class Pipeline:
         return f"Pipeline({self.loss_name or self.loss}, {self.calibrator!r}, {self.decision!r})"
 
 
-def _is_loss_state(about: Any) -> bool:
+def _is_loss_state(about: object) -> bool:
     if not isinstance(about, Mapping) or not isinstance(about.get("name"), str):
         return False
     context = about.get("context", {})

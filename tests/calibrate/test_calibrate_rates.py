@@ -42,7 +42,7 @@ def test_certainty_stays_and_kinds_are_kept():
 
 
 def test_rare_labels_catch_up_in_sets_of_the_same_size():
-    """One label a row, a tail, then balanced rows."""
+    """One label per row, a tail, then balanced rows."""
     rng = np.random.default_rng(2)
     rates = np.array([0.7, 0.2, 0.1])
     truth = np.repeat([0, 1, 2], 500)

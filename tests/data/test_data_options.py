@@ -1,5 +1,6 @@
 """The table of readers and options is what the readers take, and what the command line offers."""
 
+import dataclasses
 import inspect
 import re
 from importlib import import_module
@@ -12,17 +13,27 @@ from layout_makers import LAYOUTS, make_coco, make_nuswide, paint, write
 import credibly as cr
 from credibly.cli import main, predict, train
 from credibly.data import EMBEDDED, KINDS, OPTIONS, SHARED, TEST, TRAIN
+from credibly.data._readers import LAYOUT
+from credibly.data._tables import Layout
 
 READERS = {**EMBEDDED, **KINDS}
 each_reader = pytest.mark.parametrize("name", READERS)
-LOAD_GIVES = {"path", "seed", "test", "calibration"}
+LOAD_GIVES = {"path", "layout", "seed", "test", "calibration"}
 
 
 @each_reader
 def test_the_table_lists_what_a_reader_takes(name):
     reader = READERS[name]
     function = getattr(import_module(f"credibly.data.{reader.module}"), reader.function)
-    assert set(inspect.signature(function).parameters) - LOAD_GIVES == set(reader.options)
+    parameters = inspect.signature(function).parameters
+    assert ("layout" in parameters) == reader.table
+    apart = set(reader.options) - (set(LAYOUT) if reader.table else set())
+    assert set(parameters) - LOAD_GIVES == apart
+
+
+def test_the_table_lists_what_a_layout_holds():
+    fields = {field.name for field in dataclasses.fields(Layout)}
+    assert fields - {"first_row"} == set(LAYOUT) == set(KINDS["parquet"].options)
 
 
 @each_reader

@@ -26,7 +26,7 @@ def csv(folder, text, name="rows.csv"):
 
 # Each of these says the same: a has cat and dog, b has nothing, of c the cat is unknown. --------
 SAME = {
-    "a column a label": "image,cat,dog\na.png,1,1\nb.png,0,0\nc.png,,0\n",
+    "a column per label": "image,cat,dog\na.png,1,1\nb.png,0,0\nc.png,,0\n",
     "semicolons": "image;cat;dog\na.png;1;1\nb.png;0;0\nc.png;?;0\n",
     "tabs": "file\tcat\tdog\na.png\t1\t1\nb.png\t0\t0\nc.png\t-1\t0\n",
     "byte order mark": "\ufeffimage,cat,dog\na.png,1,1\nb.png,0,0\nc.png,-1,0\n",

@@ -21,7 +21,10 @@ SERVER.set_forkserver_preload(
     [
         *(f"credibly.cli.{name}" for name in (*COMMANDS, "_tables")),
         *(f"credibly.workflows.{name}" for name in ("calibration", "comparison", "label_sets")),
-        *(f"credibly.{room}" for room in ("calibrate", "decide", "metrics", "models", "retrieve")),
+        *(
+            f"credibly.{package}"
+            for package in ("calibrate", "decide", "metrics", "models", "retrieve")
+        ),
         *(f"credibly.data.{name}" for name in ("_load", "_npz", "_targets")),
         *(f"credibly.report.{name}" for name in ("_charts", "_page")),
         *(f"credibly.train.{name}" for name in ("fitting", "prediction")),

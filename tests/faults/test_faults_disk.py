@@ -1,4 +1,4 @@
-"""No room left: one sentence that says so, exit code 2, old files intact, nothing half-written."""
+"""No space left: one sentence that says so, exit code 2, old files intact, nothing half-written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fault_world import CASES, final_files, leftovers, results
 
 SIZE = 512 * 1024
 # Bytes that are free when a command begins: none at all, or enough for some of what it writes.
-ROOM = [
+SPACE = [
     ("train", 0),
     ("train", 8192),
     ("predict", 12288),
@@ -38,20 +38,20 @@ def disk(tmp_path_factory):
     subprocess.run(["umount", str(place)], check=True)
 
 
-def fill(disk, room: int):
-    """Take all space but ``room`` bytes."""
+def fill(disk, space: int):
+    """Take all space but ``space`` bytes."""
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     ballast = disk / "ballast"
-    ballast.write_bytes(bytes(free - room))
+    ballast.write_bytes(bytes(free - space))
     return ballast
 
 
-@pytest.mark.parametrize(("name", "room"), ROOM)
-def test_a_full_disk_is_said_and_nothing_is_lost(name, room, world, reference, disk, tmp_path):
+@pytest.mark.parametrize(("name", "space"), SPACE)
+def test_a_full_disk_is_said_and_nothing_is_lost(name, space, world, reference, disk, tmp_path):
     case, known, out = CASES[name], reference(name), disk / "out"
     shutil.copytree(known.before, out)
     try:
-        before, ballast = final_files(out), fill(disk, room)
+        before, ballast = final_files(out), fill(disk, space)
         ended = run(case.command(world, out), Fault(), tmp_path / "notes")
         assert ended.code == 2, ended.stderr
         assert len(ended.stderr.strip().splitlines()) == 1, ended.stderr

@@ -111,10 +111,10 @@ STATES = [
 ]
 
 
-@pytest.mark.parametrize(("room", "state"), STATES)
-def test_a_strange_state_is_refused(room, state):
+@pytest.mark.parametrize(("package", "state"), STATES)
+def test_a_strange_state_is_refused(package, state):
     with pytest.raises(cr.InputError):
-        room.from_state(json.loads(json.dumps(state)))
+        package.from_state(json.loads(json.dumps(state)))
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ def test_mutated_inputs_are_read_or_refused(name, attacks):
         suppress_health_check=list(HealthCheck),
     )
     @given(st.sampled_from(seeds), st.integers(0, 2000), st.integers(0, 60), st.binary(max_size=40))
-    def law(seed, start, length, inserted):
+    def check(seed, start, length, inserted):
         start = 1 + start % len(seed)
         attack.attempt(seed[:start] + inserted + seed[start + length :])
 
-    law()
+    check()
 
 
 QUERIES = {

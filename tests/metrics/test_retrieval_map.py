@@ -1,4 +1,4 @@
-"""Laws of ``retrieval_map``: exact, whatever is unknown; sampling agrees with listing."""
+"""Properties of ``retrieval_map``: exact, whatever is unknown; sampling agrees with listing."""
 
 from itertools import combinations, product
 

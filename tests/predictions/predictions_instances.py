@@ -1,4 +1,4 @@
-"""Records that every law of the predictions file goes through."""
+"""Records that every test of a property of the predictions file uses."""
 
 from __future__ import annotations
 

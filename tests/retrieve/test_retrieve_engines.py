@@ -1,4 +1,4 @@
-"""Laws of search: every engine gives the same ids, the same bits, the same expectation."""
+"""Properties of search: every engine gives the same ids, the same bits, the same expectation."""
 
 from dataclasses import replace
 from pathlib import Path

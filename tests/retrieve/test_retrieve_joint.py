@@ -1,4 +1,4 @@
-"""Laws of joint probabilities: a real distribution over label sets, honest where labels depend."""
+"""Properties of joint probabilities: a distribution over label sets, honest where labels depend."""
 
 import json
 from itertools import product

@@ -1,4 +1,4 @@
-"""Laws of a query's probability when labels are independent."""
+"""Properties of a query's probability when labels are independent."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Laws of the query language: what is read is what was meant, and errors point at the place."""
+"""Properties of the query language: what is read is what was meant; errors point at the place."""
 
 import contextlib
 

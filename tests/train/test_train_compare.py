@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from train_instances import awkward
+from train_instances import awkward, save_npz
 
 import credibly as cr
 from credibly import InputError
@@ -19,16 +19,7 @@ QUICK = Settings(model="linear", epochs=2, batch_size=32, learning_rate=0.05)
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "rows.npz"
-    data = awkward(400)
-    np.savez(
-        path,
-        features=data.features,
-        targets=data.targets,
-        labels=np.array(data.labels),
-        split=data.split,
-    )
-    return str(path)
+    return str(save_npz(tmp_path_factory.mktemp("data") / "rows.npz", awkward(400)))
 
 
 def test_a_comparison_has_every_figure_with_an_interval_over_seeds(rows, tmp_path):

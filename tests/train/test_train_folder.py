@@ -131,17 +131,21 @@ def wait_for(condition, seconds: float) -> bool:
     return False
 
 
-@linux
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_workers_of_a_comparison_end_with_it(sign, tmp_path):
-    command = "compare synthetic --losses bce,spa --seeds 2 --jobs 2 --epochs 100000 --model linear"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "credibly", *command.split(), "--out", str(tmp_path / "out")],
-        stderr=subprocess.PIPE,
+def start(command, out, errors=subprocess.PIPE):
+    return subprocess.Popen(
+        [sys.executable, "-m", "credibly", *command.split(), "--out", str(out)],
+        stderr=errors,
         stdout=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
     )
+
+
+@linux
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_of_a_comparison_end_with_it(sign, tmp_path):
+    command = "compare synthetic --losses bce,spa --seeds 2 --jobs 2 --epochs 100000 --model linear"
+    process = start(command, tmp_path / "out")
     try:
         logs = (tmp_path / "out" / "runs").glob
         assert wait_for(lambda: len(list(logs("*/log.jsonl"))) == 2, 240), process.poll()
@@ -161,12 +165,7 @@ def test_workers_of_a_comparison_end_with_it(sign, tmp_path):
 @linux
 def test_decoding_workers_end_with_their_parent(tmp_path):
     command = "train digits --workers 2 --epochs 100000 --model linear --solver steps"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "credibly", *command.split(), "--out", str(tmp_path / "run")],
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = start(command, tmp_path / "run", errors=subprocess.DEVNULL)
     try:
         log = tmp_path / "run" / "log.jsonl"
         assert wait_for(lambda: log.exists() and len(descendants(process.pid)) >= 2, 240)

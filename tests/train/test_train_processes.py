@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from train_instances import DATA, SERVER, awkward, train_as_one_of_two
+from train_instances import DATA, SERVER, awkward, save_npz, train_as_one_of_two
 
 import credibly as cr
 from credibly.train import Settings, fit
@@ -63,15 +63,7 @@ def test_two_processes_predict_what_one_does(name, kind, settings, by_two, tmp_p
 
 
 def test_torchrun_trains_one_run_on_two_processes(tmp_path):
-    rows = awkward()
-    data = tmp_path / "rows.npz"
-    np.savez(
-        data,
-        features=rows.features,
-        targets=rows.targets,
-        labels=np.array(rows.labels),
-        split=rows.split,
-    )
+    data = save_npz(tmp_path / "rows.npz", awkward())
     command = ["train", str(data), "--model", "linear", "--epochs", "2", "--quiet", "--json"]
     port = f"--master-port={free_port()}"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", port]

@@ -15,11 +15,18 @@ import numpy as np
 from credibly.data import Data
 
 SERVER = multiprocessing.get_context("forkserver")
-# One server a process, and the last list wins: that of the faults has all of this, and more.
+# One server per process, and the last list wins: that of the faults has all of this, and more.
 if "fault_process" not in sys.modules:
     SERVER.set_forkserver_preload(["credibly.train.fitting", "accelerate", "credibly.metrics"])
 
 LABELS = ["cat", "dog", "dining table", "fork", "never there"]
+
+
+def save_npz(path: Path, rows: Data) -> Path:
+    """Write rows as a file that ``cr.data.load`` reads."""
+    arrays = {"features": rows.features, "targets": rows.targets, "split": rows.split}
+    np.savez(path, labels=np.array(rows.labels), **arrays)
+    return path
 
 
 def awkward(rows: int = 240, seed: int = 0, labels: int = 5) -> Data:
@@ -37,7 +44,7 @@ def awkward(rows: int = 240, seed: int = 0, labels: int = 5) -> Data:
 
 
 def single(rows: int = 240, seed: int = 0) -> Data:
-    """Exactly one label a row."""
+    """Exactly one label per row."""
     generator = np.random.default_rng(seed)
     features = generator.normal(size=(rows, 6)).astype(np.float32)
     best = (features @ np.random.default_rng(7).normal(size=(6, 5))).argmax(axis=1)

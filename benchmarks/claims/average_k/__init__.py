@@ -1,4 +1,4 @@
-"""The average-K loss: label sets of a given mean size from one observed label a row.
+"""The average-K loss: label sets of a given mean size from one observed label per row.
 
 methods   what is trained, for which K
 tables    accuracy, sizes, rare classes, what people voted for

@@ -179,26 +179,19 @@ def _pairs(results: Results) -> Table:
     )
 
 
-SEARCHED = {
-    "ASL detached, sigmoid": ("asl, detached", "sigmoid"),
-    "ASL detached, right link": ("asl, detached", "link"),
-    "two-way, sigmoid": ("twl", "sigmoid"),
-    "BCE": ("bce", "link"),
-    "BCE, prior bias": ("bce, prior", "link"),
-    "SPA": ("spa", "link"),
-    "SPA+LPR": ("spa+lpr", "link"),
-    "ASL detached, sigmoid + affine": ("asl, detached", "sigmoid + affine"),
-    "two-way + affine": ("twl", "sigmoid + affine"),
-    "BCE, prior bias + affine": ("bce, prior", "link + affine"),
-    "SPA + affine": ("spa", "link + affine"),
-    "SPA+LPR + affine": ("spa+lpr", "link + affine"),
-}
+ASL_AFFINE = "ASL detached, sigmoid + affine"
+SEARCHED = (
+    *("ASL detached, sigmoid", "ASL detached, right link", "two-way, sigmoid"),
+    *("BCE", "BCE, prior bias", "SPA", "SPA+LPR", ASL_AFFINE, "two-way + affine"),
+    *("BCE, prior bias + affine", "SPA + affine", "SPA+LPR + affine"),
+)
 LOOKED_FOR = ("voc2012, linear", "voc2012, mlp", "scene", "yeast", "emotions", "digits, cnn")
 
 
 def retrieval(results: Results, setup: str, recipe: str) -> dict[int, dict[int, float]]:
     """mAP of queries by number of conditions, then by seed, in percent."""
-    method, reading = SEARCHED[recipe]
+    asl = {ASL_AFFINE: ("asl, detached", "sigmoid + affine")}
+    method, reading = (RECIPES | asl)[recipe]
     found = results.by_seed(setup, method, "readings", reading, "retrieval")
     return {
         count: {seed: 100 * values[count - 1] for seed, values in found.items()}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
+from benchmarks.claims.calibrated.tables import RECIPES as CALIBRATED
 from benchmarks.claims.networks.methods import CIFAR_SETUPS, FEATURES, ONE_LABEL, SETUPS
 from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import LEVEL, Results, Table, difference, spread
@@ -38,25 +39,16 @@ PAPER: dict[str, tuple[str, Printed]] = {
 }
 """mAP@y / mAP@x, ACE / MCE of the SPA paper's Table 3."""
 
-RECIPES: dict[str, tuple[str, str]] = {
-    "BCE": ("bce", "link"),
-    "BCE + affine": ("bce", "link + affine"),
-    "BCE, prior bias": ("bce, prior", "link"),
-    "BCE, prior bias + affine": ("bce, prior", "link + affine"),
-    "two-way + temperature": ("twl", "sigmoid + temperature"),
-    "two-way + affine": ("twl", "sigmoid + affine"),
-    "focal, sigmoid": ("focal", "sigmoid"),
-    "focal, φ": ("focal", "link"),
-    "ASL detached, sigmoid": ("asl, detached", "sigmoid"),
-    "ASL detached, φ": ("asl, detached", "phi"),
-    "ASL detached, right link": ("asl, detached", "link"),
-    "ASL detached, right link + affine": ("asl, detached", "link + affine"),
-    "SPA": ("spa", "link"),
-    "SPA + affine": ("spa", "link + affine"),
-    "SPA, prior bias": ("spa, prior", "link"),
-    "SPA, prior bias + affine": ("spa, prior", "link + affine"),
-    "SPA+LPR": ("spa+lpr", "link"),
-    "SPA+LPR + affine": ("spa+lpr", "link + affine"),
+RECIPES = {
+    name: CALIBRATED[name]
+    for name in (
+        *("BCE", "BCE + affine", "BCE, prior bias", "BCE, prior bias + affine"),
+        *("two-way + temperature", "two-way + affine", "focal, sigmoid", "focal, φ"),
+        *("ASL detached, sigmoid", "ASL detached, φ"),
+        *("ASL detached, right link", "ASL detached, right link + affine"),
+        *("SPA", "SPA + affine", "SPA, prior bias", "SPA, prior bias + affine"),
+        *("SPA+LPR", "SPA+LPR + affine"),
+    )
 }
 """As a row of a table: the method and how its scores become probabilities."""
 

@@ -34,7 +34,7 @@ class Calibrator(ABC):
         self,
         log_odds: ArrayLike,
         targets: ArrayLike,
-        weights: Any = None,
+        weights: ArrayLike | None = None,
         *,
         coding: Coding | None = None,
     ) -> Self:
@@ -74,7 +74,7 @@ class Calibrator(ABC):
                 )
             setattr(self, name, self._number(name, values[name]))
 
-    def _number(self, name: str, value: Any) -> Any:
+    def _number(self, name: str, value: object) -> Any:
         """A stored number, or a list of them as an array; nothing else belongs in a state."""
         try:
             array = np.asarray(value, dtype=np.float64)
@@ -132,5 +132,5 @@ class Calibrator(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class Entries:
         cls,
         log_odds: ArrayLike,
         targets: ArrayLike,
-        weights: Any = None,
+        weights: ArrayLike | None = None,
         *,
         coding: Coding | None = None,
     ) -> Entries:
@@ -103,7 +102,7 @@ def _targets(targets: Array, shape: tuple[int, ...], coding: Coding | None) -> A
     return decode(targets, coding=coding, num_labels=shape[1])
 
 
-def _weights(weights: Any, shape: tuple[int, ...]) -> Array | None:
+def _weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     if weights is None:
         return None
     array = to_numpy(weights)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -15,7 +13,7 @@ class SoftClipped(nn.Module):
     floor: Tensor
     ceiling: Tensor
 
-    def __init__(self, **numbers: Any) -> None:
+    def __init__(self, **numbers: object) -> None:
         super().__init__()
         for name, value in numbers.items():
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32))
@@ -59,7 +57,7 @@ class InterpolationModule(nn.Module):
     points: Tensor
     rates: Tensor
 
-    def __init__(self, points: Any, rates: Any) -> None:
+    def __init__(self, points: object, rates: object) -> None:
         super().__init__()
         self.register_buffer("points", torch.as_tensor(points, dtype=torch.float32).reshape(-1))
         self.register_buffer("rates", torch.as_tensor(rates, dtype=torch.float32).reshape(-1))

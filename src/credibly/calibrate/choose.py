@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from credibly.calibrate._entries import Entries
 from credibly.calibrate._likelihood import log_loss
 from credibly.calibrate.registry import CALIBRATORS, from_name
 from credibly.targets import Coding
-from credibly.types import ArrayLike
+from credibly.types import Array, ArrayLike
 
 
 def cross_validate(
@@ -21,7 +20,7 @@ def cross_validate(
     targets: ArrayLike,
     folds: int = 5,
     seed: int = 0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     names: Sequence[str] = tuple(CALIBRATORS),
     *,
     coding: Coding | None = None,
@@ -65,7 +64,7 @@ def choose(
     targets: ArrayLike,
     folds: int = 5,
     seed: int = 0,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     names: Sequence[str] = tuple(CALIBRATORS),
     *,
     coding: Coding | None = None,
@@ -87,7 +86,7 @@ def choose(
     return from_name(best).fit(log_odds, targets, weights, coding=coding)
 
 
-def _known_rows(entries: Entries) -> Any:
+def _known_rows(entries: Entries) -> Array:
     """Rows with at least one entry that counts."""
     flags = [(w > 0).any(axis=1) for _, _, w in entries.pieces()]
     return np.flatnonzero(np.concatenate(flags))

@@ -30,7 +30,7 @@ class PerLabel(Calibrator):
     exactly. One label alone cannot tell how labels vary and gets the shared map.
 
     Attributes:
-        slopes, intercepts: $a_t$ and $b_t$, one a label.
+        slopes, intercepts: $a_t$ and $b_t$, one per label.
         slope, intercept: of the shared map.
         floor, ceiling: where the soft limit starts; shared.
 

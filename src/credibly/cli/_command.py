@@ -10,15 +10,18 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def option(
-    default: Any = dataclasses.MISSING,
+    default: object = dataclasses.MISSING,
     *,
     help: str,
     positional: bool = False,
-    choices: Sequence[Any] | None = None,
+    choices: Sequence[object] | None = None,
     metavar: str | None = None,
     between: tuple[float, float] | None = None,
 ) -> Any:
@@ -42,8 +45,20 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def with_fields(own: type, fields: Sequence[tuple[str, object, object]]) -> Any:
+    """Return the ``Options`` of a command with further fields: (name, type, field) each."""
+    return dataclasses.make_dataclass(
+        "Options",
+        fields,
+        bases=(own,),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": own.__doc__},
+    )
+
+
 def build_parser(
-    modules: Mapping[str, Any], *, file_may_complete: bool = False
+    modules: Mapping[str, types.ModuleType], *, file_may_complete: bool = False
 ) -> argparse.ArgumentParser:
     """Return a parser with a sub-parser for each command module.
 
@@ -113,8 +128,8 @@ def _version() -> str:
 
 def _add(
     parser: argparse.ArgumentParser,
-    field: dataclasses.Field[Any],
-    hint: Any,
+    field: dataclasses.Field[object],
+    hint: object,
     file_may_complete: bool,
 ) -> None:
     kind, many = _kind(hint)
@@ -142,7 +157,7 @@ def _add(
         parser.add_argument(flag, type=kind, required=required, **settings)
 
 
-def _flag(field: dataclasses.Field[Any]) -> str:
+def _flag(field: dataclasses.Field[object]) -> str:
     return "--" + field.name.replace("_", "-")
 
 
@@ -154,18 +169,18 @@ def _list_of(kind: Any) -> Any:
     return parse
 
 
-def _required(field: dataclasses.Field[Any]) -> bool:
+def _required(field: dataclasses.Field[object]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _help(field: dataclasses.Field[Any]) -> str:
+def _help(field: dataclasses.Field[object]) -> str:
     text = str(field.metadata.get("help", "")).replace("%", "%%")
     if _required(field) or field.default is None or field.default is False or field.default == ():
         return text
     return f"{text} (default: {str(field.default).replace('%', '%%')})"
 
 
-def _kind(hint: Any) -> tuple[Any, bool]:
+def _kind(hint: object) -> tuple[Any, bool]:
     """Return the scalar type of a field's annotation, and whether the field holds several."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
@@ -174,7 +189,7 @@ def _kind(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
-def resolve(options: type[Any], arguments: Mapping[str, Any]) -> Any:
+def resolve(options: type[DataclassInstance], arguments: Mapping[str, Any]) -> Any:
     """Fill the options from defaults, then the TOML file, then flags; later ones win."""
     from credibly.checks import InputError, between
 
@@ -192,7 +207,7 @@ def resolve(options: type[Any], arguments: Mapping[str, Any]) -> Any:
     return options(**values)
 
 
-def _from_toml(options: type[Any], path: Path) -> dict[str, Any]:
+def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
     import tomllib
 
     from credibly.checks import InputError, nearest
@@ -223,7 +238,7 @@ def _from_toml(options: type[Any], path: Path) -> dict[str, Any]:
     return values
 
 
-def _fits(kind: Any, value: Any) -> bool:
+def _fits(kind: object, value: object) -> bool:
     """Return whether a TOML value can stand for ``kind`` without loss."""
     if kind is bool or isinstance(value, bool):
         return kind is bool and isinstance(value, bool)

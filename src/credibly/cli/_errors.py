@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def sentence(error: BaseException) -> str:
@@ -22,7 +25,7 @@ def sentence(error: BaseException) -> str:
     return str(error)
 
 
-def in_flags(text: str, options: type[Any], given: Mapping[str, Any]) -> str:
+def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, object]) -> str:
     """Replace Python arguments in an error by the flags of a command.
 
     The library names arguments in backticks: ```average_size` must be …`` becomes
@@ -59,12 +62,12 @@ def in_flags(text: str, options: type[Any], given: Mapping[str, Any]) -> str:
     return re.sub(r'`(?P<name>[a-z]\w*)(?:=["[]?(?P<value>[^]"`]+)["\]]?)?`', replaced, text)
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     parts = value if isinstance(value, (list, tuple)) else [value]
     return [part for part in parts if isinstance(part, str) and part]
 
 
-def _shown(field: dataclasses.Field[Any]) -> str:
+def _shown(field: dataclasses.Field[object]) -> str:
     if field.metadata.get("positional"):
         return field.metadata.get("metavar") or field.name.upper()
     return "--" + field.name.replace("_", "-")

@@ -16,7 +16,7 @@ from credibly.cli._terminal import is_unicode, safe, safe_text, write
 _NOT_SHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table on stdout; the first column is text, the others are numbers.
 
     Cells are shown as they are (a label called ``[red]`` stays that) except for control
@@ -45,7 +45,7 @@ def print_text(text: str) -> None:
     _print(safe_text(text), markup=False, highlight=False)
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Return one cell as text.
 
     Example:
@@ -63,7 +63,7 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def print_json(document: Mapping[str, Any]) -> None:
+def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document on stdout; numpy values become plain, NaN and infinities null."""
     import json
 

@@ -48,7 +48,7 @@ class Own:
 Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed", "tensorboard")))
 
 
-def run(options: Any) -> int:
+def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
     from credibly.names import check_loss
     from credibly.train import DATA_OPTIONS, Settings, preset

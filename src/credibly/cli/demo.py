@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from credibly.cli._command import option
 
 if TYPE_CHECKING:
+    from credibly.data import Data
     from credibly.workflows import Comparison
 
 LOSSES = ("asl", "bce", "spa+lpr")
@@ -24,7 +25,7 @@ trained on {train} scenes, {jobs} at a time; {held_out} held-out scenes calibrat
 about {test} scenes that nothing was trained or tuned on.
 """
 
-READING = """\
+EXPLANATION = """\
 How to read it:
   mAP@y         how well each digit's scenes are ranked; higher is better.
   ACE, sigmoid  by how much probabilities differ from frequencies if one takes the sigmoid of the
@@ -133,10 +134,10 @@ def run(options: Options) -> int:
 def explained(results: Comparison) -> str:
     """How to read the table, with its own figures."""
     wrong = results.losses["asl"]["ACE, sigmoid"]["mean"]
-    return READING.format(sigmoid=f"{wrong:.2f}", size=results.average_size, query=QUERY)
+    return EXPLANATION.format(sigmoid=f"{wrong:.2f}", size=results.average_size, query=QUERY)
 
 
-def write_images(scenes: Any, folder: Path) -> Path:
+def write_images(scenes: Data, folder: Path) -> Path:
     """The test scenes as pictures named by their ids, four times their size."""
     from PIL import Image
 

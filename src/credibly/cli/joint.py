@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from credibly.cli._command import option
+from credibly.types import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def hard_targets(targets: Any) -> Any:
+def hard_targets(targets: Array) -> Array:
     """Return targets with soft ones as unknown: they say neither yes nor no."""
     import numpy as np
 

@@ -39,7 +39,7 @@ class Own:
 Options: Any = with_reader_options(Own, leave_out=("labels",))
 
 
-def run(options: Any) -> int:
+def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
 
     out_can_be_written(options.out, folder=not options.out.endswith(".parquet"))

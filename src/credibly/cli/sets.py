@@ -33,7 +33,7 @@ class Options:
         help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
     )
     out: str = option(help="file of label sets to write (.parquet or .csv)", metavar="FILE")
-    average_size: float | None = option(None, help="labels a row on average, at most")
+    average_size: float | None = option(None, help="labels per row on average, at most")
     guarantee: str = option(
         "expected",
         help="of the average size: in expectation, with probability 1 − delta, or none",

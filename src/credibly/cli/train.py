@@ -10,11 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from credibly.cli._command import option
+from credibly.cli._command import option, with_fields
 from credibly.cli._reader_options import reader_options, with_reader_options
 from credibly.train import Settings
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ class Own:
     quiet: bool = option(False, help="no progress")
 
 
-def with_settings(own: type[Any], leave_out: Sequence[str] = ()) -> Any:
+def with_settings(own: type[object], leave_out: Sequence[str] = ()) -> Any:
     """The options of a command and a flag for every setting, None where it is not given."""
     hints = typing.get_type_hints(Settings)
     fields = []
@@ -56,28 +59,21 @@ def with_settings(own: type[Any], leave_out: Sequence[str] = ()) -> Any:
         metadata = {"help": text, "choices": field.metadata["choices"]}
         flag = dataclasses.field(default=None, metadata=metadata)
         fields.append((field.name, hints[field.name] | None, flag))
-    return dataclasses.make_dataclass(
-        "Options",
-        fields,
-        bases=(own,),
-        frozen=True,
-        kw_only=True,
-        namespace={"__doc__": own.__doc__},
-    )
+    return with_fields(own, fields)
 
 
 Options: Any = with_reader_options(with_settings(Own))
 
 
-def given(options: Any) -> dict[str, Any]:
-    """The settings that a flag or a file names."""
-    values = {
-        field.name: getattr(options, field.name, None) for field in dataclasses.fields(Settings)
-    }
+def given(options: DataclassInstance) -> dict[str, Any]:
+    """Return the settings that a flag or a file names."""
+    names = {field.name for field in dataclasses.fields(Settings)}
+    own = [field.name for field in dataclasses.fields(options) if field.name in names]
+    values = {name: getattr(options, name) for name in own}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def settings_of(options: Any) -> Settings:
+def settings_of(options: Own) -> Settings:
     """Defaults, then the preset or the run to resume, then what was given."""
     from credibly.train import preset
 
@@ -115,7 +111,7 @@ def check_library(settings: Settings, preset: str | None) -> None:
         raise InputError(f"preset {preset}: {error}" if preset else str(error)) from None
 
 
-def _refuse_stored_code(stored: Mapping[str, Any], options: Any) -> None:
+def _refuse_stored_code(stored: Mapping[str, object], options: Own) -> None:
     """Import code for a network only where the user names it, not because a folder does."""
     from credibly.checks import InputError
 
@@ -127,7 +123,7 @@ def _refuse_stored_code(stored: Mapping[str, Any], options: Any) -> None:
         )
 
 
-def run(options: Any) -> int:
+def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
 
     settings = settings_of(options)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,24 +14,11 @@ from credibly.checks import InputError, fits_memory
 from credibly.data._readers import ArrowTable
 from credibly.data._rows import Data
 from credibly.data._tables import ID_NAMES, Layout, from_table
-from credibly.targets import Coding
 
 DELIMITERS = (",", "\t", ";", "|")
 
 
-def read_csv(
-    path: Path,
-    *,
-    labels: Sequence[str] | None = None,
-    label_column: str | None = None,
-    separator: str | None = None,
-    image_column: str | None = None,
-    images: str | None = None,
-    suffix: str = "",
-    ignore: Sequence[str] = (),
-    delimiter: str | None = None,
-    coding: Coding | None = None,
-) -> Data:
+def read_csv(path: Path, layout: Layout, *, delimiter: str | None = None) -> Data:
     """Read a CSV file with a header: image paths or features, and labels in one of three ways.
 
     Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
@@ -50,24 +37,10 @@ def read_csv(
         table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
     except pa.ArrowException as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
-    layout = Layout(
-        labels, label_column, separator, image_column, images, suffix, ignore, coding, first_row=2
-    )
-    return from_table(table, path, layout)
+    return from_table(table, path, dataclasses.replace(layout, first_row=2))
 
 
-def read_parquet(
-    path: Path,
-    *,
-    labels: Sequence[str] | None = None,
-    label_column: str | None = None,
-    separator: str | None = None,
-    image_column: str | None = None,
-    images: str | None = None,
-    suffix: str = "",
-    ignore: Sequence[str] = (),
-    coding: Coding | None = None,
-) -> Data:
+def read_parquet(path: Path, layout: Layout) -> Data:
     """Read a Parquet file (or a folder of them), with the columns of ``read_csv``.
 
     A column ``features`` may hold lists of numbers, a column ``labels`` lists of names, and an
@@ -82,22 +55,10 @@ def read_parquet(
         _ = table.column_names  # decoded here: names may be no text at all
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be Parquet; {error}.") from None
-    layout = Layout(labels, label_column, separator, image_column, images, suffix, ignore, coding)
     return from_table(table, path, layout)
 
 
-def read_frame(
-    frame: ArrowTable,
-    *,
-    labels: Sequence[str] | None = None,
-    label_column: str | None = None,
-    separator: str | None = None,
-    image_column: str | None = None,
-    images: str | None = None,
-    suffix: str = "",
-    ignore: Sequence[str] = (),
-    coding: Coding | None = None,
-) -> Data:
+def read_frame(frame: ArrowTable, layout: Layout) -> Data:
     """Read a data frame of pandas, polars or pyarrow, with the columns of ``read_parquet``.
 
     An index of one column gives the ids where no column does. Image paths start from the working
@@ -107,7 +68,6 @@ def read_frame(
         table = pa.table(frame)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"the data frame must fit into Arrow columns; {error}.") from None
-    layout = Layout(labels, label_column, separator, image_column, images, suffix, ignore, coding)
     return from_table(_without_index(table), Path("data frame"), layout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from credibly.checks import InputError, nearest
 from credibly.data._images import EXTENSIONS, ImageFiles
 from credibly.data._parse import field, read_json, read_lines
-from credibly.data._rows import Augmentation, Data
+from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN
 from credibly.data._targets import class_targets, unknown_targets
 
@@ -95,7 +96,8 @@ def read_tinyimagenet(path: Path) -> Data:
         names.append(f"val/images/{name}")
         classes.append(column[wnid])
         split.append(TEST)
-    data = class_images(path, names, classes, split, wnids, "tinyimagenet", "shift+flip")
+    data = class_images(path, names, classes, split, wnids, "tinyimagenet")
+    data = dataclasses.replace(data, augmentation="shift+flip")
     words = path / "words.txt"
     if not words.exists():
         return data
@@ -148,7 +150,7 @@ def _classes(
             names += [str(Path(part, folder, image)) for image in images]
             classes += [known.index(folder)] * len(images)
             split += [parts[part]] * len(images)
-    return class_images(root, names, classes, split, known, source, "crop+flip")
+    return class_images(root, names, classes, split, known, source)
 
 
 def class_images(
@@ -158,8 +160,8 @@ def class_images(
     split: list[int],
     labels: list[str],
     source: str,
-    augmentation: Augmentation,
 ) -> Data:
+    """Return images with one class each."""
     files = ImageFiles(root, names, source=str(root))
     return Data(
         labels=labels,
@@ -168,7 +170,7 @@ def class_images(
         split=np.array(split),
         images=files,
         source=source,
-        augmentation=augmentation,
+        augmentation="crop+flip",
         coding="unknown",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,9 @@ from credibly.data._parse import field, read_json
 from credibly.data._rows import Data
 from credibly.data._split import TRAIN
 from credibly.data._tables import LIST_NAMES, Layout, from_table
-from credibly.targets import Coding
 
 
-def read_huggingface(
-    path: Path,
-    *,
-    labels: list[str] | None = None,
-    label_column: str | None = None,
-    image_column: str | None = None,
-    coding: Coding | None = None,
-) -> Data:
+def read_huggingface(path: Path, layout: Layout) -> Data:
     """Read the splits of a dataset as one; ``ClassLabel`` columns give the label names.
 
     The arrow files are read directly: the ``datasets`` package is not needed, and no loading
@@ -44,7 +37,8 @@ def read_huggingface(
         table = pa.concat_tables(merged)
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: all splits must have the same columns; {error}.") from None
-    column = label_column or next((c for c in table.column_names if c.lower() in LIST_NAMES), None)
+    labels, column = layout.labels, layout.label_column
+    column = column or next((c for c in table.column_names if c.lower() in LIST_NAMES), None)
     if column is not None and column in table.column_names:
         names = _class_names(features.get(column))
         if names:
@@ -52,7 +46,7 @@ def read_huggingface(
                 table.column_names.index(column), column, _named(table.column(column), names, path)
             )
             labels = names if labels is None else labels
-    layout = Layout(labels, column, image_column=image_column, images=str(path), coding=coding)
+    layout = dataclasses.replace(layout, labels=labels, label_column=column, images=str(path))
     codes = pa.array(np.array(split, dtype=np.int8))
     table = table.append_column("split", codes) if "split" not in table.column_names else table
     return from_table(table, path, layout).named(f"hf:{path.name}")
@@ -128,7 +122,7 @@ def _class_names(feature: Any) -> list[str] | None:
     return [str(name) for name in names] if names else None
 
 
-def _named(column: Any, names: list[str], path: Path) -> pa.Array:
+def _named(column: object, names: list[str], path: Path) -> pa.Array:
     """Return class numbers as lists of names; −1 or nothing is unknown."""
     rows: list[list[str] | None] = []
     for row, cell in enumerate(column.to_pylist()):

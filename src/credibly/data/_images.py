@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from credibly.checks import InputError, input_file
 from credibly.types import Array
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from PIL.Image import Image
 
 MAX_PIXELS = 80_000_000
@@ -110,7 +111,7 @@ class ImageFiles(LazyImages):
 class EncodedImages(LazyImages):
     """Images kept as the bytes of their files: ``column[i].as_py()`` of an Arrow column."""
 
-    def __init__(self, column: Any, names: Sequence[str], *, source: str) -> None:
+    def __init__(self, column: pa.ChunkedArray, names: Sequence[str], *, source: str) -> None:
         self.names, self._column, self._source = list(names), column, source
 
     def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:

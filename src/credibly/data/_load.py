@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from credibly.data._readers import (
     EMBEDDED,
     FRAME,
     KINDS,
+    LAYOUT,
     OPTIONS,
     SHARED,
     ArrowTable,
@@ -43,7 +44,7 @@ def load(
     calibration: float = 0.2,
     labels: Sequence[str] | None = None,
     skip_bad_images: bool = False,
-    **options: Any,
+    **options: object,
 ) -> Data:
     """Read rows from ``digits``, ``synthetic``, a file, ``KIND:PATH`` or a data frame.
 
@@ -76,7 +77,7 @@ def load(
         if labels is not None:
             options["labels"] = list(labels)
         check_options("a data frame", FRAME, options)
-        data = _in_order(_function(FRAME)(source, **options), labels)
+        data = _in_order(_read(FRAME, source, options), labels)
         return _split(_without_bad_images(data, skip_bad_images), seed, test, calibration)
     if not isinstance(source, (str, os.PathLike)):
         raise InputError(
@@ -95,7 +96,7 @@ def load(
     if labels is not None and "labels" in reader.options:
         options["labels"] = list(labels)
     check_options(kind, reader, options)
-    data = _in_order(_function(reader)(path, **options), labels)
+    data = _in_order(_read(reader, path, options), labels)
     data = _without_bad_images(data, skip_bad_images)
     return _split(data, seed, test, calibration)
 
@@ -171,11 +172,22 @@ def _not_understood(name: str, path: Path) -> str:
     ).strip()
 
 
+def _read(reader: Reader, source: Path | ArrowTable, options: Mapping[str, object]) -> Data:
+    """Call a reader; options on the columns of a table go together, as a ``Layout``."""
+    if not reader.table:
+        return _function(reader)(source, **options)
+    from credibly.data._tables import Layout
+
+    columns: dict[str, Any] = {name: options[name] for name in options if name in LAYOUT}
+    others = {name: options[name] for name in options if name not in LAYOUT}
+    return _function(reader)(source, Layout(**columns), **others)
+
+
 def _function(reader: Reader) -> Callable[..., Data]:
     return getattr(import_module(f"credibly.data.{reader.module}"), reader.function)
 
 
-def check_options(name: str, reader: Reader, options: Mapping[str, Any]) -> None:
+def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> None:
     """Check that ``reader`` takes these options, and that their values have the right type.
 
     Raises:
@@ -201,18 +213,15 @@ def check_options(name: str, reader: Reader, options: Mapping[str, Any]) -> None
             raise InputError(f"`{option}` of {name} must be {several}{kind}; got {value!r:.80}.")
 
 
-def _fits(option: Option, value: Any) -> bool:
+def _fits(option: Option, value: object) -> bool:
     if option.many:
-        if isinstance(value, str):
+        if isinstance(value, str) or not isinstance(value, Iterable):
             return False
-        try:
-            return all(_is(option.kind, part) for part in value)
-        except TypeError:  # not a sequence at all
-            return False
+        return all(_is(option.kind, part) for part in value)
     return _is(option.kind, value)
 
 
-def _is(kind: type, value: Any) -> bool:
+def _is(kind: type, value: object) -> bool:
     if kind is bool or isinstance(value, bool):
         return kind is bool and isinstance(value, bool)
     if kind is str:

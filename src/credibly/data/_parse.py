@@ -80,7 +80,7 @@ def read_xml(path: Path) -> Element:
         raise InputError(f"{path} must be XML; {error}.") from None
 
 
-def field(record: Any, key: str, where: str) -> Any:
+def field(record: object, key: str, where: str) -> Any:
     """Return ``record[key]`` of a JSON object; raise an error that says where it is missing."""
     if not isinstance(record, dict) or key not in record:
         raise InputError(f"{where} must be an object with {key!r}; got {str(record)[:80]}.")

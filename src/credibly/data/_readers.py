@@ -46,12 +46,14 @@ class Reader:
         function: its name; it takes the path and the options, and returns ``Data``.
         options: the options it takes, each a key of ``OPTIONS`` or ``SHARED``.
         endings: endings of files that are read without ``KIND:`` before the path.
+        table: whether it takes the options of ``LAYOUT`` together, as a ``Layout``.
     """
 
     module: str
     function: str
     options: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()
+    table: bool = False
 
 
 SHARED: Mapping[str, Option] = MappingProxyType(
@@ -105,10 +107,11 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 )
 """Options that some readers take: name → what it is."""
 
-TABLE = (
-    *("label_column", "separator", "image_column", "images", "suffix", "ignore"),
+LAYOUT = (
+    *("labels", "label_column", "separator", "image_column", "images", "suffix", "ignore"),
     "coding",
 )
+"""Options that say what the columns of a table are: the fields of ``Layout``."""
 
 EMBEDDED: Mapping[str, Reader] = MappingProxyType(
     {
@@ -128,8 +131,8 @@ EMBEDDED: Mapping[str, Reader] = MappingProxyType(
 KINDS: Mapping[str, Reader] = MappingProxyType(
     {
         "npz": Reader("_npz", "read_npz", ("labels", "coding"), (".npz",)),
-        "parquet": Reader("_files", "read_parquet", ("labels", *TABLE), (".parquet", ".pq")),
-        "csv": Reader("_files", "read_csv", ("labels", *TABLE, "delimiter"), (".csv", ".tsv")),
+        "parquet": Reader("_files", "read_parquet", LAYOUT, (".parquet", ".pq"), table=True),
+        "csv": Reader("_files", "read_csv", (*LAYOUT, "delimiter"), (".csv", ".tsv"), table=True),
         "arff": Reader("_arff", "read_arff", ("labels", "xml", "coding"), (".arff",)),
         "imagefolder": Reader("_folders", "read_imagefolder", ("labels",)),
         "coco": Reader("_coco", "read_coco", ("year", "drop_empty")),
@@ -152,11 +155,14 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
         "pets": Reader("_transfer", "read_pets"),
         "sun397": Reader("_transfer", "read_sun397", ("partition",)),
         "hf": Reader(
-            "_huggingface", "read_huggingface", ("labels", "label_column", "image_column", "coding")
+            "_huggingface",
+            "read_huggingface",
+            ("labels", "label_column", "image_column", "coding"),
+            table=True,
         ),
     }
 )
 """What may stand before the colon of ``KIND:PATH``, and the reader behind it."""
 
-FRAME = Reader("_files", "read_frame", ("labels", *TABLE))
+FRAME = Reader("_files", "read_frame", LAYOUT, table=True)
 """The reader of data frames."""

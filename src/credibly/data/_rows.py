@@ -230,7 +230,7 @@ def _labels(labels: Any, source: str) -> list[str]:
     return names
 
 
-def _targets(targets: Any, labels: list[str], coding: Coding | None, source: str) -> Array:
+def _targets(targets: object, labels: list[str], coding: Coding | None, source: str) -> Array:
     array = np.asarray(targets)
     if array.dtype.kind == "f":  # what averaging left a rounding error above 1 is 1
         array = array.astype(np.float32, copy=False)

@@ -84,7 +84,7 @@ class _Reader:
             raise InputError(
                 f"{path}: columns must have different names; {twice!r} is there twice."
             )
-        self.columns: dict[str, Any] = {name: _plain(table.column(name)) for name in names}
+        self.columns = {name: _plain(table.column(name)) for name in names}
         self.rows, self.path, self.layout = table.num_rows, path, layout
         for name in layout.ignore:
             self._must_have(name)
@@ -258,7 +258,7 @@ class _Reader:
         return f"{self.path}, row {row + self.layout.first_row}"
 
 
-def _names(cell: Any, separator: str) -> list[str]:
+def _names(cell: object, separator: str) -> list[str]:
     """Return the label names in one cell: a list, or text with a separator."""
     if cell is None:
         return []
@@ -266,7 +266,7 @@ def _names(cell: Any, separator: str) -> list[str]:
     return [str(part).strip() for part in parts if str(part).strip()]
 
 
-def _plain(column: Any) -> Any:
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of categories or long texts as one of plain values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -276,13 +276,13 @@ def _plain(column: Any) -> Any:
     return column if kind == column.type else column.cast(kind)
 
 
-def _without_blanks(column: Any) -> Any:
+def _without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     trimmed = pc.utf8_trim_whitespace(column)
     blank = pc.is_in(trimmed, value_set=pa.array(["", "?", "NA", "nan", "NaN"]))
     return pc.if_else(blank, pa.scalar(None, pa.string()), trimmed)
 
 
-def _first_non_number(column: Any) -> tuple[int, Any]:
+def _first_non_number(column: pa.ChunkedArray) -> tuple[int, object]:
     for row, cell in enumerate(column.to_pylist()):
         try:
             float(cell if cell is not None else 0)

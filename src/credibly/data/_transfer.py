@@ -242,7 +242,7 @@ class _Images:
             )
         self._append(name, self._place[label], part)
 
-    def add_number(self, name: str, number: Any, part: int, where: str) -> None:
+    def add_number(self, name: str, number: object, part: int, where: str) -> None:
         """Add an image whose class is known by number, from 1."""
         index = _whole(number, where)
         if not 1 <= index <= len(self.labels):
@@ -258,9 +258,7 @@ class _Images:
         """Return what was added as rows."""
         if not self._names:
             raise InputError(f"{root} must list images; it lists none.")
-        return class_images(
-            root, self._names, self._classes, self._split, self.labels, source, "crop+flip"
-        )
+        return class_images(root, self._names, self._classes, self._split, self.labels, source)
 
 
 def _root(path: Path, needed: str, *folders: str) -> Path:

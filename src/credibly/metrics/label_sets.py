@@ -28,7 +28,7 @@ def precision(
     """Share of returned labels that are present, over known entries.
 
     ``"micro"`` pools all entries, ``"macro"`` is the mean over labels, ``"samples"`` the mean over
-    rows, ``None`` one value a label. ``undefined`` stands where nothing was returned; labels and
+    rows, ``None`` one value per label. ``undefined`` stands where nothing was returned; labels and
     rows of which nothing is known drop out.
 
     Example:
@@ -73,7 +73,7 @@ def f1(
 
     "Macro F1" has two meanings in print, so it has two names here: ``"mean_of_f1s"`` averages
     the labels' F1 (scikit-learn's macro), ``"f1_of_means"`` is the F1 of mean precision and mean
-    recall. ``"micro"`` pools all entries, ``"samples"`` averages rows, ``None`` gives one a label.
+    recall. ``"micro"`` pools all entries, ``"samples"`` averages rows, ``None`` one per label.
 
     Example:
         >>> sets = np.array([[True, False], [True, True], [False, True]])
@@ -155,7 +155,7 @@ def set_coverage(
 ) -> Any:
     """Share of present labels that are in their row's set: average-K accuracy.
 
-    With one label a row it is the share of rows whose set holds the label. ``"pooled"`` counts
+    With one label per row it is the share of rows whose set holds the label. ``"pooled"`` counts
     each present label once, ``None`` gives one share a label (NaN without a positive) and
     ``"macro"`` their mean. ``targets`` may be class indices.
 

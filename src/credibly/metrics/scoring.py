@@ -27,7 +27,7 @@ def log_loss(
 ) -> Any:
     """Mean of −y log p − (1−y) log(1−p) over known entries.
 
-    ``average="pooled"`` is the mean over all entries, ``None`` one value a label, ``"macro"``
+    ``average="pooled"`` is the mean over all entries, ``None`` one value per label, ``"macro"``
     their mean. Probabilities below ``floor`` count as ``floor``, so that a 0 that is only rounding
     does not make the mean infinite; by default it is the resolution of the dtype as in
     scikit-learn (1.2e-7 for float32 and half precision, 2.2e-16 for float64); 0 turns it off.

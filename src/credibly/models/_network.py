@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +46,7 @@ class Standardize(nn.Module):
         constant = deviation <= 1e-6 * np.maximum(np.abs(mean + shift), 1e-30)
         return self.set(mean + shift, np.where(constant, 1.0, deviation))
 
-    def set(self, mean: Any, scale: Any) -> Standardize:
+    def set(self, mean: object, scale: object) -> Standardize:
         self.mean.copy_(torch.as_tensor(np.asarray(mean)))
         self.scale.copy_(torch.as_tensor(np.asarray(scale)))
         return self

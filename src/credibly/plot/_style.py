@@ -52,5 +52,5 @@ def series(ax: Axes) -> int:
 def figure_of(ax: Axes) -> Figure:
     """The whole figure that ``ax`` belongs to, to save it."""
     figure = ax.get_figure(root=True)
-    assert figure is not None, "axes drawn by this room always have a figure"
+    assert figure is not None, "axes drawn by this package always have a figure"
     return figure

@@ -84,7 +84,7 @@ def labels(
     columns: int = 4,
     coding: Coding | None = None,
 ) -> Array:
-    """Small reliability diagrams, one a label, the worst (by calibration error) first.
+    """Small reliability diagrams, one per label, the worst (by calibration error) first.
 
     Returns:
         The Axes, in reading order.

@@ -28,7 +28,7 @@ Top = Annotated[int, Query(ge=1, le=1000, description="how many rows to give bac
 Number = Annotated[int, Query(ge=0, le=99, description="which predictions file, from 0")]
 Raw = Annotated[bool, Query(description="before calibration")]
 Name = Annotated[str, Query(min_length=1, max_length=1000, description="name of a label")]
-Size = Annotated[float, Query(ge=0.05, le=1e6, description="labels a row, on average")]
+Size = Annotated[float, Query(ge=0.05, le=1e6, description="labels per row, on average")]
 
 
 class ErrorMessage(BaseModel):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from credibly.train.onnx import export
     from credibly.train.prediction import predict_to
     from credibly.train.run import Run, load
-    from credibly.train.run_folder import read_config, write_json
+    from credibly.train.run_folder import read_config
 
 __all__ = [
     "DATA_OPTIONS",
@@ -56,7 +56,6 @@ __all__ = [
     "preset",
     "read_config",
     "resolve_settings",
-    "write_json",
 ]
 
 # No module has the name of a function: importing it would put the module in the function's place.
@@ -73,7 +72,6 @@ _MODULES = {
     "predict_to": "prediction",
     "read_config": "run_folder",
     "resolve_settings": "assembly",
-    "write_json": "run_folder",
 }
 
 

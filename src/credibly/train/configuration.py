@@ -67,7 +67,9 @@ class Settings:
     views: str = setting("one", "average scores over views of an image when predicting", VIEWS)
     average_size: float | None = setting(None, "labels per row to return on average (K)")
     epochs: int = setting(30, "passes over the training rows")
-    batch_size: int | None = setting(None, "rows a step (default: 32 to 128, with the data's size)")
+    batch_size: int | None = setting(
+        None, "rows per step (default: 32 to 128, with the data's size)"
+    )
     accumulate: int = setting(1, "steps whose gradients are added up before an update")
     optimizer: str = setting("adamw", "optimizer", OPTIMIZERS)
     learning_rate: float = setting(1e-3, "highest learning rate")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.files import write_json
 from credibly.pipeline import Pipeline
 from credibly.train import assembly
 from credibly.train.callbacks import Callback, LoggingCallback
@@ -21,7 +22,7 @@ from credibly.train.distributed import score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.log import Log
 from credibly.train.run import Run, load, write_run
-from credibly.train.run_folder import METRICS, claimed, description, write_json
+from credibly.train.run_folder import METRICS, claimed, description
 from credibly.train.trainer import Trainer
 from credibly.train.user_objects import name_objects
 from credibly.types import Array

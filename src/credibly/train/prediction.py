@@ -28,7 +28,7 @@ def predict_to(
     processes: int = 1,
     advance: Callable[[float], None] = lambda rows: None,
 ) -> list[Path]:
-    """Predict ``rows`` into one file, or into a folder with one file a shard.
+    """Predict ``rows`` into one file, or into a folder with one file per shard.
 
     Shard ``i`` is the ``i``-th stretch of rows; process ``p`` of ``processes`` takes shards p, p +
     processes, …. A shard whose file is there is skipped: a job that stopped goes on by running it

@@ -104,7 +104,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sweep": "l2",
         "prior_bias": False,
     },
-    # DenseNet40-40 in both readings: plain (10.7 M parameters), and BC as the authors' code has it.
+    # DenseNet40-40 in both variants: plain (10.7 M parameters), and BC as the authors' code has it.
     "avgk-cifar100": {**_AVGK_CIFAR100, "model": "densenet40-40"},
     "avgk-cifar100-bc": {**_AVGK_CIFAR100, "model": "densenet-bc40-40"},
     # The average-K paper, Pl@ntNet-300K: divided by ten at epoch 25 of 30.

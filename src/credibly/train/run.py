@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.files import read_json_object, write_json
 from credibly.pipeline import Pipeline
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.configuration import Settings, read_toml
@@ -23,8 +24,6 @@ from credibly.train.run_folder import (
     MODEL,
     check_config,
     check_layout,
-    read_json,
-    write_json,
 )
 from credibly.train.user_objects import (
     OBJECT,
@@ -209,7 +208,7 @@ def load(
     run.criterion.eval()
     _read_calibration(run)
     if (folder / METRICS).exists():
-        run.metrics = read_json(folder / METRICS)
+        run.metrics = read_json_object(folder / METRICS)
     return run
 
 
@@ -273,7 +272,7 @@ def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> n
 def _read_calibration(run: Run) -> None:
     from credibly import calibrate, decide
 
-    state = read_json(run.folder / CALIBRATION)
+    state = read_json_object(run.folder / CALIBRATION)
     if state.get("calibrator") is not None:
         run.pipeline.calibrator = calibrate.from_state(state["calibrator"])
     if state.get("decision") is not None:

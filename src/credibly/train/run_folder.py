@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from credibly import __version__
 from credibly.checks import InputError
-from credibly.files import atomic_path, sweep
+from credibly.files import sweep
 from credibly.train.configuration import INCIDENTAL, Settings, read_toml, write_toml
 
 if TYPE_CHECKING:
@@ -182,22 +181,6 @@ def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None
     values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
     program = {"version": __version__, "layout": LAYOUT}
     write_toml(folder / CONFIG, {"credibly": program, "settings": values, "data": data})
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Write plain values as JSON; the file is complete or not there."""
-    with atomic_path(path) as beside:
-        beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} must be JSON; {error}.") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{path} must be a JSON object; got {str(document)[:80]}.")
-    return document
 
 
 # Checks of what was read ---------------------------------------------------------------------

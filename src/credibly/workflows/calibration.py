@@ -16,7 +16,7 @@ from credibly.checks import InputError
 from credibly.pipeline import Pipeline
 from credibly.predictions import ImportedTable, Predictions, read_table
 from credibly.targets import Coding, decode
-from credibly.types import Array
+from credibly.types import Array, ArrayLike
 from credibly.workflows.fit_rows import FitRows
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class CalibratedScores:
 
 
 def calibrate_scores(
-    scores: Any,
-    targets: Any,
+    scores: ArrayLike,
+    targets: ArrayLike,
     loss: str | Loss,
     *,
     labels: Sequence[str] | None = None,

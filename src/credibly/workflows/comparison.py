@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import re
@@ -17,6 +16,7 @@ import numpy as np
 
 from credibly.checks import InputError, at_least
 from credibly.child_processes import watch_parent
+from credibly.files import read_json_object, write_json
 from credibly.train import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from credibly.train import Run
 
 LEVEL = 0.95
+_ADVICE = "Remove it to compute it again."
 Figure = dict[str, float]
 """A metric of one loss: ``mean`` and, where there is an interval, ``low`` and ``high``."""
 
@@ -140,8 +141,6 @@ def compare(
     ]
     figures = _work(work, jobs, done)
     results = _results(names, seeds, figures, rows, settings)
-    from credibly.train import write_json
-
     write_json(out / "results.json", results.to_dict())
     return results
 
@@ -192,12 +191,10 @@ def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
 
 def _claim(out: Path, rows: Data, settings: Settings) -> None:
     """Refuse a folder that holds a comparison on other data; else record the data in it."""
-    from credibly.train import write_json
-
     path = out / "comparison.json"
     about = {"data": rows.source, "fingerprint": rows.fingerprint()}
     if path.exists():
-        before = _read(path)
+        before = read_json_object(path, _ADVICE)
         if before != about:
             raise InputError(
                 f"{out} holds a comparison on other data ({before.get('data')}); choose another "
@@ -205,17 +202,6 @@ def _claim(out: Path, rows: Data, settings: Settings) -> None:
             )
         return
     write_json(path, about)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read a document that an earlier call wrote."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} must be JSON; {error}. Remove it to compute it again.") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{path} must be a JSON object. Remove it to compute it again.")
-    return document
 
 
 def _work(work: Sequence[RunSpec], jobs: int, done: Callable[[str], None]) -> dict[str, Any]:
@@ -256,12 +242,10 @@ def perform(job: RunSpec) -> dict[str, Any]:
         torch.set_num_threads(before)
     kept = run.folder / "compared.json"
     if kept.exists():
-        figures = _read(kept)
+        figures = read_json_object(kept, _ADVICE)
         if figures.get("conditions") == job.conditions:
             return figures
     figures = {**run.metrics, **_further(run, job.conditions), "conditions": job.conditions}
-    from credibly.train import write_json
-
     write_json(kept, figures)
     return figures
 

@@ -1,4 +1,4 @@
-"""Laws that hold for every metric, whatever it measures."""
+"""Properties of every metric, whatever it measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws that every calibrator keeps."""
+"""Properties of every calibrator."""
 
 import json
 import warnings

@@ -1,4 +1,4 @@
-"""Laws every loss obeys. A new loss is tested by adding it to LOSSES."""
+"""Properties of every loss. A new loss is tested by adding it to LOSSES."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def test_the_name_builds_the_same_kind(loss):
     assert type(built) is type(loss)
 
 
-def test_the_laws_can_fail():
+def test_the_properties_can_fail():
     """A loss with a wrong sign, and one with a wrong link, do not pass."""
     with pytest.raises(cr.InputError, match="must not increase"):
         Composite(softplus, softplus)
