@@ -89,7 +89,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.calibrate = calibrate
         self.held_out = held_out
-        self.coding = coding
+        self.coding: Coding | None = coding
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> CredibleClassifier:

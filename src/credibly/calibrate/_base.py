@@ -99,8 +99,15 @@ class Calibrator(ABC):
             flat[piece] = self._map(rows[piece].astype(np.float64))
         return result
 
+    def _is_fitted(self) -> bool:
+        return all(name in vars(self) for name in self._parameters)
+
+    def _width(self) -> int:
+        """Return the number of labels that the fitted map takes; 1 where it takes any."""
+        return 1
+
     def _require_fitted(self) -> None:
-        if any(not hasattr(self, name) for name in self._parameters):
+        if not self._is_fitted():
             raise checks.InputError(
                 f"{type(self).__name__} must be fitted first: call `.fit(log_odds, targets)` on "
                 "held-out rows."
@@ -122,7 +129,7 @@ class Calibrator(ABC):
         """Log-odds (rows, L) to calibrated log-odds, both float64."""
 
     def __repr__(self) -> str:
-        if any(not hasattr(self, name) for name in self._parameters):
+        if not self._is_fitted():
             return f"{type(self).__name__}()"
         shown = [
             f"{name}={getattr(self, name):.4g}"

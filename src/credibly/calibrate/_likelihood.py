@@ -51,17 +51,17 @@ def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Arr
     (L, k + 3) and (L, k + 3, k + 3).
     """
     count, size = theta.shape
-    value = np.zeros(count)
-    gradient = np.zeros((count, size))
-    curvature = np.zeros((count, size, size))
+    totals = np.zeros(count), np.zeros((count, size)), np.zeros((count, size, size))
     for g, y, w in entries.pieces():
-        _accumulate(features(g), y, w, theta, value, gradient, curvature)
+        _accumulate(features(g), y, w, theta, totals)
+    value, gradient, curvature = totals
     curvature += np.tril(curvature, -1).transpose(0, 2, 1)
     return value, gradient, curvature
 
 
 @njit(cache=True, error_model="numpy")
-def _accumulate(features, targets, weights, theta, value, gradient, curvature):
+def _accumulate(features, targets, weights, theta, totals):
+    value, gradient, curvature = totals
     slopes, rows, labels = features.shape
     slope = np.exp(theta[:, :slopes])
     change = np.zeros(slopes + 3)  # of the output with each parameter

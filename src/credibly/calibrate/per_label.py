@@ -61,6 +61,9 @@ class PerLabel(Calibrator):
         self.slopes = np.exp(theta[:, 0])
         self.intercepts = theta[:, 1] - self.slopes * mean
 
+    def _width(self) -> int:
+        return np.size(self.slopes)
+
     def _map(self, log_odds: Array) -> Array:
         if log_odds.shape[-1] != len(self.slopes):
             raise checks.InputError(

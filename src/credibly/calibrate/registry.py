@@ -49,7 +49,7 @@ def from_state(state: dict[str, Any]) -> Calibrator:
     calibrator = from_name(str(state["calibrator"]))
     calibrator._load(state)
     try:  # one row of zeros: lists of unequal lengths, or none where one belongs, show here
-        calibrator._map(np.zeros((1, np.size(getattr(calibrator, "slopes", 0)))))
+        calibrator._map(np.zeros((1, calibrator._width())))
     except (TypeError, ValueError) as error:
         raise checks.InputError(
             f"the state of a {calibrator.name!r} calibrator must be whole; {error}."

@@ -78,7 +78,9 @@ def plain(value: Any) -> Any:
         >>> plain({"a": (1, float("nan")), 2: None})
         {'a': [1, None], '2': None}
     """
-    if hasattr(value, "tolist"):  # numpy arrays and scalars
+    from numpy import generic, ndarray
+
+    if isinstance(value, (ndarray, generic)):
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}

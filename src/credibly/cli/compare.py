@@ -74,7 +74,7 @@ def run(options: Own) -> int:
             settings=settings,
             jobs=options.jobs,
             conditions=options.conditions,
-            data_options={**DATA_OPTIONS.get(options.preset, {}), **reader_options(options)},
+            data_options={**DATA_OPTIONS.get(options.preset or "", {}), **reader_options(options)},
             done=lambda name: advance(1),
         )
     if options.json:

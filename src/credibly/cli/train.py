@@ -136,7 +136,7 @@ def run(options: Own) -> int:
         options.data,
         seed=settings.split_seed,
         skip_bad_images=options.skip_bad_images,
-        **{**train.DATA_OPTIONS.get(options.preset, {}), **reader_options(options)},
+        **{**train.DATA_OPTIONS.get(options.preset or "", {}), **reader_options(options)},
     )
     settings = train.resolve_settings(settings, rows)
     with watching(settings, options.quiet or not is_main()) as callback:

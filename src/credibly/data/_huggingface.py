@@ -122,7 +122,7 @@ def _class_names(feature: Any) -> list[str] | None:
     return [str(name) for name in names] if names else None
 
 
-def _named(column: object, names: list[str], path: Path) -> pa.Array:
+def _named(column: pa.ChunkedArray, names: list[str], path: Path) -> pa.Array:
     """Return class numbers as lists of names; −1 or nothing is unknown."""
     rows: list[list[str] | None] = []
     for row, cell in enumerate(column.to_pylist()):

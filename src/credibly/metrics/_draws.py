@@ -124,7 +124,7 @@ def _influences(
     return found
 
 
-def _ratio(part: Any, whole: Any) -> Array:
+def _ratio(part: object, whole: object) -> Array:
     """Influence of each row on Σ part / Σ whole."""
     part, whole = np.asarray(part, np.float64), np.asarray(whole, np.float64)
     total = whole.sum()

@@ -57,7 +57,7 @@ def interval(
     method: Method = "bootstrap",
     resamples: int = 200,
     seed: int = 0,
-    **options: Any,
+    **options: object,
 ) -> Interval:
     """``metric(*arrays, **options)`` with a confidence interval, rows being independent.
 
@@ -99,7 +99,7 @@ def paired_interval(
     method: Method = "bootstrap",
     resamples: int = 200,
     seed: int = 0,
-    **options: Any,
+    **options: object,
 ) -> Interval:
     """``metric(first, *shared) − metric(second, *shared)`` with a confidence interval.
 

@@ -13,7 +13,7 @@ Band = Literal["wilson", "clopper-pearson"]
 
 
 def proportion_interval(
-    successes: Any, trials: Any, level: float = 0.95, method: Band = "wilson"
+    successes: object, trials: object, level: float = 0.95, method: Band = "wilson"
 ) -> tuple[Any, Any]:
     """Lower and upper confidence limits of a probability, elementwise; [0, 1] without trials.
 

@@ -73,7 +73,7 @@ class _Summed(Metric):
         self.tally += torch.from_numpy(tally_of(targets, truth)).to(self.tally.device)
         self.sums += torch.from_numpy(self._count(values, truth)).to(self.sums.device)
 
-    def forward(self, *batch: Any, **named: Any) -> Any:
+    def forward(self, *batch: object, **named: object) -> Any:
         """Add a batch and return its own value; one batch cannot tell how targets are coded."""
         self._one_batch = True
         try:
@@ -91,7 +91,7 @@ class _Summed(Metric):
             check_tally(self.tally.cpu(), self.coding)
         return to_numpy(self.sums)
 
-    def _tensor(self, value: Any) -> Tensor:
+    def _tensor(self, value: object) -> Tensor:
         return torch.as_tensor(np.asarray(value), device=self.sums.device)
 
 

@@ -91,7 +91,7 @@ def huggingface_backbone(
 
 
 class Pooled(nn.Module):
-    """One vector an image: the model's own pooling, or its first token, or the mean over places."""
+    """One vector per image: the model's own pooling, its first token, or the mean over places."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

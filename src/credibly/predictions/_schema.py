@@ -141,7 +141,7 @@ def to_arrow(
 
 
 def encode_metadata(
-    metadata: Mapping[str, Any], labels: Sequence[str], checked_rows: int = 0
+    metadata: Mapping[str, object], labels: Sequence[str], checked_rows: int = 0
 ) -> str:
     """Return the JSON document of a file."""
     for key in RESERVED:
@@ -218,7 +218,7 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _check_types(types: Mapping[str, Any], labels: Sequence[str], where: str) -> None:
+def _check_types(types: Mapping[str, object], labels: Sequence[str], where: str) -> None:
     import pyarrow as pa
 
     if not (_is_text(types[ID]) or pa.types.is_integer(types[ID])):
@@ -241,13 +241,15 @@ def _check_types(types: Mapping[str, Any], labels: Sequence[str], where: str) ->
                 )
 
 
-def _require(types: Mapping[str, Any], columns: Sequence[str], where: str) -> None:
+def _require(types: Mapping[str, object], columns: Sequence[str], where: str) -> None:
     for name in columns:
         if name not in types:
             raise InputError(f"{where}a predictions file must have a column {name!r}.")
 
 
-def _all_or_none(types: Mapping[str, Any], prefix: str, labels: Sequence[str], where: str) -> bool:
+def _all_or_none(
+    types: Mapping[str, object], prefix: str, labels: Sequence[str], where: str
+) -> bool:
     wanted = [prefix + name for name in labels]
     some = any(name in types for name in wanted)
     if some:

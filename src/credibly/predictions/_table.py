@@ -58,12 +58,12 @@ class Predictions:
     def from_arrays(
         cls,
         *,
-        probabilities: ArrayLike | Any,
+        probabilities: ArrayLike | object,
         labels: Sequence[str] | Array,
-        targets: ArrayLike | Any = None,
-        ids: Sequence[Any] | Array | None = None,
-        scores: ArrayLike | Any = None,
-        metadata: Mapping[str, Any] | None = None,
+        targets: ArrayLike | object = None,
+        ids: Sequence[object] | Array | None = None,
+        scores: ArrayLike | object = None,
+        metadata: Mapping[str, object] | None = None,
         coding: Coding | None = None,
         where: str = "",
     ) -> Predictions:
@@ -227,9 +227,9 @@ class Predictions:
 
     def join_truth(
         self,
-        truth: Predictions | ArrayLike | Any,
+        truth: Predictions | ArrayLike | object,
         *,
-        ids: Sequence[Any] | Array | None = None,
+        ids: Sequence[object] | Array | None = None,
         labels: Sequence[str] | None = None,
         coding: Coding | None = None,
     ) -> Predictions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from credibly.targets import IGNORED, Coding, decode
 from credibly.types import Array, ArrayLike
 
 
-def as_labels(labels: Sequence[Any] | Array, where: str = "") -> list[str]:
+def as_labels(labels: Sequence[object] | Array, where: str = "") -> list[str]:
     """Return label names as a list of str: at least one, none empty, no two alike."""
     names = [str(label) for label in labels]
     if not names:
@@ -32,7 +31,7 @@ def as_labels(labels: Sequence[Any] | Array, where: str = "") -> list[str]:
     return names
 
 
-def as_ids(ids: Sequence[Any] | Array | None, num_rows: int, where: str = "") -> Array:
+def as_ids(ids: Sequence[object] | Array | None, num_rows: int, where: str = "") -> Array:
     """Return row ids as an object array of str, all different; row numbers where none are given."""
     values = range(num_rows) if ids is None else to_numpy(ids).tolist()
     if len(values) != num_rows:
@@ -59,7 +58,7 @@ def check_unique(ids: Array, where: str = "") -> None:
         first[name] = row
 
 
-def as_matrix(name: str, values: ArrayLike | Any, num_labels: int, where: str = "") -> Array:
+def as_matrix(name: str, values: ArrayLike | object, num_labels: int, where: str = "") -> Array:
     """Return ``values`` as a numeric (rows, labels) array."""
     array = to_numpy(values)
     if array.dtype.kind not in "buif":
@@ -103,7 +102,7 @@ def as_scores(array: Array, labels: Sequence[str], where: str = "", first_row: i
 
 
 def as_targets(
-    values: ArrayLike | Any,
+    values: ArrayLike | object,
     labels: Sequence[str],
     where: str = "",
     first_row: int = 0,

@@ -47,7 +47,7 @@ class Writer:
         path: str | os.PathLike[str],
         labels: Sequence[str],
         *,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         soft: bool = False,
     ) -> None:
         self.path = path

@@ -54,7 +54,7 @@ def search(
     top: int = 20,
     engine: str = "duckdb",
     joint: JointModel | None = None,
-    session: Any = None,
+    session: object = None,
     partial: bool = False,
 ) -> Answer:
     """Rank the rows of a predictions file, or of a folder of shards, by a query.

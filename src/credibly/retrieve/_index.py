@@ -54,7 +54,7 @@ class Index:
         self,
         probabilities: ArrayLike,
         labels: Sequence[str],
-        ids: Sequence[Any] | Array | None = None,
+        ids: Sequence[object] | Array | None = None,
         targets: ArrayLike | None = None,
         *,
         coding: Coding | None = None,

@@ -106,7 +106,7 @@ class Joint(JointModel):
         )
 
     def _satisfied(
-        self, found: Diagram, chances: Sequence[Any], rest: Counts, keep: Keep
+        self, found: Diagram, chances: Sequence[object], rest: Counts, keep: Keep
     ) -> Counts:
         """The diagram with counts for values: how many labels a satisfying row has."""
         asked = len(found.labels)
@@ -122,7 +122,7 @@ class Joint(JointModel):
         return self._skipping(counts, 0, top, chances, keep)
 
     def _skipping(
-        self, counts: Counts, start: int, stop: int, chances: Sequence[Any], keep: Keep
+        self, counts: Counts, start: int, stop: int, chances: Sequence[object], keep: Keep
     ) -> Counts:
         for place in range(stop - 1, start - 1, -1):
             counts = self._either(chances[place], counts, counts, keep)

@@ -38,7 +38,7 @@ class JointModel(ABC):
         self,
         found: Diagram,
         labels: Sequence[str],
-        present: Sequence[Any],
+        present: Sequence[object],
         keep: Keep,
         clip: Callable[[Any], Any],
     ) -> Any:
@@ -60,7 +60,7 @@ class JointModel(ABC):
         return None
 
     def evaluate_columns(
-        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any = None
+        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: object = None
     ) -> Array:
         """Return the probability of the formula for every row of label-major ``columns``.
 
@@ -202,7 +202,7 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     return state
 
 
-def _as_is(value: Any) -> Any:
+def _as_is(value: object) -> Any:
     return value
 
 

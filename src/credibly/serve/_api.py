@@ -159,7 +159,7 @@ def _decision(request: Request, average_size: float | None) -> Callable[[], Deci
     return fitted
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """JSON has no NaN and no numpy."""
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value.tolist()]

@@ -40,11 +40,11 @@ def _environment() -> Any:
     return environment
 
 
-def _page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+def _page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
     served = request.app.state.served
     query = dict(request.query_params)
 
-    def address(path: str, **changes: Any) -> str:
+    def address(path: str, **changes: object) -> str:
         """A link that keeps which file is looked at, and whether before calibration."""
         kept = {key: query[key] for key in ("book", "raw") if key in query}
         merged = {**kept, **changes}

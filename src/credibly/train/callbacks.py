@@ -51,7 +51,7 @@ class LoggingCallback(Callback):
 class Watcher(Callback):
     """Deprecated name of :class:`Callback`, with the methods ``update`` and ``epoch``."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         warnings.warn(
             "`cr.train.Watcher` is now `cr.train.Callback`, with `on_update` and `on_epoch`.",

@@ -43,7 +43,7 @@ def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, object]) -> None:
     """One safetensors file, atomically, with ``values`` as JSON in its header."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -160,7 +160,7 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tenso
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, object]
 ) -> None:
     """The inverse of ``flatten_optimizer``; rates and decays stay as ``optimizer`` has them."""
     state: dict[int, dict[str, Any]] = {}

@@ -32,7 +32,7 @@ _LARGEST = {"epochs": 10**6, "accumulate": 10**6, "workers": 256, "seed": 2**63 
 _LARGEST_SIZES = {"hidden": 2**20, "image_size": 2**13, "batch_size": 2**24}
 
 
-def setting(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
+def setting(default: object, help: str, choices: Sequence[object] | None = None) -> Any:
     """A field with its explanation; the command line makes a flag of it."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
@@ -225,7 +225,7 @@ def _fits(hint: Any, value: Any) -> bool:
     return isinstance(value, hint)
 
 
-def write_toml(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
+def write_toml(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
     """Write ``tables`` of plain values as TOML, atomically; ``None`` is left out."""
     from credibly.files import atomic_path
 
@@ -253,7 +253,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} must be a TOML file; {error}.") from error
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_toml(part) for part in value) + "]"
     if isinstance(value, bool):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -29,7 +29,7 @@ class EpochEvaluator:
     not be judged at all. ``select`` may ask for mAP or for average-K accuracy instead.
     """
 
-    def __init__(self, settings: Settings, rows: Any, targets: Array) -> None:
+    def __init__(self, settings: Settings, rows: object, targets: Array) -> None:
         self.settings, self.rows, self.targets = settings, rows, targets
 
     def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:

@@ -32,7 +32,7 @@ SWEEP = np.logspace(-6, 5, 45)
 def minimise(
     model: nn.Module,
     criterion: Loss,
-    inputs: Any,
+    inputs: object,
     targets: Tensor,
     decay: float,
     *,

@@ -186,7 +186,7 @@ def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None
 # Checks of what was read ---------------------------------------------------------------------
 
 
-def check_layout(config: Mapping[str, Any], path: Path) -> None:
+def check_layout(config: Mapping[str, object], path: Path) -> None:
     """Whether this credibly can read the run that ``config`` belongs to.
 
     Example:

@@ -33,7 +33,7 @@ SMALLEST_LOSS = """
 """
 
 
-def name_objects(settings: Settings, model: Any, loss: Any) -> Settings:
+def name_objects(settings: Settings, model: object, loss: object) -> Settings:
     """Return settings that name the objects passed in, where there are any.
 
     Raises:
@@ -140,7 +140,7 @@ def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int 
         )
 
 
-def loss_of(settings: Settings, loss: Loss | None, **context: Any) -> Loss:
+def loss_of(settings: Settings, loss: Loss | None, **context: object) -> Loss:
     """Return the loss object, or the loss that the settings name."""
     from credibly import losses
 

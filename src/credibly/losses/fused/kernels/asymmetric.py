@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
+from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log_positive
 
 HIGHEST_WHOLE = 4
@@ -22,7 +23,9 @@ HIGHEST_WHOLE = 4
 
 
 @njit(**EXACT)
-def _parts(x: Any, margin: Any, zero: Any, half: Any, one: Any, tiny: Any, far: Any) -> Any:
+def _parts(
+    x: float, margin: float, zero: float, half: float, one: float, tiny: float, far: float
+) -> Any:
     """σ(x), σ(−x), t, L and σ(−x)/(1 − t)."""
     e = exp_nonpositive(-abs(x))
     r = one / (one + e)
@@ -41,13 +44,13 @@ def _parts(x: Any, margin: Any, zero: Any, half: Any, one: Any, tiny: Any, far: 
 
 
 @njit(**EXACT)
-def _lower(t: Any, d: Any) -> Any:
+def _lower(t: float, d: float) -> Any:
     """t^(γ−1), from the coefficients of the polynomial."""
     return d[0] + t * (d[1] + t * (d[2] + t * d[3]))
 
 
 @njit(**EXACT)
-def _general_powers(t: Any, gamma: Any, follow: Any, zero: Any, one: Any) -> Any:
+def _general_powers(t: float, gamma: float, follow: Any, zero: float, one: float) -> Any:
     """The same for any γ ≥ 0."""
     above = one if t > zero else zero
     inside = t if t > zero else one
@@ -56,7 +59,7 @@ def _general_powers(t: Any, gamma: Any, follow: Any, zero: Any, one: Any) -> Any
 
 
 @njit(**JIT)
-def _hard(v: Any, y: Any, g: Any, pos: Any, neg: Any, numbers: Any) -> float:
+def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, numbers: Any) -> float:
     """Targets 0 or 1, whole exponents."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
     total = zero
@@ -76,7 +79,7 @@ def _hard(v: Any, y: Any, g: Any, pos: Any, neg: Any, numbers: Any) -> float:
 
 
 @njit(**JIT)
-def _soft(v: Any, y: Any, g: Any, gammas: Any, follow: Any, numbers: Any) -> Any:
+def _soft(v: Array, y: Array, g: Array, gammas: Any, follow: Any, numbers: Any) -> Any:
     """Soft or unknown targets, any exponents."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
     gamma_pos, gamma_neg = gammas
@@ -117,9 +120,9 @@ def _whole(gamma: float) -> bool:
 
 @njit(**JIT)
 def asymmetric(
-    scores: Any,
-    targets: Any,
-    gradient: Any,
+    scores: Array,
+    targets: Array,
+    gradient: Array,
     needs_grad: bool,
     gamma_pos: float,
     gamma_neg: float,
@@ -158,7 +161,7 @@ def asymmetric(
 def asymmetric_at(
     pointers: Any,
     shape: Any,
-    zero: Any,
+    zero: float,
     needs_grad: bool,
     gamma_pos: float,
     gamma_neg: float,

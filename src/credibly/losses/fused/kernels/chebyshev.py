@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from credibly.types import Array
 from credibly.vectormath import JIT
 
 INTERVALS = 64
@@ -44,7 +45,7 @@ def tables(double: bool) -> tuple[Any, Any, float, float]:
 
 
 @njit(**JIT)
-def _add_moments(moments: Any, x: float, weight: float) -> None:
+def _add_moments(moments: Array, x: float, weight: float) -> None:
     """Add weight · T_k(x) for every k."""
     before, now = weight, weight * x
     moments[0] += before
@@ -55,7 +56,7 @@ def _add_moments(moments: Any, x: float, weight: float) -> None:
 
 
 @njit(**JIT)
-def _series(coefficients: Any, x: float) -> float:
+def _series(coefficients: Array, x: float) -> float:
     """Σ c_k T_k(x), by Clenshaw's recurrence."""
     now, before = 0.0, 0.0
     for k in range(coefficients.size - 1, 0, -1):
@@ -64,7 +65,7 @@ def _series(coefficients: Any, x: float) -> float:
 
 
 @njit(**JIT)
-def _meet(values: Any, slopes: Any, spaces: Any, used: int) -> float:
+def _meet(values: Array, slopes: Array, spaces: Any, used: int) -> float:
     """Pairs of intervals: the sum, and the slopes' series for negatives and for positives."""
     moments_neg, moments_pos, series_neg, series_pos = spaces
     middle = values.shape[0] // 2
@@ -91,7 +92,7 @@ def _meet(values: Any, slopes: Any, spaces: Any, used: int) -> float:
 
 @njit(**JIT)
 def moments_row(
-    u: Any, y: Any, absent: Any, g: Any, tables: Any, spaces: Any, reach: float
+    u: Array, y: Array, absent: Array, g: Array, tables: Any, spaces: Any, reach: float
 ) -> float:
     """The row's sum, with its slope in ``g``, for log-odds no further than ``reach`` from 0."""
     values, slopes, _, _ = tables

@@ -14,6 +14,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
+from credibly.types import Array
 from credibly.vectormath import EXACT, JIT
 
 CHUNK = 512
@@ -32,7 +33,7 @@ _pointer: Any = intrinsic(_to_pointer)
 
 
 @njit(**JIT)
-def tensors_at(pointers: Any, shape: Any, zero: Any) -> Any:
+def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
     """Arrays over scores, targets and gradient; whoever calls keeps the tensors alive.
 
     ``pointers`` are their addresses, ``zero`` is a number of their precision, which all three have,
@@ -47,7 +48,7 @@ def tensors_at(pointers: Any, shape: Any, zero: Any) -> Any:
 
 
 @njit(**JIT)
-def borrowed(array: Any) -> Any:
+def borrowed(array: Array) -> Any:
     """The same numbers without a reference count; for arrays that the caller holds.
 
     Counting is atomic: where rows are short it would take longer than the arithmetic.
@@ -56,7 +57,7 @@ def borrowed(array: Any) -> Any:
 
 
 @njit(**JIT)
-def all_hard(targets: Any) -> bool:
+def all_hard(targets: Array) -> bool:
     """Whether every target is exactly 0 or 1: none soft, none unknown."""
     off = targets.dtype.type(0)
     one = targets.dtype.type(1)
@@ -66,7 +67,7 @@ def all_hard(targets: Any) -> bool:
 
 
 @njit(**EXACT)
-def known_weights(target: Any, one: Any) -> Any:
+def known_weights(target: float, one: float) -> Any:
     """Weights of the positive and the negative partial loss, and of the entry itself."""
     if target >= one - one:
         return target, one - target, one
@@ -74,7 +75,7 @@ def known_weights(target: Any, one: Any) -> Any:
 
 
 @njit(**JIT)
-def rescale(gradient: Any, factor: float) -> None:
+def rescale(gradient: Array, factor: float) -> None:
     """Multiply in place."""
     factor = gradient.dtype.type(factor)
     for i in range(gradient.size):

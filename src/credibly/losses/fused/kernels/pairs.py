@@ -15,11 +15,12 @@ from numba import njit
 from credibly.losses.fused.kernels.chebyshev import INTERVALS, moments_row
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, tensors_at
 from credibly.losses.fused.kernels.spa import softplus_and_sigmoid
+from credibly.types import Array
 from credibly.vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
 
 
 @njit(**JIT)
-def known_counts(targets: Any) -> Any:
+def known_counts(targets: Array) -> Any:
     """Return how many entries are known, and how many rows have one."""
     if all_hard(targets.reshape(-1)):
         return targets.size, targets.shape[0] if targets.size else 0
@@ -42,7 +43,7 @@ def pair_factor(labels: int, rows: int, weight: float) -> float:
 
 
 @njit(**JIT)
-def known_labels(y: Any) -> int:
+def known_labels(y: Array) -> int:
     """Return how many labels of a row are known."""
     known = 0
     for t in range(y.size):
@@ -51,7 +52,7 @@ def known_labels(y: Any) -> int:
 
 
 @njit(**JIT)
-def positives(y: Any, index: Any) -> Any:
+def positives(y: Array, index: Array) -> Any:
     """Put places of labels that are or may be present into ``index``; return how many."""
     count = 0
     whole = y.size // 8 * 8
@@ -69,7 +70,9 @@ def positives(y: Any, index: Any) -> Any:
 
 
 @njit(**JIT)
-def _near(u: Any, absent: Any, rise: Any, fall: Any, g: Any, positive: Any, share: Any) -> Any:
+def _near(
+    u: Array, absent: Array, rise: Array, fall: Array, g: Array, positive: float, share: float
+) -> Any:
     """One positive against a chunk: ``rise`` is exp(u), ``fall`` its inverse."""
     level, up, down = positive
     zero, one = u.dtype.type(0), u.dtype.type(1)
@@ -86,7 +89,7 @@ def _near(u: Any, absent: Any, rise: Any, fall: Any, g: Any, positive: Any, shar
 
 
 @njit(**JIT)
-def _far(u: Any, absent: Any, g: Any, level: Any, share: Any) -> Any:
+def _far(u: Array, absent: Array, g: Array, level: float, share: float) -> Any:
     """Return the same for rows so spread out that those exponentials would not fit."""
     zero, one = u.dtype.type(0), u.dtype.type(1)
     values, slopes = zero, zero
@@ -101,7 +104,14 @@ def _far(u: Any, absent: Any, g: Any, level: Any, share: Any) -> Any:
 
 @njit(**JIT)
 def _block(
-    u: Any, absent: Any, g: Any, rise: Any, fall: Any, levels: Any, count: int, near: bool
+    u: Array,
+    absent: Array,
+    g: Array,
+    rise: Array,
+    fall: Array,
+    levels: Array,
+    count: int,
+    near: bool,
 ) -> float:
     """Every positive against a chunk of the row."""
     kind = u.dtype.type
@@ -120,14 +130,14 @@ def _block(
 
 @njit(**JIT)
 def _direct(
-    y: Any,
-    u: Any,
-    absent: Any,
-    g: Any,
-    rise: Any,
-    fall: Any,
-    index: Any,
-    levels: Any,
+    y: Array,
+    u: Array,
+    absent: Array,
+    g: Array,
+    rise: Array,
+    fall: Array,
+    index: Array,
+    levels: Array,
     count: int,
     near: bool,
 ) -> float:
@@ -151,7 +161,7 @@ def _direct(
 
 
 @njit(**JIT)
-def _exponentials(u: Any, rise: Any, fall: Any) -> None:
+def _exponentials(u: Array, rise: Array, fall: Array) -> None:
     zero, one = u.dtype.type(0), u.dtype.type(1)
     for t in range(u.size):
         small = exp_nonpositive(-abs(u[t]))
@@ -161,7 +171,7 @@ def _exponentials(u: Any, rise: Any, fall: Any) -> None:
 
 
 @njit(**JIT)
-def workspace(labels: int, like: Any) -> Any:
+def workspace(labels: int, like: Array) -> Any:
     """Arrays for one row, padded so that no loop ends in single steps; targets first."""
     size = (labels + 31) // 32 * 32
     y = np.full(size, -1, like.dtype)
@@ -173,14 +183,14 @@ def workspace(labels: int, like: Any) -> Any:
 
 @njit(**JIT)
 def row_pairs(
-    y: Any,
-    u: Any,
-    absent: Any,
-    g: Any,
-    rise: Any,
-    fall: Any,
-    index: Any,
-    levels: Any,
+    y: Array,
+    u: Array,
+    absent: Array,
+    g: Array,
+    rise: Array,
+    fall: Array,
+    index: Array,
+    levels: Array,
     labels: int,
     tables: Any,
     spaces: Any,
@@ -206,7 +216,7 @@ def row_pairs(
 
 
 @njit(**JIT)
-def _centre(u: Any, y: Any, absent: Any, origin: Any) -> Any:
+def _centre(u: Array, y: Array, absent: Array, origin: float) -> Any:
     """Fill ``absent`` with 1 − y, count log-odds from ``origin`` (unknown ones stand there).
 
     Σ (1 − y), Σ y (1 − y) and the largest distance, infinite if a log-odds is not finite.
@@ -227,7 +237,7 @@ def _centre(u: Any, y: Any, absent: Any, origin: Any) -> Any:
 
 
 @njit(**JIT)
-def copy_into(out: Any, source: Any) -> None:
+def copy_into(out: Array, source: Array) -> None:
     """Copy a row to the start of a padded one."""
     for t in range(source.size):
         out[t] = source[t]
@@ -235,9 +245,9 @@ def copy_into(out: Any, source: Any) -> None:
 
 @njit(**JIT)
 def pairs(
-    log_odds: Any,
-    targets: Any,
-    gradient: Any,
+    log_odds: Array,
+    targets: Array,
+    gradient: Array,
     needs_grad: bool,
     weight: float,
     tables: Any,
@@ -261,14 +271,14 @@ def pairs(
 
 
 @njit(**JIT)
-def _scale_into(out: Any, g: Any, factor: Any) -> None:
+def _scale_into(out: Array, g: Array, factor: float) -> None:
     for t in range(out.size):
         out[t] = factor * g[t]
 
 
 @njit(**JIT)
 def pairs_at(
-    pointers: Any, shape: Any, zero: Any, needs_grad: bool, weight: float, tables: Any
+    pointers: Any, shape: Any, zero: float, needs_grad: bool, weight: float, tables: Any
 ) -> float:
     """``pairs`` on tensors, see ``tensors_at``."""
     log_odds, targets, gradient = tensors_at(pointers, shape, zero)

@@ -8,11 +8,12 @@ import numpy as np
 from numba import njit
 
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
+from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 
 @njit(**EXACT)
-def softplus_and_sigmoid(x: Any, zero: Any, one: Any) -> Any:
+def softplus_and_sigmoid(x: float, zero: float, one: float) -> Any:
     """softplus(x) and its derivative."""
     e = exp_nonpositive(-abs(x))
     r = one / (one + e)
@@ -20,7 +21,7 @@ def softplus_and_sigmoid(x: Any, zero: Any, one: Any) -> Any:
 
 
 @njit(**JIT)
-def _hard(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> float:
+def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: float) -> float:
     """Targets are 0 or 1, so each entry needs only one of its partial losses."""
     total = zero
     for i in range(v.size):
@@ -36,7 +37,7 @@ def _hard(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> fl
 
 
 @njit(**JIT)
-def _soft(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> Any:
+def _soft(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: float) -> Any:
     total, known = zero, zero
     for i in range(v.size):
         present, absent, counts = known_weights(y[i], one)
@@ -64,7 +65,9 @@ def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
 
 
 @njit(**JIT)
-def spa(scores: Any, targets: Any, gradient: Any, needs_grad: bool, pos: Any, neg: Any) -> float:
+def spa(
+    scores: Array, targets: Array, gradient: Array, needs_grad: bool, pos: Any, neg: Any
+) -> float:
     """Mean over known entries; ``gradient`` is filled where ``needs_grad``. All arrays are flat."""
     kind = scores.dtype.type
     size = scores.size
@@ -88,7 +91,7 @@ def spa(scores: Any, targets: Any, gradient: Any, needs_grad: bool, pos: Any, ne
 
 
 @njit(**JIT)
-def spa_at(pointers: Any, shape: Any, zero: Any, needs_grad: bool, pos: Any, neg: Any) -> float:
+def spa_at(pointers: Any, shape: Any, zero: float, needs_grad: bool, pos: Any, neg: Any) -> float:
     """``spa`` on tensors, see ``tensors_at``."""
     scores, targets, gradient = tensors_at(pointers, shape, zero)
     return spa(scores, targets, gradient, needs_grad, pos, neg)

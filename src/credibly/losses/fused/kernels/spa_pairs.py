@@ -20,11 +20,12 @@ from credibly.losses.fused.kernels.pairs import (
 )
 from credibly.losses.fused.kernels.spa import sides
 from credibly.losses.fused.kernels.spa_pairs_hard import hard_rows, hard_workspace
+from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 
 @njit(**EXACT)
-def _both_ways(x: Any, zero: Any, one: Any) -> Any:
+def _both_ways(x: float, zero: float, one: float) -> Any:
     """softplus(x), σ(x), log σ(x) and σ(−x)."""
     e = exp_nonpositive(-abs(x))
     r = one / (one + e)
@@ -37,7 +38,16 @@ def _both_ways(x: Any, zero: Any, one: Any) -> Any:
 
 @njit(**JIT)
 def _entries(
-    v: Any, y: Any, g: Any, u: Any, rise: Any, pos: Any, neg: Any, offset: Any, zero: Any, one: Any
+    v: Array,
+    y: Array,
+    g: Array,
+    u: Array,
+    rise: Array,
+    pos: Any,
+    neg: Any,
+    offset: float,
+    zero: float,
+    one: float,
 ) -> Any:
     """SPA's value; its slope into ``g``, log-odds into ``u`` and their slope into ``rise``."""
     total = zero
@@ -54,16 +64,16 @@ def _entries(
 
 
 @njit(**JIT)
-def _add_chained(out: Any, g: Any, slopes: Any, rise: Any, factor: Any) -> None:
+def _add_chained(out: Array, g: Array, slopes: Array, rise: Array, factor: float) -> None:
     for t in range(out.size):
         out[t] = g[t] + factor * slopes[t] * rise[t]
 
 
 @njit(**JIT)
 def spa_pairs(
-    scores: Any,
-    targets: Any,
-    gradient: Any,
+    scores: Array,
+    targets: Array,
+    gradient: Array,
     needs_grad: bool,
     pos: Any,
     neg: Any,
@@ -113,9 +123,9 @@ def spa_pairs(
 
 @njit(**JIT)
 def _any_row(
-    scores: Any,
-    targets: Any,
-    out: Any,
+    scores: Array,
+    targets: Array,
+    out: Array,
     needs_grad: bool,
     numbers: Any,
     arrays: Any,
@@ -144,7 +154,7 @@ def _any_row(
 def spa_pairs_at(
     pointers: Any,
     shape: Any,
-    zero: Any,
+    zero: float,
     needs_grad: bool,
     pos: Any,
     neg: Any,

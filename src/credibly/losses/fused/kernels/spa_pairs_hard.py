@@ -16,6 +16,7 @@ from numba import njit
 
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, borrowed
 from credibly.losses.fused.kernels.pairs import positives
+from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, float_bits, log1p_unit
 
 # Tables stand one behind the other in one array: told apart as arrays of their own, the loops
@@ -29,7 +30,7 @@ of the two overflows float32, and what underflows is 0 as it should be."""
 
 
 @njit(**EXACT)
-def _logs(x: Any, e: Any, zero: Any) -> Any:
+def _logs(x: float, e: float, zero: float) -> Any:
     """softplus(x) and log σ(x) from ``e`` = exp(−|x|)."""
     rest = log1p_unit(e)
     above = x if x > zero else zero
@@ -37,7 +38,7 @@ def _logs(x: Any, e: Any, zero: Any) -> Any:
 
 
 @njit(**JIT)
-def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
+def _fill(v: Array, y: Array, tables: Any, numbers: Any) -> Any:
     """SPA's value, its slope and the tables; with it the largest exp(u), as bits."""
     pos, neg, offset, ratio, _ = numbers
     zero, one = v.dtype.type(0), v.dtype.type(1)
@@ -66,7 +67,7 @@ def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
 
 
 @njit(**JIT)
-def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
+def _one_against(tables: Any, size: int, level: float, up: float, down: float) -> Any:
     """One positive against the chunk: its sum, and its slope."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
     values, slopes = zero, zero
@@ -81,13 +82,13 @@ def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
 
 
 @njit(**JIT)
-def _hand_over(out: Any, tables: Any, factor: Any) -> None:
+def _hand_over(out: Array, tables: Any, factor: float) -> None:
     for t in range(out.size):
         out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
 
 
 @njit(**JIT)
-def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any) -> None:
+def _look_up(scores: Array, index: Array, picked: Array, few: Array, numbers: Any) -> None:
     """Tables of the positives of a long row, before its chunks have any."""
     whole = (index.size + 7) // 8 * 8  # rounded up, so that no step is a single one
     v = picked[:whole]
@@ -98,7 +99,7 @@ def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any) -> No
 
 
 @njit(**JIT)
-def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
+def _take_out(tables: Any, few: Array, k: int, t: int, known: bool) -> None:
     """Take positive ``k`` at place ``t`` out of the tables, into its own unless it is known."""
     if not known:
         few[_U + k], few[_RISE + k], few[_FALL + k] = (
@@ -111,7 +112,7 @@ def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
 
 
 @njit(**JIT)
-def _centred(numbers: Any, score: Any, tables_kind: Any) -> Any:
+def _centred(numbers: Any, score: float, tables_kind: Any) -> Any:
     """Return the numbers with exp(u) counted from the log-odds at ``score``, where that is far out.
 
     Pairs only see differences of log-odds, so the factor cancels; without it a row whose scores
@@ -130,7 +131,13 @@ def _centred(numbers: Any, score: Any, tables_kind: Any) -> Any:
 
 @njit(**JIT)
 def _row(
-    scores: Any, targets: Any, out: Any, needs_grad: bool, index: Any, numbers: Any, buffers: Any
+    scores: Array,
+    targets: Array,
+    out: Array,
+    needs_grad: bool,
+    index: Array,
+    numbers: Any,
+    buffers: Any,
 ) -> Any:
     """Whether the row fits, then its sums of SPA and of the pairs; ``index`` lists positives."""
     tables, few, picked = buffers
@@ -167,22 +174,22 @@ def _row(
 
 
 @njit(**JIT)
-def hard_workspace(scores: Any) -> Any:
+def hard_workspace(scores: Array) -> Any:
     """What ``hard_rows`` works in: tables of a chunk and of positives, scores of positives."""
     return np.empty(13 * CHUNK, scores.dtype), np.empty(scores.shape[1] + 1, np.int64)
 
 
 @njit(**JIT)
 def hard_rows(
-    scores: Any,
-    targets: Any,
-    gradient: Any,
+    scores: Array,
+    targets: Array,
+    gradient: Array,
     needs_grad: bool,
     numbers: Any,
     most: float,
     left: Any,
     buffers: Any,
-    index: Any,
+    index: Array,
 ) -> Any:
     """Sums of SPA and of the pairs over the rows that have this form; ``left`` marks the others.
 

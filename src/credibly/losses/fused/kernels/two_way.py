@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from credibly.types import Array
 from credibly.vectormath import JIT, exp_nonpositive
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -19,9 +20,9 @@ _BLOCK = 64  # targets looked at together, as most blocks hold nothing but zeros
 
 @njit(**JIT)
 def value_and_gradient(
-    scores: Any,
-    targets: Any,
-    gradient: Any,
+    scores: Array,
+    targets: Array,
+    gradient: Array,
     temperature_pos: float,
     temperature_neg: float,
     margin: float,
@@ -68,7 +69,13 @@ def value_and_gradient(
 
 @njit(**JIT)
 def _exponentials(
-    scores: Any, targets: Any, out: Any, scale: Any, bound: Any, hard_row: Any, hard_label: Any
+    scores: Array,
+    targets: Array,
+    out: Array,
+    scale: Any,
+    bound: float,
+    hard_row: Array,
+    hard_label: Array,
 ) -> bool:
     """exp(score / T_N), weighted by how absent the label is, with its sums; False if unsafe."""
     rows, labels = scores.shape
@@ -104,7 +111,7 @@ def _exponentials(
 
 @njit(**JIT)
 def _positives(
-    scores: Any, targets: Any, temperature_pos: float, weak_row: Any, weak_label: Any
+    scores: Array, targets: Array, temperature_pos: float, weak_row: Array, weak_label: Array
 ) -> tuple[Any, Any]:
     """Return flat places of positives and their exp(−score / T_P), with the sums of those."""
     x, y = scores.ravel(), targets.ravel()
@@ -125,7 +132,7 @@ def _positives(
 
 
 @njit(**JIT)
-def _blocks_with_some(y: Any) -> tuple[Any, int]:
+def _blocks_with_some(y: Array) -> tuple[Any, int]:
     """Return starts of the blocks with a positive, and how many positives they hold."""
     starts = np.empty((y.size + _BLOCK - 1) // _BLOCK, np.int64)
     blocks = 0
@@ -164,7 +171,7 @@ def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> 
 
 
 @njit(**JIT)
-def _scale(gradient: Any, row: Any, label: Any) -> None:
+def _scale(gradient: Array, row: Any, label: Any) -> None:
     down = label.astype(np.float32)
     for i in range(gradient.shape[0]):
         side, out = np.float32(row[i]), gradient[i]
