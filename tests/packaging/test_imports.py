@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
 # Import name, where it is not the name of the distribution.
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "multipart": "python-multipart"}
 # Declared because another package needs it, or imported by a name that is made up at run time.
+NOT_PACKAGES = {"credibly", "_typeshed"}  # the latter exists for type checkers only
 USED_BY_OTHERS = {"onnx", "python-multipart", "timm", "torchvision"}
 
 
@@ -81,7 +82,7 @@ def declared() -> set[str]:
 
 def imported() -> set[str]:
     tops = {parts[0] for path, _ in modules() for _, parts in imports(path)}
-    return {distribution(top) for top in tops - set(sys.stdlib_module_names) - {"credibly"}}
+    return {distribution(top) for top in tops - set(sys.stdlib_module_names) - NOT_PACKAGES}
 
 
 def test_what_is_imported_is_declared():

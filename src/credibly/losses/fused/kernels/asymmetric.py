@@ -44,7 +44,7 @@ def _parts(
 
 
 @njit(**EXACT)
-def _lower(t: float, d: float) -> Any:
+def _lower(t: float, d: tuple[float, ...]) -> Any:
     """t^(γ−1), from the coefficients of the polynomial."""
     return d[0] + t * (d[1] + t * (d[2] + t * d[3]))
 

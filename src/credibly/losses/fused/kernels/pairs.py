@@ -71,7 +71,7 @@ def positives(y: Array, index: Array) -> Any:
 
 @njit(**JIT)
 def _near(
-    u: Array, absent: Array, rise: Array, fall: Array, g: Array, positive: float, share: float
+    u: Array, absent: Array, rise: Array, fall: Array, g: Array, positive: Any, share: float
 ) -> Any:
     """One positive against a chunk: ``rise`` is exp(u), ``fall`` its inverse."""
     level, up, down = positive
@@ -216,7 +216,7 @@ def row_pairs(
 
 
 @njit(**JIT)
-def _centre(u: Array, y: Array, absent: Array, origin: float) -> Any:
+def _centre(u: Array, y: Array, absent: Array, origin: Any) -> Any:
     """Fill ``absent`` with 1 − y, count log-odds from ``origin`` (unknown ones stand there).
 
     Σ (1 − y), Σ y (1 − y) and the largest distance, infinite if a log-odds is not finite.

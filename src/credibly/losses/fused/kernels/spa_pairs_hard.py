@@ -112,7 +112,7 @@ def _take_out(tables: Any, few: Array, k: int, t: int, known: bool) -> None:
 
 
 @njit(**JIT)
-def _centred(numbers: Any, score: float, tables_kind: Any) -> Any:
+def _centred(numbers: Any, score: Any, tables_kind: Any) -> Any:
     """Return the numbers with exp(u) counted from the log-odds at ``score``, where that is far out.
 
     Pairs only see differences of log-odds, so the factor cancels; without it a row whose scores

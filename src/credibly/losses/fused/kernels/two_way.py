@@ -73,7 +73,7 @@ def _exponentials(
     targets: Array,
     out: Array,
     scale: Any,
-    bound: float,
+    bound: Any,
     hard_row: Array,
     hard_label: Array,
 ) -> bool:
