@@ -42,12 +42,12 @@ class Target(FolderAttack):
 
     def seeds(self) -> Iterable[bytes]:
         yield b"GET\n/api/search?q=%2Ba%20-%22dining+table%22&top=5\nAccept: */*\n\n"
-        yield b"GET\n/api/labels?prefix=%3Cb&limit=3&book=0\n\n"
+        yield b"GET\n/api/labels?prefix=%3Cb&limit=3&file=0\n\n"
         yield b"GET\n/api/label?name=a&raw=false\n\n"
         yield b"GET\n/api/sets?average_size=1.5\nHost: evil.example\n\n"
         yield b'POST\n/api/predict\nContent-Type: application/json\n\n{"features": [[1, 2]]}'
         yield b"POST\n/api/predict/image?average_size=2\nContent-Length: 3\n\nabc"
-        yield b"GET\n/?q=a&book=0\n\n"
+        yield b"GET\n/?q=a&file=0\n\n"
         yield b"GET\n/images/..%2f..%2fetc%2fpasswd\n\n"
 
     def read(self, data: bytes) -> None:

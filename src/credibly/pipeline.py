@@ -95,13 +95,18 @@ class Pipeline:
         """Return the probability that each label is present, float64."""
         return self._by_blocks(scores, lambda block: sigmoid(self._calibrated(block)))
 
+    @property
+    def rule(self) -> Decision:
+        """Return the decision in use: a threshold of ½ if none was given."""
+        return self.decision or decide.Threshold(0.5)
+
     def sets(self, scores: ArrayLike) -> Any:
         """Return one label set per row, as a bool matrix."""
         return self.decide(self.probabilities(scores))
 
     def decide(self, probabilities: ArrayLike) -> Any:
         """Return the label sets of probabilities that this pipeline made."""
-        return (self.decision or decide.Threshold(0.5)).predict(probabilities)
+        return self.rule.predict(probabilities)
 
     def _ranking(self, block: Array) -> Array:
         return block if self.loss is None else self._torch(block, self.loss.ranking_scores)
@@ -289,7 +294,7 @@ def _module(pipeline: Pipeline) -> nn.Module:
             self.loss = pipeline.loss
             kept = pipeline.calibrator
             self.calibrator = nn.Identity() if kept is None else kept.to_module()
-            self.decision = (pipeline.decision or decide.Threshold(0.5)).to_module()
+            self.decision = pipeline.rule.to_module()
 
         def forward(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             ranking, odds = scores, scores

@@ -54,11 +54,21 @@ def test_before_calibration_is_the_link_alone(client, ours):
     before = client.get("/api/search", params={"q": "+fork", "top": 1, "raw": True}).json()
     sigmoid = 1 / (1 + np.exp(-ours.scores[:, 0].astype(float)))
     assert before["expected_hits"] == pytest.approx(sigmoid.sum(), rel=1e-5)
-    refused = client.get("/api/search", params={"q": "+fork", "book": 1, "raw": True})
+    refused = client.get("/api/search", params={"q": "+fork", "file": 1, "raw": True})
     assert refused.status_code == 400
     assert (
         "before calibration" in refused.json()["error"] or "calibrator" in refused.json()["error"]
     )
+
+
+def test_a_file_is_asked_for_by_its_old_name_too(client):
+    answers = [
+        client.get("/api/search", params={"q": "+fork", name: 1}).json()
+        for name in ("file", "book")
+    ]
+    assert answers[0] == answers[1] != client.get("/api/search", params={"q": "+fork"}).json()
+    assert 'href="/labels?file=1"' in client.get("/", params={"book": 1}).text
+    assert "book" not in client.get("/openapi.json").text
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -88,7 +98,7 @@ BAD = [
     ("/api/search?q=(fork", 400, ""),
     ("/api/search?q=fork&top=0", 422, "top"),
     ("/api/search?q=fork&top=99999", 422, "top"),
-    ("/api/search?q=fork&book=7", 400, "predictions files"),
+    ("/api/search?q=fork&file=7", 400, "predictions files"),
     ("/api/label?name=frok", 400, "fork"),
     ("/api/sets?average_size=-1", 422, "average_size"),
     ("/api/sets?average_size=nan", 422, "average_size"),
@@ -205,7 +215,7 @@ def test_the_description_lists_what_exists(client):
 
 
 TEXT = st.text(max_size=40)
-KEYS = ["q", "name", "top", "book", "raw", "average_size", "id", "prefix", "limit"]
+KEYS = ["q", "name", "top", "file", "book", "raw", "average_size", "id", "prefix", "limit"]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -22,7 +22,7 @@ from credibly.serve._served import KEPT, ServedPredictions
 
 
 @pytest.fixture
-def book(shelf):
+def served(shelf):
     return ServedPredictions(shelf / "ours.parquet")
 
 
@@ -47,24 +47,24 @@ def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
     assert 1 < most <= WORKERS
 
 
-def test_budgets_remembered_are_the_latest(book):
+def test_budgets_remembered_are_the_latest(served):
     for number in range(KEPT + 20):
-        assert book.budget(1 + number / 100).average_size == 1 + number / 100
-    assert book.budget.cache_info().currsize == KEPT
+        assert served.budget(1 + number / 100).average_size == 1 + number / 100
+    assert served.budget.cache_info().currsize == KEPT
 
 
 @pytest.mark.parametrize("name", ["index", "sample", "uncalibrated"])
-def test_those_who_ask_first_wait_for_one_reading(book, name):
+def test_those_who_ask_first_wait_for_one_reading(served, name):
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: getattr(book, name), range(8)))
+        found = list(pool.map(lambda _: getattr(served, name), range(8)))
     assert all(one is found[0] for one in found)
 
 
-@pytest.mark.parametrize("name", ["judge", "chart"])
-def test_labels_are_read_once_and_remembered_within_a_bound(book, name, monkeypatch):
-    ask = getattr(book, name)
+@pytest.mark.parametrize("name", ["label_report", "chart"])
+def test_labels_are_read_once_and_remembered_within_a_bound(served, name, monkeypatch):
+    ask = getattr(served, name)
     first = ask("fork")
-    monkeypatch.setattr(book, "column", lambda label: pytest.fail("read again"))
+    monkeypatch.setattr(served, "column", lambda label: pytest.fail("read again"))
     assert ask("fork") is first
     assert ask.cache_info().maxsize == KEPT
 
@@ -87,13 +87,13 @@ def figures() -> int:
     return sum(type(one) is Figure for one in gc.get_objects())  # isinstance wakes lazy objects
 
 
-def test_a_drawn_figure_is_not_kept(book):
+def test_a_drawn_figure_is_not_kept(served):
     """Without waiting for Python to look for objects that only point at each other."""
     gc.collect()
     gc.disable()
     try:
         before = figures()
-        assert "<svg" in book.chart("fork")
+        assert "<svg" in served.chart("fork")
         assert figures() == before
     finally:
         gc.enable()

@@ -13,7 +13,7 @@ from PIL import Image
 from serve_labels import LABELS
 from starlette.testclient import TestClient
 
-from credibly import Predictions
+from credibly import Pipeline, Predictions
 from credibly.decide import AverageSize
 from credibly.serve import _guard, _model, create_app
 from credibly.serve._model import AT_ONCE, MOST_PIXELS, Model
@@ -25,7 +25,7 @@ class Run:
     def __init__(self, rows, kind="images", shape=(1, 16, 16), wait=0.0):
         self.rows, self.wait = rows, wait
         self.data = {"kind": kind, "shape": list(shape)}
-        self.labels, self.decision = rows.labels, None
+        self.labels, self.pipeline = rows.labels, Pipeline()
         self.seen, self.now, self.most = [], 0, 0
         self.lock = threading.Lock()
 
@@ -166,7 +166,7 @@ def test_health_is_answered_while_every_worker_is_busy(shelf, monkeypatch):
 
     app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
     with TestClient(app, raise_server_exceptions=False) as client:
-        monkeypatch.setattr(type(app.app.state.served.books[0]), "search", slow)
+        monkeypatch.setattr(type(app.app.state.served.files[0]), "search", slow)
         threads = [
             threading.Thread(target=lambda: client.get("/api/search?q=fork")) for _ in range(8)
         ]
@@ -187,7 +187,7 @@ def test_a_request_that_takes_too_long_is_answered_and_one_too_many_too(shelf, m
     app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
     with TestClient(app) as client:
         state = app.app.state.served
-        monkeypatch.setattr(type(state.books[0]), "search", lambda *_: release.wait(20))
+        monkeypatch.setattr(type(state.files[0]), "search", lambda *_: release.wait(20))
         late = client.get("/api/search?q=fork")
         assert late.status_code == 503
         assert "longer than" in late.json()["error"]
@@ -213,7 +213,7 @@ def test_a_deleted_file_is_told_without_a_traceback(shelf, tmp_path):
 def test_the_run_of_a_model_keeps_its_own_decision(shelf):
     rows = Predictions.read(shelf / "ours.parquet")
     run = Run(rows, kind="features", shape=(3,))
-    run.decision = SimpleNamespace(predict=lambda p: np.zeros(p.shape, bool))
+    run.pipeline.decision = SimpleNamespace(predict=lambda p: np.zeros(p.shape, bool))
     with served(shelf / "ours.parquet", run) as client:
         answer = client.post("/api/predict", json={"features": [[0.0] * 3]})
     assert answer.json()["sets"] == [[]]

@@ -73,7 +73,8 @@ def f1(
 
     "Macro F1" has two meanings in print, so it has two names here: ``"mean_of_f1s"`` averages
     the labels' F1 (scikit-learn's macro), ``"f1_of_means"`` is the F1 of mean precision and mean
-    recall. ``"micro"`` pools all entries, ``"samples"`` averages rows, ``None`` one per label.
+    recall. ``"micro"`` pools all entries, ``"samples"`` averages rows, ``None`` returns one
+    value per label.
 
     Example:
         >>> sets = np.array([[True, False], [True, True], [False, True]])

@@ -104,7 +104,7 @@ def kl_to_truth(
 
 
 def expected_size(probabilities: ArrayLike) -> Any:
-    """Mean over rows of the sum of probabilities: how many labels a row is expected to carry.
+    """Mean over rows of the sum of probabilities: the number of labels expected in a row.
 
     Example:
         >>> float(expected_size(np.array([[0.5, 0.25], [1.0, 0.75]])))

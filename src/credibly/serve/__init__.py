@@ -1,4 +1,4 @@
-"""The web app and its REST API: search, see why, judge every label. Needs ``credibly[serve]``."""
+"""The web app and its REST API: search, see why, examine every label. Needs ``credibly[serve]``."""
 
 from __future__ import annotations
 

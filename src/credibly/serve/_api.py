@@ -9,13 +9,14 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Body, Query, Request
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.decide import Decision
-from credibly.serve._model import Busy, Model
+from credibly.serve._model import MOST_VALUES, Busy, Model
 from credibly.serve._served import ServedPredictions
 
 router = APIRouter(prefix="/api", tags=["api"])
@@ -25,10 +26,19 @@ QueryText = Annotated[
     Query(max_length=2000, description="a query: `+fork +apple -knife`, `(dog | cat) & !beach`"),
 ]
 Top = Annotated[int, Query(ge=1, le=1000, description="how many rows to give back")]
-Number = Annotated[int, Query(ge=0, le=99, description="which predictions file, from 0")]
 Raw = Annotated[bool, Query(description="before calibration")]
 Name = Annotated[str, Query(min_length=1, max_length=1000, description="name of a label")]
 Size = Annotated[float, Query(ge=0.05, le=1e6, description="labels per row, on average")]
+
+
+def _file_number(
+    file: Annotated[int, Query(ge=0, le=99, description="which predictions file, from 0")] = 0,
+    book: Annotated[int | None, Query(ge=0, le=99, include_in_schema=False)] = None,
+) -> int:
+    return file if book is None else book  # `book` was its name in version 0.1
+
+
+FileNumber = Annotated[int, Depends(_file_number)]
 
 
 class ErrorMessage(BaseModel):
@@ -57,36 +67,36 @@ def state_of(request: Request) -> Any:
     return request.app.state.served
 
 
-def _book(request: Request, book: int, raw: bool) -> ServedPredictions:
-    return state_of(request).book(book, raw)
+def _file(request: Request, number: int, raw: bool) -> ServedPredictions:
+    return state_of(request).file(number, raw)
 
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, Any]:
     """Whether the server is up, and what it serves. Answered whatever else is worked on."""
     served = state_of(request)
-    books = [
-        {"name": book.name, "rows": book.scan.num_rows, "labels": len(book.labels)}
-        for book in served.books
-    ]
-    about = {
-        "predictions": books,
+    return {
+        "status": "ok",
+        "version": __version__,
+        "predictions": [
+            {"name": file.name, "rows": file.scan.num_rows, "labels": len(file.labels)}
+            for file in served.files
+        ],
         "images": served.images is not None,
         "run": served.model is not None,
     }
-    return {"status": "ok", "version": __version__, "predictions": books, **about}
 
 
 @router.get("/labels", responses=FAILURES)
 def labels(
     request: Request,
+    file: FileNumber,
     prefix: Annotated[str, Query(max_length=1000)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
-    book: Number = 0,
 ) -> dict[str, Any]:
     """Labels that contain ``prefix``, those that start with it first."""
     asked = prefix.casefold()
-    names = _book(request, book, False).labels
+    names = _file(request, file, False).labels
     found = [name for name in names if asked in name.casefold()]
     found.sort(key=lambda name: not name.casefold().startswith(asked))
     return {"labels": found[:limit], "total": len(found)}
@@ -94,48 +104,86 @@ def labels(
 
 @router.get("/search", responses=FAILURES)
 def search(
-    request: Request, q: QueryText, top: Top = 20, book: Number = 0, raw: Raw = False
+    request: Request, file: FileNumber, q: QueryText, top: Top = 20, raw: Raw = False
 ) -> dict[str, Any]:
     """The most probable rows for a query, each condition's share, and expected hits."""
-    return _book(request, book, raw).search(q, top).to_dict()
+    return _file(request, file, raw).search(q, top).to_dict()
 
 
 @router.get("/label", responses=FAILURES)
-def label(request: Request, name: Name, book: Number = 0, raw: Raw = False) -> dict[str, Any]:
+def label(request: Request, file: FileNumber, name: Name, raw: Raw = False) -> dict[str, Any]:
     """Statistics of one label, its reliability diagram and its most confident mistakes."""
-    judged = _book(request, book, raw).judge(name)
-    about: dict[str, Any] = dict(judged.about)
-    if judged.reliability is not None:
+    report = _file(request, file, raw).label_report(name)
+    about: dict[str, Any] = dict(report.about)
+    if report.reliability is not None:
         about["reliability"] = {
-            key: _plain(np.asarray(value)) for key, value in asdict(judged.reliability).items()
+            key: _plain(np.asarray(value)) for key, value in asdict(report.reliability).items()
         }
-    about["mistakes"] = [asdict(mistake) for mistake in judged.mistakes]
+    about["mistakes"] = [asdict(mistake) for mistake in report.mistakes]
     return {key: _plain(value) for key, value in about.items()}
 
 
 @router.get("/sets", responses=FAILURES)
 def sets(
-    request: Request, average_size: Size, book: Number = 0, raw: Raw = False
+    request: Request, file: FileNumber, average_size: Size, raw: Raw = False
 ) -> dict[str, Any]:
     """What a label budget means: threshold, sizes and, where truth is known, coverage."""
-    found = _book(request, book, raw).budget(round(average_size, 2))
+    found = _file(request, file, raw).budget(round(average_size, 2))
     return {**asdict(found), "promise": found.statement}  # its name until version 0.1
 
 
-@router.post("/predict", responses=FAILURES)
-def predict(request: Request, rows: Features) -> dict[str, Any]:
+# The body is read as bytes, whose total is bounded (`Guard`), and parsed by one of the few
+# predictions at once: parsed rows take many times the memory of their text.
+
+
+def _body(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
+@router.post(
+    "/predict",
+    responses=FAILURES,
+    openapi_extra=_body("application/json", Features.model_json_schema()),
+)
+async def predict(request: Request) -> dict[str, Any]:
     """Probabilities and a label set for each row of features."""
-    return _model(request).predict_rows(rows.features, _decision(request, rows.average_size))
+    body = await request.body()
+
+    def work() -> dict[str, Any]:
+        rows = _features(request, body)
+        return _model(request).predict_rows(rows.features, _decision(request, rows.average_size))
+
+    return await _model(request).in_turn(work)
 
 
-@router.post("/predict/image", responses=FAILURES)
-def predict_image(
-    request: Request,
-    image: Annotated[bytes, Body(media_type="application/octet-stream")],
-    average_size: Size | None = None,
-) -> dict[str, Any]:
+@router.post(
+    "/predict/image",
+    responses=FAILURES,
+    openapi_extra=_body("application/octet-stream", {"type": "string", "format": "binary"}),
+)
+async def predict_image(request: Request, average_size: Size | None = None) -> dict[str, Any]:
     """Probabilities and a label set for one image: the request's body is the image file."""
-    return _model(request).predict_image(image, _decision(request, average_size))
+    body = await request.body()
+
+    def work() -> dict[str, Any]:
+        return _model(request).predict_image(body, _decision(request, average_size))
+
+    return await _model(request).in_turn(work)
+
+
+def _features(request: Request, body: bytes) -> Features:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise InputError(f"the body must be application/json; got {kind[:100]!r}.")
+    if body.count(b",") > MOST_VALUES:  # before they are parsed, which takes far more memory
+        raise InputError(
+            f"a request must hold at most {MOST_VALUES:,} numbers. Send fewer rows, or use "
+            "`credibly predict`."
+        )
+    try:
+        return Features.model_validate_json(body)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
 
 
 def _model(request: Request) -> Model:
@@ -154,7 +202,7 @@ def _decision(request: Request, average_size: float | None) -> Callable[[], Deci
         if average_size is None:
             return None
         served = state_of(request)
-        return served.books[0].decision(round(average_size, 2), served.model.run.labels)
+        return served.files[0].decision(round(average_size, 2), served.model.run.labels)
 
     return fitted
 

@@ -36,7 +36,7 @@ WORKERS = 8
 class AppState:
     """Everything the server was started with."""
 
-    books: tuple[ServedPredictions, ...]
+    files: tuple[ServedPredictions, ...]
     images: Images | None = None
     model: Model | None = None
     _lock: Lock = field(default_factory=Lock)
@@ -49,19 +49,19 @@ class AppState:
 
     @cached_property
     def _compared(self) -> Comparison:
-        return compare(self.books)
+        return compare(self.files)
 
     def warm_up(self) -> None:
         """Read the files and answer one search each, so that the first request is fast."""
-        for book in self.books:
+        for file in self.files:
             with suppress(InputError, OSError):  # told to whoever asks
-                book.search(f'"{book.labels[0]}"' if book.labels else "", 1)
+                file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
 
-    def book(self, number: int, raw: bool) -> ServedPredictions:
+    def file(self, number: int, raw: bool) -> ServedPredictions:
         """One of the files, before calibration if asked."""
-        if not 0 <= number < len(self.books):
-            raise InputError(f"there are {len(self.books)} predictions files; got number {number}.")
-        chosen = self.books[number]
+        if not 0 <= number < len(self.files):
+            raise InputError(f"there are {len(self.files)} predictions files; got number {number}.")
+        chosen = self.files[number]
         if not raw:
             return chosen
         before = chosen.uncalibrated
@@ -84,18 +84,18 @@ def create_app(
     """The web app, for any ASGI server.
 
     Args:
-        predictions: one file, or two to compare; each may be a folder of parts.
+        predictions: one file, or two to compare; each may be a folder of shards.
         images: folder of images named by row ids.
         run: a trained run, which opens ``/api/predict``.
         hosts: names the server answers to; a request with another Host header is refused.
         partial: whether a folder may lack shards; otherwise that is an error.
     """
     served = AppState(
-        books=tuple(ServedPredictions(path, partial=partial) for path in predictions),
+        files=tuple(ServedPredictions(path, partial=partial) for path in predictions),
         images=None if images is None else Images(images),
         model=None if run is None else Model(_load(run)),
     )
-    if not served.books:
+    if not served.files:
         raise InputError("the web app needs at least one predictions file; got none.")
     app = FastAPI(
         title="credibly",

@@ -21,10 +21,10 @@ class Comparison:
     chart: str
 
 
-def compare(books: Sequence[ServedPredictions]) -> Comparison:
+def compare(served: Sequence[ServedPredictions]) -> Comparison:
     """Return numbers with intervals, verdicts and both reliability curves."""
-    names = names_of([book.path for book in books])
-    samples = dict(zip(names, (book.sample for book in books), strict=True))
+    names = names_of([each.path for each in served])
+    samples = dict(zip(names, (each.sample for each in served), strict=True))
     curves = [
         (name, one.probabilities, one.targets)
         for name, one in samples.items()

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from typing import Any
 
 BODY_LIMIT = 10 * 2**20
+BODIES_LIMIT = 64 * 2**20
+"""Bytes of all request bodies that are held at once."""
 BODY_SECONDS = 20.0
 QUERY_LIMIT = 8 * 2**10
 HEAD_LIMIT = 32 * 2**10
@@ -51,6 +53,7 @@ class Guard:
         self.app = app
         self.hosts = {host.lower() for host in hosts}
         self._tasks: set[asyncio.Future[Any]] = set()
+        self.held = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
@@ -60,7 +63,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         answer = _Answer(send)
-        body = _Body(receive, answer)
+        body = _Body(receive, answer, self)
         try:
             self._check(scope, _headers(scope))
             if scope["path"] == HEALTH:  # answered by the event loop, whatever is worked on
@@ -78,6 +81,7 @@ class Guard:
         task = asyncio.ensure_future(self.app(scope, body.receive, answer.send))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: body.release())
         await asyncio.wait({task}, timeout=REQUEST_SECONDS)
         if task.done():
             task.result()
@@ -153,8 +157,8 @@ def _host(value: str) -> str:
 class _Body:
     """The request's body, refused when it grows past the limit or trickles in too slowly."""
 
-    def __init__(self, receive: Any, answer: _Answer) -> None:
-        self._receive, self._answer = receive, answer
+    def __init__(self, receive: Any, answer: _Answer, guard: Guard) -> None:
+        self._receive, self._answer, self._guard = receive, answer, guard
         self._seen, self._finished = 0, False
         self._deadline = asyncio.get_running_loop().time() + BODY_SECONDS
 
@@ -169,10 +173,18 @@ class _Body:
             raise AssertionError("refused above") from None
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
+            self._guard.held += len(message.get("body", b""))
             self._finished = not message.get("more_body", False)
             if self._seen > BODY_LIMIT:
                 await self._refuse(413, f"a body must be at most {BODY_LIMIT // 2**20} MB.")
+            if self._guard.held > BODIES_LIMIT:
+                await self._refuse(503, "other requests hold too much memory; try again soon.")
         return message
+
+    def release(self) -> None:
+        """Take this body's bytes out of the total: its request has ended."""
+        self._guard.held -= self._seen
+        self._seen = 0
 
     async def _refuse(self, status: int, message: str) -> None:
         # Answered here and now: the framework would turn the exception into an answer of its own.

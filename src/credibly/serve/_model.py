@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import BoundedSemaphore
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from anyio import to_thread
 
 from credibly.checks import InputError
-from credibly.decide import Decision, Threshold
+from credibly.decide import Decision
 from credibly.types import Array
 
 MOST_PIXELS = 25_000_000
@@ -35,7 +35,23 @@ class Model:
 
     def __init__(self, run: Any) -> None:
         self.run = run
-        self._slots = BoundedSemaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(self, work: Callable[[], Any]) -> Any:
+        """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work.
+
+        Requests wait here and not in a thread, so that they keep no other kind of request waiting.
+        """
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._slots.acquire()
+        except TimeoutError:
+            message = f"{AT_ONCE} predictions are being made, the most at once; try again soon."
+            raise Busy(message) from None
+        try:
+            return await to_thread.run_sync(work)
+        finally:
+            self._slots.release()
 
     def predict_rows(self, rows: list[list[float]], decide: Callable[[], Decision | None]) -> Any:
         """Return probabilities and sets for rows of features."""
@@ -46,8 +62,7 @@ class Model:
         array = np.array(rows, dtype=np.float32)
         if not np.isfinite(array).all():
             raise InputError("`features` must be finite numbers.")
-        with self._slot():
-            return self._answer(array, decide)
+        return self._answer(array, decide)
 
     def predict_image(self, content: bytes, decide: Callable[[], Decision | None]) -> Any:
         """Return probabilities and the set of one image file, scaled to the shape of the run."""
@@ -55,13 +70,12 @@ class Model:
             raise InputError(
                 f"this model takes {self.run.data['kind']}; post them to /api/predict."
             )
-        with self._slot():
-            return self._answer(_pixels(content, tuple(self.run.data["shape"]))[None], decide)
+        return self._answer(_pixels(content, tuple(self.run.data["shape"]))[None], decide)
 
     def _answer(self, array: Array, decide: Callable[[], Decision | None]) -> dict[str, Any]:
         self._check_size(*array.shape)
         predictions = self.run.predict(array)
-        decision = decide() or self.run.decision or Threshold(0.5)
+        decision = decide() or self.run.pipeline.rule
         sets = decision.predict(predictions.probabilities)
         labels = predictions.labels
         return {
@@ -70,15 +84,6 @@ class Model:
             "sets": [[name for name, on in zip(labels, row, strict=True) if on] for row in sets],
             "decision": repr(decision),
         }
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        if not self._slots.acquire(timeout=WAIT_SECONDS):
-            raise Busy(f"{AT_ONCE} predictions are being made, the most at once; try again soon.")
-        try:
-            yield
-        finally:
-            self._slots.release()
 
     @staticmethod
     def _check_size(*shape: int) -> None:

@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.checks import InputError
-from credibly.serve._api import Name, Number, Raw, Size, state_of
+from credibly.serve._api import FileNumber, Name, Raw, Size, state_of
 from credibly.serve._images import TYPES
+from credibly.serve._served import ServedPredictions
 from credibly.summaries import COLUMNS
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -46,7 +47,8 @@ def _page(request: Request, template: str, status: int = 200, **values: object) 
 
     def address(path: str, **changes: object) -> str:
         """A link that keeps which file is looked at, and whether before calibration."""
-        kept = {key: query[key] for key in ("book", "raw") if key in query}
+        names = {"file": "file", "book": "file", "raw": "raw"}
+        kept = {names[key]: value for key, value in query.items() if key in names}
         merged = {**kept, **changes}
         return path + "?" + urlencode({k: v for k, v in merged.items() if v is not None})
 
@@ -67,9 +69,9 @@ def failure(request: Request, status: int, message: str) -> Response:
 
 @router.get("/")
 def search_page(
-    request: Request, q: Text = "", top: PageTop = 24, book: Number = 0, raw: Raw = False
+    request: Request, file: FileNumber, q: Text = "", top: PageTop = 24, raw: Raw = False
 ) -> HTMLResponse:
-    chosen = state_of(request).book(book, raw)
+    chosen = state_of(request).file(file, raw)
     answer, problem = None, None
     if q.strip():
         try:
@@ -80,8 +82,8 @@ def search_page(
         request,
         "search.html",
         400 if problem else 200,
-        book=chosen,
-        number=book,
+        predictions=chosen,
+        number=file,
         raw=raw,
         q=q,
         top=top,
@@ -92,53 +94,55 @@ def search_page(
 
 
 @router.get("/labels")
-def labels_page(request: Request, book: Number = 0, raw: Raw = False) -> HTMLResponse:
-    chosen = state_of(request).book(book, raw)
-    return _page(request, "labels.html", book=chosen, number=book, raw=raw, rows=chosen.label_table)
+def labels_page(request: Request, file: FileNumber, raw: Raw = False) -> HTMLResponse:
+    chosen = state_of(request).file(file, raw)
+    return _page(
+        request, "labels.html", predictions=chosen, number=file, raw=raw, rows=chosen.label_table
+    )
 
 
 @router.get("/label")
-def label_page(request: Request, name: Name, book: Number = 0, raw: Raw = False) -> HTMLResponse:
-    chosen = state_of(request).book(book, raw)
-    judged = chosen.judge(name)
+def label_page(request: Request, file: FileNumber, name: Name, raw: Raw = False) -> HTMLResponse:
+    chosen = state_of(request).file(file, raw)
+    report = chosen.label_report(name)
     return _page(
         request,
         "label.html",
-        book=chosen,
-        number=book,
+        predictions=chosen,
+        number=file,
         raw=raw,
-        about=judged.about,
-        reliability=judged.reliability,
-        chart="" if judged.reliability is None else chosen.chart(name),
-        mistakes=judged.mistakes,
+        about=report.about,
+        reliability=report.reliability,
+        chart="" if report.reliability is None else chosen.chart(name),
+        mistakes=report.mistakes,
     )
 
 
 @router.get("/budget")
 def budget_page(
-    request: Request, average_size: Size | None = None, book: Number = 0, raw: Raw = False
+    request: Request, file: FileNumber, average_size: Size | None = None, raw: Raw = False
 ) -> HTMLResponse:
-    chosen = state_of(request).book(book, raw)
+    chosen = state_of(request).file(file, raw)
     most = float(min(len(chosen.labels), 20))
     size = min(average_size or max(0.1, round(_expected_size(chosen), 1)), len(chosen.labels))
     found = chosen.budget(round(size, 2))
     values = {"budget": found, "size": size, "most": max(most, size)}
-    return _page(request, "budget.html", book=chosen, number=book, raw=raw, **values)
+    return _page(request, "budget.html", predictions=chosen, number=file, raw=raw, **values)
 
 
-def _expected_size(book: Any) -> float:
-    return float(book.sample.probabilities.sum(1, dtype=np.float64).mean())
+def _expected_size(predictions: ServedPredictions) -> float:
+    return float(predictions.sample.probabilities.sum(1, dtype=np.float64).mean())
 
 
 @router.get("/compare")
 def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLResponse:
     served = state_of(request)
-    if len(served.books) < 2:
+    if len(served.files) < 2:
         raise InputError("comparing needs two files: `credibly serve A.parquet B.parquet`.")
     answers, problem = [], None
     if q.strip():
         try:
-            answers = [book.search(q, top) for book in served.books]
+            answers = [file.search(q, top) for file in served.files]
         except InputError as error:
             problem = str(error)
     return _page(

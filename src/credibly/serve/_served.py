@@ -1,4 +1,4 @@
-"""One predictions file, opened for serving: resident for search, sampled for budgets."""
+"""One predictions file, opened for serving: in memory for search, sampled for budgets."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from credibly import metrics
 from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize
+from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index
 from credibly.serve._charts import reliability_chart
@@ -36,7 +37,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class LabelReport:
-    """All that a label's page says, from one reading of its column."""
+    """All that a label's page says, from its column, read once."""
 
     about: dict[str, Any]
     reliability: metrics.Reliability | None
@@ -55,7 +56,7 @@ class ServedPredictions:
         self.labels = list(self.scan.labels)
         self.calibrated = calibrated
         self._lock = Lock()
-        self.judge = lru_cache(maxsize=KEPT)(self._judge)
+        self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
         self.chart = lru_cache(maxsize=KEPT)(self._chart)
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
         self._fitted = lru_cache(maxsize=KEPT)(self._fit)
@@ -134,7 +135,7 @@ class ServedPredictions:
             raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
         return label
 
-    def _judge(self, label: str) -> LabelReport:
+    def _label_report(self, label: str) -> LabelReport:
         """Statistics of one label, its reliability and its most confident mistakes."""
         p, y = self.column(self.check(label))
         about: dict[str, Any] = {
@@ -199,20 +200,15 @@ class _Uncalibrated(ServedPredictions):
 
     def __init__(self, path: str | os.PathLike[str], loss: str | None, partial: bool) -> None:
         super().__init__(path, calibrated=False, partial=partial)
-        from credibly.losses import from_name
-
-        found = from_name(loss, num_labels=len(self.labels), average_size=1) if loss else None
+        pipeline = Pipeline(loss, context={"num_labels": len(self.labels), "average_size": 1})
+        found = pipeline.loss
+        # A file holds one score per label: of two heads or without a link, the log-odds to rank by.
         count = len(self.labels)
         one_score = found is not None and found.has_link and found.num_outputs(count) == count
-        self._loss = found if one_score else None
+        self._pipeline = pipeline if one_score else Pipeline()
 
     def _through_link(self, scores: Array) -> Array:
-        import torch
-
-        tensor = torch.from_numpy(np.ascontiguousarray(scores))
-        with torch.no_grad():
-            raw = torch.sigmoid(tensor) if self._loss is None else self._loss.probabilities(tensor)
-        return raw.float().numpy()
+        return self._pipeline.probabilities(scores).astype(np.float32)
 
     @cached_property
     def _index(self) -> Index:
@@ -234,12 +230,13 @@ class _Uncalibrated(ServedPredictions):
     def column(self, label: str) -> tuple[Array, Array | None]:
         scores, targets = self.scan.column(label, "scores")
         # A link may look at all labels of a row (softmax): then one column is not enough.
-        if self._loss is not None and not self._loss.labelwise:
+        loss = self._pipeline.loss
+        if loss is not None and not loss.labelwise:
             scores = self.scan.columns(self.labels, "scores")[0]
             return self._through_link(scores)[:, self.labels.index(label)], targets
         return self._through_link(scores[:, None])[:, 0], targets
 
 
 def _required(scores: Array | None) -> Array:
-    assert scores is not None, "only files with scores have an uncalibrated reading"
+    assert scores is not None, "only files with scores have a state before calibration"
     return scores

@@ -99,7 +99,7 @@ def _overall(p: Array, y: Array, calibrated: bool) -> str:
     if error < max(0.03, 1.3 * chance):
         return f"{off}: well calibrated ({right})."
     word = "usable" if error < 0.08 else "badly calibrated"
-    cure = "" if calibrated else " `credibly calibrate` on held-out rows would help."
+    cure = "" if calibrated else " Calibrating it on held-out rows would help (credibly calibrate)."
     return f"{off}: {word} ({right}).{cure}"
 
 

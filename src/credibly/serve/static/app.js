@@ -124,7 +124,7 @@ async function suggest() {
   if (!at) { hide(); return; }
   const prefix = at.text.replace(/^[+-]/, "");
   if (!prefix) { hide(); return; }
-  const parameters = new URLSearchParams({ prefix, limit: "8", book: box.dataset.book || "0" });
+  const parameters = new URLSearchParams({ prefix, limit: "8", file: box.dataset.file || "0" });
   const response = await fetch("/api/labels?" + parameters);
   if (!response.ok) { hide(); return; }
   const { labels } = await response.json();
@@ -236,7 +236,7 @@ if (slider && histogram) {
     document.getElementById("size-out").textContent = String(Number(slider.value));
     const mine = ++newest;
     const parameters = new URLSearchParams({
-      average_size: slider.value, book: form.dataset.book, raw: form.dataset.raw,
+      average_size: slider.value, file: form.dataset.file, raw: form.dataset.raw,
     });
     const response = await fetch("/api/sets?" + parameters);
     if (!response.ok || mine !== newest) return; // a later position is on its way
