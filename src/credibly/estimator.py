@@ -158,7 +158,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         return np.eye(len(self.classes_))[index]
 
     def _normalised(self, estimates: Array) -> Array:
-        """With class labels exactly one is present, so a row's probabilities sum to one."""
+        """Scale each row to sum 1 where targets are class labels: exactly one label is present."""
         if self.multi_label_:
             return estimates
         total = estimates.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Names that the command line and configuration files use, known without importing torch.
+"""Names that the command line and configuration files use, known without importing numpy or torch.
 
 A misspelt name is answered at once. The tests check each table against the package it describes.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-
-from credibly.checks import InputError, nearest
 
 LOSSES: dict[str, str] = {
     "an": "AssumeNegative",
@@ -78,6 +76,8 @@ def check_loss(name: str) -> None:
         ...
         credibly.checks.InputError: unknown loss 'sap'. Did you mean 'spa'?
     """
+    from credibly.checks import InputError, nearest
+
     first, *rest = re.split(r"\+(?![^(]*\))", name[:1000])
     match = _PART.fullmatch(first)
     if match is not None and match[1].lower() not in LOSSES:
@@ -98,6 +98,8 @@ def check_model(name: str) -> None:
         ...
         credibly.checks.InputError: `model` must be a known network; got 'mpl'. Did you mean 'mlp'?
     """
+    from credibly.checks import InputError, nearest
+
     if name not in MODELS and not name.startswith(MODEL_PREFIXES):
         known = [*MODELS, *(f"{prefix}NAME" for prefix in MODEL_PREFIXES)]
         raise InputError(f"`model` must be a known network; got {name!r}. {nearest(name, known)}")
@@ -109,6 +111,8 @@ def check_library(model: str) -> None:
     Example:
         >>> check_library("mlp")
     """
+    from credibly.checks import InputError
+
     for prefix, (library, install) in LIBRARIES.items():
         if model.startswith(prefix) and find_spec(library) is None:
             raise InputError(

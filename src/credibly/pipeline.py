@@ -172,7 +172,7 @@ class Pipeline:
     # Elsewhere -------------------------------------------------------------------------------
 
     def to_module(self) -> nn.Module:
-        """Return the whole as a torch module: scores in; ranking scores, probabilities, sets out.
+        """Return the pipeline as a torch module: scores → ranking scores, probabilities, sets.
 
         Raises:
             InputError: if the decision or the calibrator is not fitted.

@@ -75,7 +75,7 @@ class Calibrator(ABC):
             setattr(self, name, self._number(name, values[name]))
 
     def _number(self, name: str, value: object) -> Any:
-        """A stored number, or a list of them as an array; nothing else belongs in a state."""
+        """Return a stored number, or a list of them as an array; refuse anything else."""
         try:
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -126,7 +126,7 @@ class Calibrator(ABC):
 
     @abstractmethod
     def _map(self, log_odds: Array) -> Array:
-        """Log-odds (rows, L) to calibrated log-odds, both float64."""
+        """Return calibrated log-odds of log-odds (rows, L), both float64."""
 
     def __repr__(self) -> str:
         if not self._is_fitted():

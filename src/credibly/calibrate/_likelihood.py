@@ -19,7 +19,7 @@ Features = Callable[[Array], Array]
 
 
 def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
-    """Everything below ``floor`` pressed into (floor − 1, floor), above ``ceiling`` likewise.
+    """Map values below ``floor`` into (floor − 1, floor), and above ``ceiling`` likewise.
 
     In order, smooth at the joint, and ±inf land on floor − 1 and ceiling + 1: probabilities that
     no finite set of rows supports become ones that it does.
@@ -34,7 +34,7 @@ def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
 
 
 def log_loss(log_odds: Array, targets: Array, weights: Array) -> float:
-    """Weighted sum of the log loss; infinite where an impossible thing happened."""
+    """Return the weighted sum of the log loss; infinite where p = 0 happened or p = 1 did not."""
     known = weights > 0
     g, y, w = log_odds[known], targets[known], weights[known]
     with np.errstate(invalid="ignore"):
@@ -45,7 +45,7 @@ def log_loss(log_odds: Array, targets: Array, weights: Array) -> float:
 
 
 def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Array, Array]:
-    """Log loss, its gradient and Gauss–Newton curvature for each label.
+    """Return log loss, its gradient and Gauss–Newton curvature for each label.
 
     ``theta`` is (L, k + 3): k log-slopes, intercept, floor, ceiling. The results have shapes (L,),
     (L, k + 3) and (L, k + 3, k + 3).

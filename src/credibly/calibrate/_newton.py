@@ -16,7 +16,7 @@ SMALLEST_GAIN = 1e-10  # in nats: below it a problem counts as solved
 
 
 def minimise(evaluate: Evaluate, start: Array, most: int = 200) -> Array:
-    """The parameters of each problem where its value stops falling.
+    """Return the parameters of each problem where its value stops falling.
 
     Steps are capped, then halved until the value no longer rises, so separable data and distant
     starts cannot throw it off.

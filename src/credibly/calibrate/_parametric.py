@@ -46,7 +46,7 @@ class Parametric(Calibrator):
 
 
 def fit_shared(entries: Entries, features: Features, start: Array, intercept: bool = True) -> Array:
-    """The parameters (k log-slopes, intercept, floor, ceiling) of one map for all labels.
+    """Return the parameters of one map for all labels: k log-slopes, intercept, floor, ceiling.
 
     The limits stay at what the entries support, unless those beyond hold more surprises
     than that: then they are fitted too.
@@ -95,7 +95,7 @@ def evidence_limit(entries: Entries) -> float:
 
 
 def centre_and_spread(entries: Entries) -> tuple[float, float]:
-    """Mean and standard deviation of the finite log-odds; warns if rates fall as they rise."""
+    """Return mean and deviation of the finite log-odds; warn if rates fall as they rise."""
     totals = np.zeros(3)
     for g, y, w in entries.pieces():
         keep = (w > 0) & np.isfinite(g)
@@ -122,5 +122,5 @@ def centre_and_spread(entries: Entries) -> tuple[float, float]:
 
 
 def start_slope(size: float) -> float:
-    """A log-slope to start from: 1 for log-odds, lower for scores on a wide scale."""
+    """Return a log-slope to start from: 1 for log-odds, lower for scores on a wide scale."""
     return -float(np.log(max(1.0, size)))

@@ -64,5 +64,5 @@ class Beta(Calibrator):
 
 
 def _ends(log_odds: Array) -> Array:
-    """log p and −log(1 − p)."""
+    """Return log p and −log(1 − p)."""
     return np.stack([-np.logaddexp(0, -log_odds), np.logaddexp(0, log_odds)])

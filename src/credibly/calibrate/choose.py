@@ -87,6 +87,6 @@ def choose(
 
 
 def _known_rows(entries: Entries) -> Array:
-    """Rows with at least one entry that counts."""
+    """Return rows with at least one entry that counts."""
     flags = [(w > 0).any(axis=1) for _, _, w in entries.pieces()]
     return np.flatnonzero(np.concatenate(flags))

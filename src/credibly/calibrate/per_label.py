@@ -21,7 +21,7 @@ ROUNDS = 6  # of refitting the labels under a new covariance; the changes after 
 
 
 class PerLabel(Calibrator):
-    r"""$g_t \mapsto a_t\,g_t + b_t$: a slope and an intercept a label, as far as evidence goes.
+    r"""$g_t \mapsto a_t\,g_t + b_t$: slope and intercept per label, as far as evidence goes.
 
     The labels' deviations $\delta_t$ from the shared :class:`Affine` map (in log-slope and in the
     output at the mean of $g$) are normal with one covariance for all labels, fitted by marginal
@@ -81,7 +81,7 @@ class PerLabel(Calibrator):
 
 
 def _labels(entries: Entries, mean: float, shared: Array) -> Array:
-    """Log-slope and output at the mean of each label: the posterior mode."""
+    """Return log-slope and output at the mean of each label: the posterior mode."""
     count = entries.num_labels
     common = np.tile(shared, (count, 1))
     if count == 1:
@@ -110,7 +110,7 @@ def _labels(entries: Entries, mean: float, shared: Array) -> Array:
 
 
 def _fitted_covariance(away: Array, gradient: Array, curvature: Array, start: Array) -> Array:
-    """EM on the quadratic approximation of each label's log loss around ``away``."""
+    """Run EM on the quadratic approximation of each label's log loss around ``away``."""
     informed = curvature[:, 1, 1] > 0
     if not informed.any():
         return start

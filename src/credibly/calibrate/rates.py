@@ -12,7 +12,7 @@ from credibly.types import Array, ArrayLike
 
 
 def shift_rates(log_odds: ArrayLike, trained: ArrayLike, wanted: ArrayLike | float) -> Any:
-    r"""Log-odds for rows where labels are as frequent as ``wanted`` says.
+    r"""Return log-odds for rows where labels are as frequent as ``wanted`` says.
 
     $$g_j \mapsto g_j + \operatorname{logit}\pi'_j - \operatorname{logit}\pi_j$$
 
@@ -42,7 +42,7 @@ def _logit(name: str, rates: ArrayLike | float, labels: int) -> Array:
     array = np.asarray(to_numpy(rates), dtype=np.float64)
     if array.ndim > 1 or array.size not in (1, labels):
         raise checks.InputError(
-            f"`{name}` must hold one rate a label ({labels}), or one for all; got shape "
+            f"`{name}` must hold one rate per label ({labels}), or one for all; got shape "
             f"{array.shape}."
         )
     if not ((array > 0) & (array < 1)).all():

@@ -35,7 +35,7 @@ SMALL_IMAGE = 64
 
 
 def resolve_settings(settings: Settings, data: Data) -> Settings:
-    """``settings`` with loss, model and batch size settled, checked against ``data``."""
+    """Return ``settings`` with loss, model and batch size resolved, checked against ``data``."""
     loss = default_loss(data) if settings.loss == "auto" else settings.loss
     model = settings.model
     if model == "auto":
@@ -59,7 +59,7 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
 
 
 def default_loss(data: Data) -> str:
-    """What ``auto`` stands for: the choice that docs/results.md gives reasons for.
+    """Return the loss that ``auto`` stands for; docs/results.md gives the reasons.
 
     Example:
         >>> from credibly import data
@@ -67,9 +67,9 @@ def default_loss(data: Data) -> str:
         ('bce', 'softmax')
     """
     targets = data.targets[data.split == TRAIN]
-    whole = np.isin(targets, (0, 1)).all()  # nothing soft, nothing unknown
+    hard = np.isin(targets, (0, 1)).all()  # nothing soft, nothing unknown
     one_each = len(targets) > 0 and bool((targets.sum(axis=1) == 1).all())
-    return "softmax" if whole and one_each and data.num_labels > 1 else "bce"
+    return "softmax" if hard and one_each and data.num_labels > 1 else "bce"
 
 
 def _default_model(settings: Settings, data: Data) -> str:
@@ -160,7 +160,7 @@ def set_prior_bias(head: nn.Linear, criterion: Loss, targets: Array) -> None:
 
 
 def build_accelerator(settings: Settings) -> Accelerator:
-    """Device, processes (from torchrun's environment) and precision."""
+    """Return device, processes (from torchrun's environment) and precision."""
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 

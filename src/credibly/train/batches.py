@@ -14,7 +14,7 @@ from credibly.child_processes import end_with_parent
 
 
 def mixed(*numbers: int) -> int:
-    """One seed from several numbers; near ones give unrelated seeds.
+    """Return one seed from several numbers; near ones give unrelated seeds.
 
     Example:
         >>> mixed(0, 1) == mixed(0, 1), mixed(0, 1) == mixed(1, 0)
@@ -25,7 +25,7 @@ def mixed(*numbers: int) -> int:
 
 
 def epoch_batches(num_rows: int, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
-    """The rows of one epoch in their order, in batches of nearly equal size.
+    """Return the rows of one epoch in their order, in batches of nearly equal size.
 
     Equal sizes, at most ``batch_size``, rather than a small rest at the end: a last batch of one
     row would break batch norm and weigh that row like a whole batch.
@@ -39,8 +39,8 @@ def epoch_batches(num_rows: int, batch_size: int, seed: int, epoch: int) -> list
     return list(order.tensor_split(number_of_batches(num_rows, batch_size)))
 
 
-def rows_per_step(wanted: int | None, num_rows: int) -> int:
-    """``wanted``, or a power of two from 32 to 128: about 25 steps an epoch, where rows are few.
+def rows_per_step(given: int | None, num_rows: int) -> int:
+    """Return ``given``, or a power of two from 32 to 128: about 25 steps per epoch if rows are few.
 
     On a few hundred rows 128 leave too few steps to learn in; on thousands 32 are no better, and
     slower (docs/results.md).
@@ -49,23 +49,23 @@ def rows_per_step(wanted: int | None, num_rows: int) -> int:
         >>> [rows_per_step(None, rows) for rows in (200, 1600, 5000)], rows_per_step(7, 5000)
         ([32, 64, 128], 7)
     """
-    if wanted is not None:
-        return wanted
+    if given is not None:
+        return given
     return min(128, max(32, 2 ** ((num_rows // 25).bit_length() - 1)))
 
 
 def number_of_batches(num_rows: int, batch_size: int) -> int:
-    """Batches an epoch; every process takes part in each."""
+    """Return the number of batches per epoch; every process takes part in each."""
     return max(1, -(-num_rows // batch_size))
 
 
 def share(batches: Sequence[Tensor], rank: int, processes: int) -> list[Tensor]:
-    """This process's rows of each batch; together the processes see each batch whole."""
+    """Return this process's rows of each batch; the processes together have all rows of it."""
     return [batch.tensor_split(processes)[rank] for batch in batches]
 
 
 def stream(dataset: Any, batches: Sequence[Tensor], workers: int) -> Iterator[tuple[Tensor, ...]]:
-    """(inputs, targets, rows) of each batch; decoded in ``workers`` processes if there are any."""
+    """Yield (inputs, targets, rows) of each batch; ``workers`` processes decode them if any."""
     if workers == 0:
         return map(dataset.batch, batches)
     loader = DataLoader(

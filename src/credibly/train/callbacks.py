@@ -18,7 +18,7 @@ class Callback:
     """
 
     def on_update(self, done: int, total: int) -> None:
-        """Be called after each update of the weights.
+        """Receive the progress after each update of the weights.
 
         Args:
             done: updates so far.
@@ -26,7 +26,7 @@ class Callback:
         """
 
     def on_epoch(self, figures: dict[str, Any]) -> None:
-        """Be called after each epoch with its metrics on held-out rows.
+        """Receive the metrics of each epoch on held-out rows.
 
         Args:
             figures: ``epoch`` (from 1), ``loss``, ``nll``, ``map``, ``ace``, ``learning_rate``,
@@ -60,10 +60,10 @@ class Watcher(Callback):
         )
 
     def update(self, done: int, total: int) -> None:
-        """Be called after each update of the weights."""
+        """Receive the progress after each update of the weights."""
 
     def epoch(self, figures: dict[str, Any]) -> None:
-        """Be called after each epoch."""
+        """Receive the metrics of each epoch."""
 
     def on_update(self, done: int, total: int) -> None:
         self.update(done, total)

@@ -1,4 +1,4 @@
-"""All that a run needs to go on as if nothing had happened, in one file; no pickle.
+"""All that a run needs to resume exactly, in one file; no pickle.
 
 A checkpoint is a safetensors file ``state/step-00000042.safetensors`` whose header carries a JSON
 document beside the tensors. It is written beside, flushed and renamed, so that it is whole or not
@@ -33,18 +33,18 @@ class Checkpoint:
     values: dict[str, Any] = field(default_factory=dict)
 
     def group(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors under ``prefix``, without it."""
+        """Return the tensors whose names begin with ``prefix.``, without it."""
         start = prefix + "."
         return {k[len(start) :]: v for k, v in self.tensors.items() if k.startswith(start)}
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``tensors`` with ``prefix.`` before each name."""
+    """Return ``tensors`` with ``prefix.`` before each name."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str, object]) -> None:
-    """One safetensors file, atomically, with ``values`` as JSON in its header."""
+    """Write one safetensors file, atomically, with ``values`` as JSON in its header."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -70,7 +70,7 @@ def _umask() -> int:
 
 
 def read_tensors(path: Path) -> Checkpoint:
-    """What ``save_tensors`` wrote."""
+    """Return what ``save_tensors`` wrote."""
     from safetensors import SafetensorError, safe_open
 
     if path.is_dir():
@@ -93,7 +93,7 @@ def read_tensors(path: Path) -> Checkpoint:
 
 
 def _check_version(path: Path, version: str) -> None:
-    """Going on to the same result needs the same program; a finished model does not."""
+    """Refuse a checkpoint of another version: resuming to the same result needs the same code."""
     ours, theirs = __version__.split("."), version.split(".")
     if ours[:2] != theirs[:2]:
         raise InputError(
@@ -110,7 +110,7 @@ def write(folder: Path, step: int, checkpoint: Checkpoint) -> None:
 
 
 def newest(folder: Path) -> Checkpoint | None:
-    """The last checkpoint of ``folder``; ``None`` where there is none."""
+    """Return the last checkpoint of ``folder``, or ``None``."""
     files = _files(folder)
     if not files:
         return None
@@ -124,7 +124,7 @@ def newest(folder: Path) -> Checkpoint | None:
 
 @contextmanager
 def restoring(folder: Path) -> Iterator[Checkpoint | None]:
-    """The last checkpoint, as ``newest`` gives it; what of it does not fit the run is told."""
+    """Yield the last checkpoint, as ``newest`` gives it; say what does not fit the run."""
     saved = newest(folder)
     try:
         yield saved
@@ -136,7 +136,7 @@ def restoring(folder: Path) -> Iterator[Checkpoint | None]:
 
 
 def _damaged(files: list[Path], what: str) -> InputError:
-    """Nothing is taken back unasked; but the way back is named, and it ends in the same result."""
+    """Return the error for a damaged checkpoint; it names the earlier one to resume from."""
     start = f"from {files[-2].name}" if len(files) > 1 else "from the first step"
     return InputError(f"{what} Delete it to go on {start}: the result will be the same.")
 
@@ -149,7 +149,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """State tensors by ``index.name``, and the plain numbers among the state."""
+    """Return state tensors by ``index.name``, and the plain numbers of the state."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for index, state in optimizer.state_dict()["state"].items():
@@ -162,7 +162,7 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tenso
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, object]
 ) -> None:
-    """The inverse of ``flatten_optimizer``; rates and decays stay as ``optimizer`` has them."""
+    """Undo ``flatten_optimizer``; rates and decays stay as ``optimizer`` has them."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**tensors, **numbers}.items():
         index, name = key.split(".", 1)

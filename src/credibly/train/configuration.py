@@ -33,7 +33,7 @@ _LARGEST_SIZES = {"hidden": 2**20, "image_size": 2**13, "batch_size": 2**24}
 
 
 def setting(default: object, help: str, choices: Sequence[object] | None = None) -> Any:
-    """A field with its explanation; the command line makes a flag of it."""
+    """Return a field with its help text; the command line makes a flag of it."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
 
@@ -67,9 +67,7 @@ class Settings:
     views: str = setting("one", "average scores over views of an image when predicting", VIEWS)
     average_size: float | None = setting(None, "labels per row to return on average (K)")
     epochs: int = setting(30, "passes over the training rows")
-    batch_size: int | None = setting(
-        None, "rows per step (default: 32 to 128, with the data's size)"
-    )
+    batch_size: int | None = setting(None, "rows per step (default: 32 to 128, by number of rows)")
     accumulate: int = setting(1, "steps whose gradients are added up before an update")
     optimizer: str = setting("adamw", "optimizer", OPTIMIZERS)
     learning_rate: float = setting(1e-3, "highest learning rate")
@@ -214,7 +212,7 @@ class Settings:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Whether a plain value can stand for a field's annotation."""
+    """Return whether a plain value fits a field's annotation."""
     if typing.get_origin(hint) is tuple:
         inner = typing.get_args(hint)[0]
         return isinstance(value, (list, tuple)) and all(_fits(inner, part) for part in value)
@@ -239,7 +237,7 @@ def write_toml(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a run's ``config.toml``."""
+    """Return the tables of a run's ``config.toml``."""
     from credibly.checks import InputError
 
     try:

@@ -76,7 +76,7 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def _moments(rows: Any) -> tuple[Array, Array]:
-    """Mean and deviation of the columns; a constant column keeps scale 1."""
+    """Return mean and deviation of the columns; a constant column keeps scale 1."""
     if sparse.issparse(rows):
         square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
         scale = np.sqrt(square)
@@ -87,7 +87,7 @@ def _moments(rows: Any) -> tuple[Array, Array]:
 
 
 def as_inputs(rows: Any) -> Any:
-    """float64: a tensor, or a CSR matrix where ``rows`` is one."""
+    """Return float64 rows: a tensor, or a CSR matrix where ``rows`` is one."""
     if sparse.issparse(rows):
         return rows.astype(np.float64)
     return torch.from_numpy(np.require(rows, np.float64, ["C", "W"]))
@@ -184,14 +184,14 @@ def _linear(rows: Any, targets: Array, loss: str, l2: float) -> tuple[nn.Module,
     criterion = _criterion(loss, targets)
     model = Columns(rows, criterion.num_outputs(targets.shape[1])).double()
     set_prior_bias(model.head, criterion, targets)
-    inputs, wanted = as_inputs(rows), torch.from_numpy(targets)
+    inputs, matrix = as_inputs(rows), torch.from_numpy(targets)
     known = max(int((targets >= 0).sum()), 1)
-    minimise(model, criterion.train(), inputs, wanted, l2 / known)
+    minimise(model, criterion.train(), inputs, matrix, l2 / known)
     return model, criterion.eval()
 
 
 def fold_numbers(targets: Array, folds: int, seed: int) -> Array:
-    """A fold for each row, each label's rows dealt evenly.
+    """Return a fold for each row, with the rows of each label spread evenly.
 
     Example:
         >>> fold_numbers(np.eye(2)[[0, 0, 1, 1]], 2, seed=0).tolist()

@@ -38,7 +38,7 @@ def minimise(
     *,
     max_iterations: int = 200,
 ) -> float:
-    """Bring ``model`` to the minimum of loss + decay/2·‖weights‖² over all rows at once.
+    """Move ``model`` to the minimum of loss + decay/2·‖weights‖² over all rows at once.
 
     Full batch, float64, deterministic; the model's parameters hold the result. Biases are not
     decayed. ``inputs``, whatever the model takes, and ``targets`` are float64.

@@ -19,11 +19,11 @@ class Log:
 
     def __init__(self, folder: Path, tensorboard: bool = False) -> None:
         self.path = folder / "log.jsonl"
-        read_log(self.path)  # a damaged one is told before any work is done
+        read_log(self.path)  # a damaged log is an error before any work is done
         self.events = _events(folder / "tensorboard") if tensorboard else None
 
     def add(self, figures: dict[str, Any]) -> None:
-        """One epoch's figures; ``figures["epoch"]`` counts from 1."""
+        """Append one epoch's figures; ``figures["epoch"]`` counts from 1."""
         lines = [line for line in read_log(self.path) if line["epoch"] < figures["epoch"]]
         with atomic_path(self.path) as beside:
             text = "".join(json.dumps(line) + "\n" for line in [*lines, figures])
@@ -35,7 +35,7 @@ class Log:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The epochs so far; none if there is no file."""
+    """Return the epochs so far; none if there is no file."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

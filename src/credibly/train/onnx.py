@@ -41,7 +41,7 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
     file's metadata.
 
     Returns:
-        shape of one input, labels, and the largest difference found in probabilities.
+        shape of one input, labels, and the largest difference in probabilities.
     """
     onnx = _library("onnx")
     _library("onnxruntime")
@@ -98,7 +98,7 @@ def _write(module: RunModule, shape: tuple[int, ...], path: Path) -> None:
 
 
 def _inputs(rows: int, shape: tuple[int, ...]) -> Tensor:
-    """Noise; images in [0, 1]."""
+    """Return noise; images in [0, 1]."""
     generator = torch.Generator().manual_seed(mixed(rows))
     if len(shape) == 3:
         return torch.rand(rows, *shape, generator=generator)
@@ -106,7 +106,7 @@ def _inputs(rows: int, shape: tuple[int, ...]) -> Tensor:
 
 
 def _difference(module: Any, shape: tuple[int, ...], path: Path) -> float:
-    """Largest difference in probability on rows of noise, in a batch size not exported with."""
+    """Return the largest difference in probability, on noise in another batch size."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

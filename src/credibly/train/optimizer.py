@@ -43,7 +43,7 @@ def build_optimizer(
 def _scaled_parameters(
     settings: Settings, model: nn.Module
 ) -> list[tuple[float, list[nn.Parameter]]]:
-    """Trained parameters by the factor on their rate: the last layer at 1, the backbone below."""
+    """Return trained parameters by the factor on their rate: 1 for the head, less below it."""
     trained = [p for p in model.parameters() if p.requires_grad]
     if not isinstance(model, Network) or settings.backbone_rate == settings.layer_decay == 1:
         return [(1.0, trained)]
@@ -57,7 +57,7 @@ def _scaled_parameters(
 
 
 def learning_rate(settings: Settings, step: int, total: int) -> float:
-    """The rate of update ``step`` of ``total``: a function, so that resuming needs no state.
+    """Return the rate of update ``step`` of ``total``; a function, so resuming needs no state.
 
     Example:
         >>> course = Settings(schedule="step", milestones=(0.5,), warmup=0.0, learning_rate=0.1)

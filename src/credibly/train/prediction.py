@@ -41,7 +41,7 @@ def predict_to(
             reads as one file.
         shards: number of parts.
         process, processes: which share of the parts is this process's.
-        advance: told how many rows were done.
+        advance: called with the number of rows done.
 
     Returns:
         The files that this process wrote.
@@ -72,7 +72,7 @@ def predict_to(
 
 
 def run_hash(folder: Path) -> str:
-    """What decides a run's predictions: its weights and its calibration."""
+    """Return a hash of what decides a run's predictions: its weights and its calibration."""
     digest = hashlib.sha256()
     for name in (MODEL, CALIBRATION):
         with (folder / name).open("rb") as file:

@@ -96,7 +96,7 @@ class Run:
         return self.pipeline.log_odds(scores.numpy())
 
     def predict(self, rows: Data | ArrayLike) -> Predictions:
-        """Predictions for data, or for an array of features or images as the run was trained on."""
+        """Return predictions for data, or for an array of features or images."""
         from credibly.data import Data
 
         rows = rows if isinstance(rows, Data) else self._as_data(to_numpy(rows))
@@ -104,7 +104,7 @@ class Run:
         return self.predictions(rows, self.scores(rows), truth=bool((rows.targets >= 0).any()))
 
     def predictions(self, rows: Data, scores: Tensor, truth: bool = True) -> Predictions:
-        """The record of ``rows`` with these ``scores``, and their ``truth`` if wanted."""
+        """Return predictions of ``rows`` with these ``scores``, and their truth if asked for."""
         from credibly.predictions import Predictions
 
         array = scores.numpy()
@@ -119,7 +119,7 @@ class Run:
         )
 
     def metadata(self) -> dict[str, Any]:
-        """What a predictions file says of where it comes from."""
+        """Return what a predictions file says about its origin."""
         calibrator, decision = self.pipeline.calibrator, self.pipeline.decision
         return {
             "loss": self.settings.loss,
@@ -140,7 +140,7 @@ class Run:
         return Data(self.labels, unknown, images=array)
 
     def check(self, rows: Data) -> None:
-        """Same kind of input, same labels in the same order."""
+        """Refuse rows of another kind of input, or with other labels or another order of them."""
         if rows.kind != self.data["kind"]:
             raise InputError(
                 f"{self.folder} was trained on {self.data['kind']}; "
@@ -219,7 +219,7 @@ def _same_shapes(
     saved: dict[str, Tensor],
     loss: Loss | None,
 ) -> None:
-    """The weights must be those of the model, seen before memory is taken for it."""
+    """Refuse weights of another model, before memory is allocated for it."""
     criterion = loss_of(settings, loss, num_labels=len(data["labels"]), num_rows=1)
     with torch.device("meta"):  # the model alone: losses look at their numbers
         expected = _empty_model(settings, data, criterion).state_dict()
@@ -280,7 +280,7 @@ def _read_calibration(run: Run) -> None:
 
 
 def write_run(run: Run) -> None:
-    """Weights, then what follows them; each file whole or not there."""
+    """Write the weights, then the calibration; each file is complete or not there."""
     kept = {
         **prefixed("model", run.model.state_dict()),
         **prefixed("loss", run.criterion.link_state()),

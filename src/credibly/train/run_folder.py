@@ -57,7 +57,7 @@ def claimed(folder: Path, settings: Settings, data: Data, resume: bool) -> Itera
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on ``folder``; it ends with the process, however that ends.
+    """Hold a lock on ``folder``; it is released when the process ends, however it ends.
 
     The lock is on the folder itself, so that no file is left over. On systems and file systems
     without such locks nothing is locked.
@@ -146,7 +146,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         lacking = [key for key in keys if key not in found] if isinstance(found, dict) else [table]
         if lacking:
             raise InputError(
-                f"{folder / CONFIG} must be the whole configuration of a run; it lacks "
+                f"{folder / CONFIG} must be the complete configuration of a run; it lacks "
                 f"{lacking[0]!r}. Put the file back as it was, or choose another --out."
             )
     return config
@@ -187,7 +187,7 @@ def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None
 
 
 def check_layout(config: Mapping[str, object], path: Path) -> None:
-    """Whether this credibly can read the run that ``config`` belongs to.
+    """Refuse a run that this version cannot read.
 
     Example:
         >>> check_layout({"credibly": {"layout": "1.7"}}, Path("config.toml"))  # nothing to say
@@ -209,7 +209,7 @@ ABOUT = {"source": str, "labels": list, "shape": list, "train_rows": int, "kind"
 
 
 def check_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A run's configuration, whose tables hold what ``write_config`` put there."""
+    """Return a run's configuration; refuse tables unlike those that ``write_config`` writes."""
     about, settings = config.get("data"), config.get("settings")
     if not isinstance(about, dict) or not isinstance(settings, dict):
         raise InputError(f"{path} must have the tables [settings] and [data] of a run.")
