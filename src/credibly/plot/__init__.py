@@ -1,4 +1,4 @@
-"""Plots, for people who would rather look. Each returns matplotlib Axes; pass ``ax`` to overlay."""
+"""Plots of predictions and losses. Each returns matplotlib Axes; pass ``ax`` to overlay."""
 
 from credibly.plot._svg import svg
 from credibly.plot.calibration import labels, reliability

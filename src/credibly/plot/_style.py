@@ -14,7 +14,7 @@ INK, MUTED, GRID = "#1b1b1b", "#6b6b6b", "#d4d4d4"
 
 
 def colour(index: int) -> str:
-    """The colour of the ``index``-th series; after six they repeat."""
+    """Return the colour of the ``index``-th series; after six they repeat."""
     return PALETTE[index % len(PALETTE)]
 
 
@@ -45,12 +45,12 @@ def legend(ax: Axes, **where: Any) -> None:
 
 
 def series(ax: Axes) -> int:
-    """How many named series ``ax`` holds already: the next one's colour."""
+    """Return how many named series ``ax`` holds already: the next one's colour."""
     return len(ax.get_legend_handles_labels()[1])
 
 
 def figure_of(ax: Axes) -> Figure:
-    """The whole figure that ``ax`` belongs to, to save it."""
+    """Return the figure that ``ax`` belongs to, to save it."""
     figure = ax.get_figure(root=True)
     assert figure is not None, "axes drawn by this package always have a figure"
     return figure

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say, drawn."""
+"""Plots of calibration: reliability diagrams, pooled and per label."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reliability(
     ax: Axes | None = None,
     coding: Coding | None = None,
 ) -> Axes:
-    """Reliability diagram: how often a label was there, against the probability given.
+    """Draw a reliability diagram: how often a label was there, against the probability given.
 
     A calibrated model lies on the diagonal. Bars are confidence bands of the frequency (Wilson);
     the strip beneath counts how often each probability was given. Call again with the same ``ax``
@@ -84,7 +84,7 @@ def labels(
     columns: int = 4,
     coding: Coding | None = None,
 ) -> Array:
-    """Small reliability diagrams, one per label, the worst (by calibration error) first.
+    """Draw small reliability diagrams, one per label, the worst (by calibration error) first.
 
     Returns:
         The Axes, in reading order.

@@ -1,4 +1,4 @@
-"""How large label sets are, and how often they hold the truth, drawn."""
+"""Plots of label sets: their sizes, and how many true labels they cover."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def link(loss: Loss, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
-    """Probability against score, with both partial losses where the loss treats labels alone.
+    """Draw probability against score, with both partial losses where the loss treats labels alone.
 
     Args:
         loss: a loss whose link maps each score on its own (``loss.labelwise``).
@@ -58,7 +58,7 @@ def link(loss: Loss, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
 def normalizer(
     history: Sequence[float], *, name: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The quasibinary normalizer C, step by step; it should settle.
+    """Draw the quasibinary normalizer C, step by step; it should settle.
 
     Example:
         >>> normalizer([3.0, 2.0, 1.6, 1.5]).get_xlabel()

@@ -1,4 +1,4 @@
-"""How search holds up as queries grow longer, and whether it knows how much it will find."""
+"""Plots of retrieval: mAP by number of conditions, expected against real hits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def retrieval(
     by_conditions: Mapping[int, float], *, name: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Mean average precision against the number of search conditions.
+    """Draw mean average precision against the number of search conditions.
 
     Args:
         by_conditions: ``cr.metrics.retrieval_map(…).by_conditions``.
@@ -42,7 +42,9 @@ def hits(
     name: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Expected against real number of hits, a point a query; honest ones lie on the diagonal.
+    """Draw expected against real number of hits, one point per query.
+
+    Points on the diagonal found as many hits as were expected.
 
     Example:
         >>> hits([10.0, 3.0], [12, 2]).get_xlabel()

@@ -135,7 +135,7 @@ def _retrieval(methods: Mapping[str, WithTruth]) -> Chart:
 
 
 def _hits(methods: Mapping[str, WithTruth]) -> Chart:
-    """Every label, and pairs of the most frequent ones, wanted together."""
+    """Return every label, and pairs of the most frequent ones, wanted together."""
     ax, rows = None, []
     for name, one in methods.items():
         known = one.targets >= 0
@@ -166,5 +166,9 @@ def _sizes(name: str, one: Predictions) -> Chart:
     picture = plot.svg(ax, "sizes", alt)
     rows = [["no label" if size == 0 else size, int(count)] for size, count in enumerate(counts)]
     return Chart(
-        f"How many labels a row gets at one half ({name})", alt, picture, ["labels", "rows"], rows
+        f"Labels per row at a threshold of one half ({name})",
+        alt,
+        picture,
+        ["labels", "rows"],
+        rows,
     )

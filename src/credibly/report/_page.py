@@ -1,4 +1,4 @@
-"""Filling the template. Jinja2 escapes every name that comes from a file."""
+"""Fill the template. Jinja2 escapes every name that comes from a file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def page(
 
 
 def _how(methods: Mapping[str, Predictions], resamples: int, seed: int) -> dict[str, Any]:
-    """Everything needed to make the report again."""
+    """Return everything needed to make the report again."""
     import numpy as np
 
     about: dict[str, Any] = {

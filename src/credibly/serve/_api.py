@@ -196,7 +196,7 @@ def _model(request: Request) -> Model:
 
 
 def _decision(request: Request, average_size: float | None) -> Callable[[], Decision | None]:
-    """The rule for an average size, fitted on the first file; None for the run's own."""
+    """Return the rule for an average size, fitted on the first file; None for the run's own."""
 
     def fitted() -> Decision | None:
         if average_size is None:

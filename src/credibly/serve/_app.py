@@ -43,7 +43,7 @@ class AppState:
 
     @property
     def compared(self) -> Comparison:
-        """The files beside each other; the first to ask works it out and others wait."""
+        """Return the comparison of the files; the first request computes it and others wait."""
         with self._lock:
             return self._compared
 
@@ -58,7 +58,7 @@ class AppState:
                 file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
 
     def file(self, number: int, raw: bool) -> ServedPredictions:
-        """One of the files, before calibration if asked."""
+        """Return one of the files, before calibration if asked."""
         if not 0 <= number < len(self.files):
             raise InputError(f"there are {len(self.files)} predictions files; got number {number}.")
         chosen = self.files[number]
@@ -81,7 +81,7 @@ def create_app(
     hosts: Sequence[str] = LOCAL,
     partial: bool = False,
 ) -> Any:
-    """The web app, for any ASGI server.
+    """Return the web app, for any ASGI server.
 
     Args:
         predictions: one file, or two to compare; each may be a folder of shards.

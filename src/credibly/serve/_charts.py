@@ -15,7 +15,7 @@ _DRAWING = Lock()
 
 
 def reliability_chart(curves: Sequence[tuple[str | None, Array, Array]], id: str, alt: str) -> str:
-    """Reliability as SVG: a name, probabilities and targets for each curve."""
+    """Return reliability as SVG: a name, probabilities and targets for each curve."""
     with _DRAWING:
         ax = None
         for name, p, y in curves:

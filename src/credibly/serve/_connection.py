@@ -99,7 +99,7 @@ class Connection(H11Protocol):
 
 
 def _send_at_once(transport: Any) -> None:
-    """Head and body are written apart; else the body waits for the head's receipt, some 40 ms."""
+    """Send the body without waiting for the receipt of the head, which takes some 40 ms."""
     found = transport.get_extra_info("socket")
     # asyncio does this only for sockets made with the protocol's number, which ours need not be.
     if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
@@ -107,7 +107,7 @@ def _send_at_once(transport: Any) -> None:
 
 
 def server(app: Any, *, log_level: str = "info") -> uvicorn.Server:
-    """A server for ``app``, bounded in connections, in the size of heads and in time."""
+    """Return a server for ``app``, bounded in connections, in the size of heads and in time."""
     config = uvicorn.Config(
         app,
         http=Connection,

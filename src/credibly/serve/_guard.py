@@ -117,7 +117,7 @@ def _forget(task: asyncio.Future[Any]) -> None:
 
 
 def _headers(scope: dict[str, Any]) -> dict[bytes, bytes]:
-    """Headers by name; those that decide something must come once, or who decides is a guess."""
+    """Return headers by name; those that decide something must come once."""
     size = sum(len(name) + len(value) for name, value in scope["headers"])
     if size + len(scope.get("raw_path") or b"") > HEAD_LIMIT:
         raise _Refused(431, f"the head of a request must be at most {HEAD_LIMIT // 2**10} kB.")
@@ -144,7 +144,7 @@ def _same_site(headers: dict[bytes, bytes]) -> None:
 
 
 def _host(value: str) -> str:
-    """The name or address alone, without a port; empty for what is neither.
+    """Return the name or address alone, without a port; empty for what is neither.
 
     Example:
         >>> _host("LocalHost:8000"), _host("[::1]:80"), _host("[::1]evil"), _host("localhost:x")

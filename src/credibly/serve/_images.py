@@ -29,7 +29,7 @@ class Images:
         self.find = lru_cache(maxsize=4096)(self._find)
 
     def _find(self, name: str) -> Path | None:
-        """The file of a row; None where there is none inside the folder.
+        """Return the file of a row; None where there is none inside the folder.
 
         Links are followed and what they lead to must lie inside as well.
         """

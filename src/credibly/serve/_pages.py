@@ -46,7 +46,7 @@ def _page(request: Request, template: str, status: int = 200, **values: object) 
     query = dict(request.query_params)
 
     def address(path: str, **changes: object) -> str:
-        """A link that keeps which file is looked at, and whether before calibration."""
+        """Return a link that keeps which file is looked at, and whether before calibration."""
         names = {"file": "file", "book": "file", "raw": "raw"}
         kept = {names[key]: value for key, value in query.items() if key in names}
         merged = {**kept, **changes}
@@ -61,7 +61,7 @@ def _page(request: Request, template: str, status: int = 200, **values: object) 
 
 
 def failure(request: Request, status: int, message: str) -> Response:
-    """An error as JSON for programs and as a page for people."""
+    """Return an error as JSON for programs and as a page for people."""
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": message}, status)
     return _page(request, "error.html", status, message=message)

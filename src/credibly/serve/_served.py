@@ -75,19 +75,19 @@ class ServedPredictions:
 
     @property
     def uncalibrated(self) -> ServedPredictions | None:
-        """The same scores through the loss's link alone, where the file tells how."""
+        """Return the same scores through the loss's link alone, where the file tells how."""
         with self._lock:
             return self._uncalibrated
 
     @property
     def index(self) -> Index:
-        """All rows, for search."""
+        """Return all rows, for search."""
         with self._lock:
             return self._index
 
     @property
     def sample(self) -> Predictions:
-        """All rows, or a fixed random part of a large file."""
+        """Return all rows, or a fixed random part of a large file."""
         with self._lock:
             return self._sample
 
@@ -114,7 +114,7 @@ class ServedPredictions:
 
     @property
     def label_table(self) -> list[LabelSummary]:
-        """One summary per label, on the sample."""
+        """Return one summary per label, on the sample."""
         with self._lock:
             return self._label_table
 
@@ -136,7 +136,7 @@ class ServedPredictions:
         return label
 
     def _label_report(self, label: str) -> LabelReport:
-        """Statistics of one label, its reliability and its most confident mistakes."""
+        """Return statistics of one label, its reliability and its most confident mistakes."""
         p, y = self.column(self.check(label))
         about: dict[str, Any] = {
             "label": label,
@@ -156,7 +156,7 @@ class ServedPredictions:
         return LabelReport(about, diagram, self._mistakes(label, p, y))
 
     def _mistakes(self, label: str, p: Array, y: Array, count: int = 12) -> list[Mistake]:
-        """The rows whose probability is farthest from the truth."""
+        """Return the rows whose probability is farthest from the truth."""
         wrong = np.where(y >= 0, np.abs(p - y), -1.0)
         worst = np.argsort(-wrong, kind="stable")[:count]
         worst = worst[wrong[worst] > 0.5]
@@ -189,7 +189,7 @@ class ServedPredictions:
         return AverageSize(average_size).fit(self.sample.probabilities[:, columns])
 
     def _budget(self, average_size: float) -> Budget:
-        """Label sets for an average size, on the sample."""
+        """Return label sets for an average size, on the sample."""
         rows = self.sample
         decision = self._fitted(average_size, tuple(self.labels))
         return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)

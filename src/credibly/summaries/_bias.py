@@ -45,7 +45,7 @@ def biased_labels(
 
 
 def _p_values(probabilities: Array, targets: Array) -> tuple[Array, Array]:
-    """Two-sided p-values of each label, and present minus expected."""
+    """Return two-sided p-values of each label, and present minus expected."""
     count = probabilities.shape[1]
     p_values, excess = np.ones(count), np.zeros(count)
     for first in range(0, count, _LABELS_AT_ONCE):
@@ -60,7 +60,7 @@ def _p_values(probabilities: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def _log_bound(p: Array, present: Array) -> Array:
-    """Minimum over t of log E exp(t S) − t s: a bound on the tail of S = Σ Bernoulli(p) at s."""
+    """Return min over t of log E exp(t S) − t s, a bound on the tail of S = Σ Bernoulli(p) at s."""
     low, high = np.full(len(present), -30.0), np.full(len(present), 30.0)
     for _ in range(_STEPS):  # the mean of the tilted sum rises with t
         t = (low + high) / 2
