@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(
 
 # Import name, where it is not the name of the distribution.
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "multipart": "python-multipart"}
-# Declared because another package needs it, or imported by a name that is made up at run time.
 NOT_PACKAGES = {"credibly", "_typeshed"}  # the latter exists for type checkers only
+# Declared because another package needs it, or imported by a name that is made up at run time.
 USED_BY_OTHERS = {"onnx", "python-multipart", "timm", "torchvision"}
 
 
