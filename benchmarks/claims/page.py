@@ -72,8 +72,8 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
     images = page.parent / "img" / "results"
     drawn = _figures(results, book.folder, images)
     seen = [
-        networks.power(results["several"], NETWORKS),
-        networks.power(results["several"], HEADS),
+        networks.power(results["several"], KINDS[0], NETWORKS),
+        networks.power(results["several"], KINDS[1], HEADS),
     ]
     sections = {
         "networks": [*networks.tables(results["networks"]), seen[0]],
@@ -96,7 +96,7 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
         notes["top"].strip(),
         "## Claim by claim",
         notes["claims"].strip(),
-        *_claims(found, notes),
+        *_claims(found, notes, _kinds(results["several"])),
         "## Better defaults",
         notes["defaults"].strip(),
         *map(str, sections.pop("defaults")),
@@ -166,7 +166,13 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
     return trained, heads
 
 
-def _claims(found: Columns, notes: dict[str, dict[str, str]]) -> list[str]:
+def _kinds(results: Results) -> tuple[str, str]:
+    """What the columns are called; a column that rests on digit scenes alone says so."""
+    seeds = [len(results.by_seed(setup, "bce", "mAP@y")) for setup in networks.SETUPS]
+    return (KINDS[0] if max(seeds) > 1 else "networks (digit scenes only)", KINDS[1])
+
+
+def _claims(found: Columns, notes: dict[str, dict[str, str]], kinds: tuple[str, str]) -> list[str]:
     """Every claim of claims.toml: what it says, its numbers, ours, and what we make of it."""
     claims = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
     parts: list[str] = []
@@ -184,20 +190,20 @@ def _claims(found: Columns, notes: dict[str, dict[str, str]]) -> list[str]:
             marks = [MARK[finding.verdict] for finding in both]
             rows.append([SHORT[paper], f"[{heading}]({here})", *marks])
             lines = [f"- paper: {claim['numbers']}"]
-            for name, finding in zip(KINDS, both, strict=True):
+            for name, finding in zip(kinds, both, strict=True):
                 if finding.ours != "–":
                     lines.append(f"- {name}: {finding.ours}")
             if claim["id"] in notes["claim"]:
                 lines.append(f"- {notes['claim'][claim['id']].strip()}")
             parts.append(
                 f"#### {heading} {{{here}}}\n\n**{claim['says']}** ({claim['where']}) — "
-                f"networks: {marks[0]}; heads: {marks[1]}\n\n" + "\n".join(lines)
+                f"{kinds[0]}: {marks[0]}; {kinds[1]}: {marks[1]}\n\n" + "\n".join(lines)
             )
     counted = [
         f"{name}: " + ", ".join(f"{number} {MARK[v]}" for v, number in counts.most_common())
-        for name, counts in zip(KINDS, verdicts, strict=True)
+        for name, counts in zip(kinds, verdicts, strict=True)
     ]
-    listed = markdown(["paper", "claim", *KINDS], rows)
+    listed = markdown(["paper", "claim", *kinds], rows)
     return [f"Of {len(rows)} claims, by {'; by '.join(counted)}.", listed, *parts]
 
 

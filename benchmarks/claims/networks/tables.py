@@ -145,7 +145,7 @@ PAIRS = (("spa", "bce"), ("spa, prior", "bce, prior"), ("twl", "bce"), ("asl, de
 POWER = 0.8
 
 
-def power(results: Results, setups: Sequence[str]) -> Table:
+def power(results: Results, kind: str, setups: Sequence[str]) -> Table:
     """The smallest true difference that four studies in five like this one would have seen."""
     rows = []
     for setup in setups:
@@ -161,9 +161,10 @@ def power(results: Results, setups: Sequence[str]) -> Table:
         rows.append([setup, *cells])
     rows = [row for row in rows if row[1] != "–"]
     header = ["setup", "mAP@y, points", "ACE, points", "NLL + affine × 1000"]
-    title = f"The smallest difference seen with {POWER:.0%} probability (5 % level, paired by seed)"
+    seen = f"the smallest difference seen with {POWER:.0%} probability"
+    title = f"Power of {kind}: {seen} (5 % level, paired by seed)"
     note = "Median over four pairs of losses. A difference below this is likely to stay undecided."
-    return Table("power", title, header, rows, note)
+    return Table(f"power-{kind}", title, header, rows, note)
 
 
 def _detectable(
