@@ -1,6 +1,6 @@
-"""Search 1e6 rows by five conditions, top 100: resident, and straight from Parquet.
+"""Search 1e6 rows by five conditions, top 100: in memory, and directly from Parquet.
 
-CPU time; the bars are 5 ms resident and 0.2 s from Parquet. Every engine's ids and probabilities
+CPU time; the bars are 5 ms in memory and 0.2 s from Parquet. Every engine's ids and probabilities
 are compared first. ``python -m benchmarks.search [--rows 10000000] [--folder DIR]`` searches other
 sizes and says how much memory the process had at most.
 """
@@ -32,7 +32,7 @@ QUERIES = (
 
 
 def run(repeats: int = 5) -> list[dict[str, object]]:
-    """One row per query: milliseconds resident (all rows, early stop) and seconds from Parquet."""
+    """One row per query: milliseconds in memory and seconds from Parquet."""
     with tempfile.TemporaryDirectory() as folder:
         return measure(ROWS, Path(folder), repeats)
 
@@ -47,8 +47,8 @@ def measure(rows: int, folder: Path, repeats: int) -> list[dict[str, object]]:
     results: list[dict[str, object]] = []
     for query in QUERIES:
         ways: dict[str, Callable[[], Any]] = {
-            "resident": lambda query=query: index.search(query, top=TOP),
-            "resident, no count": lambda query=query: index.search(query, top=TOP, count=False),
+            "in memory": lambda query=query: index.search(query, top=TOP),
+            "in memory, no count": lambda query=query: index.search(query, top=TOP, count=False),
             "parquet": lambda query=query: cr.retrieve.search(path, query, top=TOP),
         }
         answers = [way() for way in ways.values()]
@@ -65,8 +65,8 @@ def measure(rows: int, folder: Path, repeats: int) -> list[dict[str, object]]:
             {
                 "query": query,
                 "rows": rows,
-                "resident_ms": round(1e3 * medians["resident"], 2),
-                "resident_no_count_ms": round(1e3 * medians["resident, no count"], 2),
+                "memory_ms": round(1e3 * medians["in memory"], 2),
+                "memory_no_count_ms": round(1e3 * medians["in memory, no count"], 2),
                 "parquet_s": round(medians["parquet"], 3),
                 "expected_hits": round(answers[0].expected_hits, 1),
             }

@@ -173,7 +173,7 @@ def test_bad_input_is_one_sentence_and_2(tmp_path, capsys):
         "bare.parquet": "must have the truth to be evaluated",
         "unknown.parquet": "all is unknown",
         "alike": "ids must differ; 'a' is the id of rows 0 and 1",
-        "cut.parquet": "must be a whole Parquet file",
+        "cut.parquet": "must be a complete Parquet file",
         "nowhere.parquet": "there is no file",
     }
     for name, message in cases.items():

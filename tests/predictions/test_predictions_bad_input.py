@@ -75,7 +75,9 @@ def test_a_cut_off_file_says_so(keep, tmp_path):
     path = tmp_path / "p.parquet"
     random_record().write(path)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match=r"p.parquet (must be a whole Parquet|is an empty file)"):
+    with pytest.raises(
+        InputError, match=r"p.parquet (must be a complete Parquet|is an empty file)"
+    ):
         Predictions.read(path)
 
 
@@ -85,7 +87,7 @@ def test_damage_inside_a_file_says_so(tmp_path):
     content = bytearray(path.read_bytes())
     content[3000:9000] = bytes(6000)
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"p.parquet must be a whole Parquet file"):
+    with pytest.raises(InputError, match=r"p.parquet must be a complete Parquet file"):
         Predictions.read(path)
 
 
@@ -156,7 +158,7 @@ def test_bad_npz_files_are_explained(tmp_path):
             _npz(path, probabilities=probabilities, labels=np.array(["a", "b", "c"]))
         )
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(InputError, match=r"bad.npz must be an .npz file, whole"):
+    with pytest.raises(InputError, match=r"bad.npz must be a complete .npz file"):
         Predictions.from_npz(path)
 
 

@@ -15,6 +15,6 @@ def test_the_documented_code_runs(tmp_path, monkeypatch, capsys):
     exec(compile("\n".join(blocks), DOCUMENT.name, "exec"), {})
     assert capsys.readouterr().out == "3 ['dog', 'dining table'] True spa\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "pieces.parquet",
+        "batches.parquet",
         "predictions.parquet",
     ]

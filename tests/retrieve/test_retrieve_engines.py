@@ -322,7 +322,7 @@ def test_a_part_still_being_written_is_named(data, file, tmp_path):
     whole = Path(file).read_bytes()
     (tmp_path / "a.parquet").write_bytes(whole)
     (tmp_path / "b.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"b\.parquet must be a whole Parquet file.*wait until"):
+    with pytest.raises(InputError, match=r"b\.parquet must be a complete Parquet file.*wait until"):
         search(tmp_path, "+fork")
 
 

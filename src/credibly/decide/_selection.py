@@ -84,16 +84,16 @@ def _count_leading(bits, one, counts):
     Four tables are filled in turn: increments of one counter would have to wait for each other.
     """
     shift = bits.dtype.type(bits.itemsize * 8 - 16)
-    whole = bits.size // 4 * 4
+    full = bits.size // 4 * 4
     bad = False
-    for i in range(0, whole, 4):
+    for i in range(0, full, 4):
         first, second, third, fourth = bits[i], bits[i + 1], bits[i + 2], bits[i + 3]
         bad |= (first > one) | (second > one) | (third > one) | (fourth > one)
         counts[0, first >> shift] += 1
         counts[1, second >> shift] += 1
         counts[2, third >> shift] += 1
         counts[3, fourth >> shift] += 1
-    for i in range(whole, bits.size):
+    for i in range(full, bits.size):
         bad |= bits[i] > one
         counts[0, bits[i] >> shift] += 1
     return bad

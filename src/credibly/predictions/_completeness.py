@@ -46,9 +46,9 @@ def place_of(shard: Shard) -> Place | None:
     said = shard.schema.metadata.get("shard")
     if isinstance(said, dict):
         numbers = [said.get(name) for name in Place._fields]
-        whole = [number for number in numbers if isinstance(number, int) and number >= 0]
-        if len(whole) == len(numbers):
-            return Place(*whole)
+        valid = [number for number in numbers if isinstance(number, int) and number >= 0]
+        if len(valid) == len(numbers):
+            return Place(*valid)
     return _place_in(shard.path.name)
 
 

@@ -33,7 +33,7 @@ _MOST_CHECKED = 64
 
 
 class Dataset:
-    """A predictions file, or a folder of them (shards of one whole), read in batches.
+    """A predictions file, or a folder of them (shards of one dataset), read in batches.
 
     Opening reads footers only and checks columns, types and versions; reading checks every value
     it returns.

@@ -197,7 +197,7 @@ def _parquet(path: Path, partial: bool) -> pa.Table:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, (FileNotFoundError, InputError)):
             raise
-        raise InputError(f"{path} must be whole Parquet of one schema; {error}.") from error
+        raise InputError(f"{path} must be complete Parquet of one schema; {error}.") from error
 
 
 def _from_columns(

@@ -24,7 +24,7 @@ LONGEST_EMPTY = 1_000_000
 
 
 def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dict[str, Array]:
-    """Those of the ``wanted`` arrays that the file holds; pickled objects are refused.
+    """Return those of the ``wanted`` arrays that the file holds; pickled objects are refused.
 
     ``only``: another array is an error, not passed over.
     """
@@ -43,7 +43,7 @@ def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dic
         if isinstance(error, OSError) and error.errno is not None:
             raise  # not there, not readable
         raise InputError(
-            f"{path} must be an .npz file, whole, of plain arrays (numpy.savez); "
+            f"{path} must be a complete .npz file of plain arrays (numpy.savez); "
             f"{type(error).__name__}: {error}."
         ) from error
 
@@ -72,7 +72,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, name: s
 
 
 def _is_text(codes: Array) -> bool:
-    """Whether all code points exist; Python breaks on others only when a cell is looked at."""
+    """Return whether all code points are valid; Python fails on others only on access."""
     return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes <= 0xDFFF))).any()
 
 

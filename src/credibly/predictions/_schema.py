@@ -203,8 +203,8 @@ def is_number(kind: pa.DataType, *, nulls: bool = False) -> bool:
     """Return whether a column of this type holds numbers; a column of nulls where ``nulls``."""
     import pyarrow as pa
 
-    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    return whole or pa.types.is_floating(kind) or (nulls and pa.types.is_null(kind))
+    integer = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return integer or pa.types.is_floating(kind) or (nulls and pa.types.is_null(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -38,7 +38,7 @@ class Selection:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns to read."""
+        """Return the names of the columns to read."""
         ids = [ID] if ID in self.kinds else []
         return ids + [kind + name for kind in self.kinds if kind != ID for name in self.labels]
 
@@ -72,7 +72,7 @@ class Shard:
 
     @property
     def ids_checked(self) -> bool:
-        """Whether the writer of this file compared the ids of exactly these rows."""
+        """Return whether the writer of this file compared the ids of exactly these rows."""
         return self.schema.checked_rows == self.num_rows
 
     def ids_may_be_missing(self) -> bool:
@@ -146,7 +146,7 @@ def open_parquet(path: Path, footer: pq.FileMetaData | None = None) -> pq.Parque
 
     Raises:
         FileNotFoundError: if there is no such file.
-        InputError: if the file is not Parquet or not whole.
+        InputError: if the file is not Parquet or not complete.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -170,8 +170,8 @@ def _identity(path: Path) -> tuple[int, int, int]:
 def _damaged(path: Path, error: Exception) -> str:
     reason = str(error).strip().splitlines()[0].rstrip(".")
     return (
-        f"{path} must be a whole Parquet file; reading it failed: {reason}. If it is still being "
-        "written, wait until it is whole; otherwise write it again."
+        f"{path} must be a complete Parquet file; reading it failed: {reason}. If it is still "
+        "being written, wait until it is complete; otherwise write it again."
     )
 
 

@@ -1,4 +1,4 @@
-"""Write a predictions file in batches; it appears under its name only when it is whole."""
+"""Write a predictions file in batches; it appears under its name only when it is complete."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ class Writer:
         if self._waiting_rows < size:
             return
         table = pa.concat_tables(self._waiting)
-        whole = self._waiting_rows - self._waiting_rows % size
-        self._file.write_table(table.slice(0, whole), row_group_size=size)
-        self._waiting = [table.slice(whole)] if whole < len(table) else []
-        self._waiting_rows = len(table) - whole
+        full = self._waiting_rows - self._waiting_rows % size
+        self._file.write_table(table.slice(0, full), row_group_size=size)
+        self._waiting = [table.slice(full)] if full < len(table) else []
+        self._waiting_rows = len(table) - full
 
     def _finish(self) -> None:
         if self.num_rows == 0 or self._file is None:

@@ -1,8 +1,9 @@
 """Probabilities and a query → a ranking, and how many hits to expect.
 
-``parse`` reads ``+fork +apple -knife`` or ``(dog | cat) & !beach``; ``search`` ranks a predictions
+``parse`` parses ``+fork +apple -knife`` or ``(dog | cat) & !beach``; ``search`` ranks a predictions
 file with DuckDB or Spark; ``Index`` keeps predictions in memory for many queries; ``probability``
-is the formula alone. ``fit_joint`` corrects for labels that depend on each other.
+computes the probability of a query from arrays. ``fit_joint`` corrects for labels that depend on
+each other.
 """
 
 from credibly.retrieve._answer import Answer, Hit

@@ -1,4 +1,4 @@
-"""What a search gives back."""
+"""The result of a search."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """The best rows for a query, and how many to expect in all.
+    """The best rows for a query, and the expected number of hits among all rows.
 
     Attributes:
         query: what was asked.
         hits: the best rows, most probable first, equal ones by id.
-        rows: how many rows were searched.
-        expected_hits: sum of the probabilities over all rows; None where it was not asked for.
-        known_rows: rows whose truth is known for every label of the query.
-        known_expected, known_hits: expected and real hits among those; None without any.
-        contradiction: the query excludes itself, so nothing can satisfy it.
-        sql: the statements that ran; empty for resident arrays.
+        rows: number of rows searched.
+        expected_hits: sum of the probabilities over all rows; None where ``count=False``.
+        known_rows: number of rows whose truth is known for every label of the query.
+        known_expected, known_hits: expected and real hits among these rows; None if there are none.
+        contradiction: whether the query contradicts itself, so that no row can satisfy it.
+        sql: the statements that ran; empty for arrays in memory.
     """
 
     query: Query
@@ -56,16 +56,16 @@ class Answer:
 
     @property
     def ids(self) -> list[Any]:
-        """Ids of the best rows in order."""
+        """Return the ids of the best rows, in order."""
         return [hit.id for hit in self.hits]
 
     @property
     def probabilities(self) -> list[float]:
-        """Probabilities of the best rows in order."""
+        """Return the probabilities of the best rows, in order."""
         return [hit.probability for hit in self.hits]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the answer as plain values, for JSON."""
         result: dict[str, Any] = {
             "query": str(self.query),
             "results": [_plain(hit) for hit in self.hits],
@@ -97,13 +97,13 @@ def _plain(hit: Hit) -> dict[str, Any]:
 
 
 def conditions(query: Query) -> list[tuple[str, str, bool]]:
-    """Each condition's text, its label and whether that is wanted."""
+    """Return the text of each condition, its label, and whether the label is wanted."""
     wanted = [(f"+{quoted(name)}", name, True) for name in query.wanted]
     return wanted + [(f"-{quoted(name)}", name, False) for name in query.unwanted]
 
 
 def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:
-    """Whether the formula holds for one row; None where a label of the query is unknown."""
+    """Return whether the formula holds for one row; None where a label is unknown."""
     if any(truth.get(name) not in (0, 1) for name in found.labels):
         return None
     number = found.root

@@ -1,10 +1,10 @@
 """The exact probability of a boolean formula when labels are independent.
 
-A formula becomes a reduced ordered decision diagram (Bryant 1986): each node asks for one label,
-no label is asked for twice on a path, and equal parts are shared. So a label that occurs twice is
-counted once, where the product rule would count it twice, and the cost is one multiply-add a node.
+A formula becomes a reduced ordered decision diagram (Bryant 1986): each node tests one label,
+no label is tested twice on a path, and equal parts are shared. So a label that occurs twice is
+counted once, where the product rule would count it twice. The cost is one multiply-add per node.
 
-The arithmetic is part of the definition. Labels are asked for in the order of their names, all in
+The arithmetic is part of the definition. Labels are tested in the order of their names, all in
 float64 from float32 probabilities, and a node is ``p·high + (1 − p)·low`` with the terms that are
 0 or 1 left out. Arrays, SQL and compiled scans follow it literally, so every engine gives the same
 bits, and so do formulas that mean the same.
@@ -31,7 +31,7 @@ MOST_OPERATIONS = 50_000
 
 @dataclass(frozen=True)
 class Node:
-    """Asks for one label; ``high`` and ``low`` are the nodes for "present" and "absent"."""
+    """A test of one label; ``high`` and ``low`` are the nodes for "present" and "absent"."""
 
     label: int
     high: int
@@ -40,7 +40,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Diagram:
-    """``nodes[i]`` has the number ``i + 2``; 0 is "never", 1 is "always". Children come first."""
+    """A decision diagram. ``nodes[i]`` has the number ``i + 2``; 0 is "never", 1 is "always".
+
+    Children come before their parents."""
 
     labels: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -48,12 +50,12 @@ class Diagram:
 
     @property
     def impossible(self) -> bool:
-        """Whether the formula contradicts itself."""
+        """Return whether the formula contradicts itself."""
         return self.root == NEVER
 
     @property
     def signs(self) -> tuple[tuple[int, bool], ...] | None:
-        """(label, wanted) from the first to the last if the formula is a conjunction."""
+        """Return (label, wanted) in order if the formula is a conjunction."""
         chain = []
         for node in reversed(self.nodes):
             if node.low == NEVER:
@@ -121,7 +123,7 @@ def _node_value(present: Any, node: Node, values: list[Any]) -> Any:
 
 
 class _Builder:
-    """Hash-consed nodes: the same question with the same answers is the same node."""
+    """Builds hash-consed nodes: the same label with the same children is the same node."""
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         self.index = {name: place for place, name in enumerate(labels)}
@@ -131,7 +133,7 @@ class _Builder:
         self.operations = 0
 
     def count(self) -> None:
-        """Count one operation; what a query costs is bounded before it is spent."""
+        """Count one operation; raise where a query needs too many."""
         self.operations += 1
         if self.operations > MOST_OPERATIONS:
             raise InputError(_too_large("more operations", MOST_OPERATIONS))
@@ -149,7 +151,7 @@ class _Builder:
         return result
 
     def first_label(self, number: int) -> int:
-        """Return the label that a node asks for; constants ask for none and come last."""
+        """Return the label that a node tests; constants test none and come last."""
         return self.nodes[number - 2].label if number > ALWAYS else len(self.index)
 
     def number(self, node: Node) -> int:
@@ -171,7 +173,7 @@ class _Builder:
         return known[one]
 
     def combine(self, both: bool, one: int, other: int) -> int:
-        """``one and other`` or ``one or other``."""
+        """Return the node of ``one and other`` or of ``one or other``."""
         stop = NEVER if both else ALWAYS
         if stop in (one, other):
             return stop
@@ -199,7 +201,7 @@ def _too_large(got: str, bound: int) -> str:
 
 
 def _reachable(labels: tuple[str, ...], nodes: list[Node], root: int) -> Diagram:
-    """Only the nodes the root leads to, those of later labels first, whatever built them."""
+    """Return only the nodes that the root leads to, those of later labels first."""
     order: dict[int, int] = {NEVER: NEVER, ALWAYS: ALWAYS}
     kept: list[Node] = []
 

@@ -1,4 +1,4 @@
-"""Search straight on Parquet: DuckDB on this machine, Spark on many, with the same statements."""
+"""Search Parquet files directly: DuckDB on one machine, Spark on many, with the same statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query is: a boolean formula over labels, its normal form and its canonical text."""
+"""Queries: boolean formulas over labels, their normal form and their canonical text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from credibly.checks import InputError, nearest
 
-# A name that needs no quotes: no blanks, quotes or operators, and no sign in front.
+# A name that needs no quotes: no spaces, quotes or operators, and no sign at the start.
 BARE_NAME = re.compile(r'[^\s"()|&!+\-][^\s"()|&!]*')
 
 
@@ -46,11 +46,16 @@ Formula: TypeAlias = Label | Not | And | Or
 
 @dataclass(frozen=True)
 class Query:
-    """What is wanted and what is not, as ``parse`` reads it.
+    """A query: labels that must be present and labels that must be absent, or a formula.
 
-    ``Query(wanted, unwanted)`` is a conjunction. Anything else has a ``formula``; ``wanted`` then
-    holds the labels that occur plainly and ``unwanted`` those that occur only negated. ``str`` of a
-    query is its canonical text, which parses back to the same query.
+    ``str(query)`` is its canonical text; ``parse`` returns the same query for it.
+
+    Args:
+        wanted: labels that must be present. With a ``formula``, the labels that occur in it without
+            a negation.
+        unwanted: labels that must be absent. With a ``formula``, the labels that occur in it only
+            negated.
+        formula: None for a conjunction of ``wanted`` and ``unwanted``.
 
     Example:
         >>> query = Query(wanted=("fork", "apple"), unwanted=("dining table",))
@@ -72,18 +77,18 @@ class Query:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Every label of the query once."""
+        """Return every label of the query once."""
         return tuple(dict.fromkeys(self.wanted + self.unwanted))
 
     @property
     def expression(self) -> Formula:
-        """The query as a formula, a conjunction included."""
+        """Return the query as a formula, also if it is a conjunction."""
         if self.formula is not None:
             return self.formula
         return normal(And((*map(Label, self.wanted), *(Not(Label(x)) for x in self.unwanted))))
 
     def check(self, labels: Sequence[str]) -> Query:
-        """The query itself; every label must be one of ``labels``."""
+        """Return the query itself; every label must be one of ``labels``."""
         known = set(labels)
         for name in self.labels:
             if name not in known:
@@ -98,20 +103,20 @@ class Query:
 
 
 def query_of(formula: Formula) -> Query:
-    """The query of any formula; one that is a plain conjunction of labels has no ``formula``."""
+    """Return the query of a formula; for a conjunction of labels, its ``formula`` is None."""
     formula = normal(formula)
     parts = formula.parts if isinstance(formula, And) else (formula,)
     plain = all(isinstance(_inner(part), Label) for part in parts)
     occurrences = list(_occurrences(formula, True))
     wanted = tuple(name for name, positive in occurrences if positive)
     unwanted = tuple(name for name, positive in occurrences if not positive)
-    if plain:  # a label may stand on both sides here: that is a contradiction, and stays one
+    if plain:  # a label may be both wanted and unwanted here: a contradiction, kept as it is
         return Query(wanted, unwanted)
     return Query(wanted, tuple(name for name in unwanted if name not in wanted), formula)
 
 
 def normal(formula: Formula) -> Formula:
-    """Nested ``and``/``or`` flattened, double negations and repeated parts removed."""
+    """Flatten nested ``and`` and ``or``; remove double negations and repeated parts."""
     if isinstance(formula, Label):
         return formula
     if isinstance(formula, Not):
@@ -126,7 +131,7 @@ def normal(formula: Formula) -> Formula:
 
 
 def quoted(name: str) -> str:
-    """A label name as it is written in a query.
+    """Return a label name as it is written in a query.
 
     Example:
         >>> print(quoted("dog"), quoted("dining table"), quoted('5" disk'))
@@ -138,7 +143,7 @@ def quoted(name: str) -> str:
 
 
 def _text(formula: Formula, binding: int) -> str:
-    """``binding``: how tightly the surroundings bind (0 nothing, 1 or, 2 and, 3 not)."""
+    """Return the text; ``binding`` is the precedence around it (0 none, 1 or, 2 and, 3 not)."""
     if isinstance(formula, Label):
         return quoted(formula.name)
     if isinstance(formula, Not):

@@ -120,7 +120,7 @@ class Index:
         order = pc.call_function("array_sort_indices", [self._ids]).to_numpy()
         if (np.diff(order.astype(np.int64)) != 1).any():
             self._ids = self._ids.take(pa.array(order))
-            for column in columns:  # one at a time: never two whole copies
+            for column in columns:  # one at a time: never two full copies
                 column[:] = column[order]
             targets = None if targets is None else targets[:, order]
         same = pc.call_function("equal", [self._ids[1:], self._ids[:-1]])
@@ -205,7 +205,7 @@ class Index:
         return self._orders[place]
 
     def _truth(self, found: Diagram, values: Array | None) -> dict[str, Any]:
-        """Rows with known truth, and expected and real hits among them."""
+        """Return the number of rows with known truth, and expected and real hits among them."""
         from credibly.retrieve import _kernels
 
         assert self._targets is not None
@@ -223,7 +223,7 @@ class Index:
         return {"known_rows": rows, "known_expected": expected, "known_hits": int(real)}
 
     def _nodes(self, found: Diagram, places: Array) -> tuple[Array, Array, Array]:
-        """The diagram for compiled loops: column, and what follows if present and if not."""
+        """Return the diagram for compiled loops: column, next node if present, next node if not."""
         asks = np.array([places[node.label] for node in found.nodes], np.int64)
         highs = np.array([node.high for node in found.nodes], np.int64)
         lows = np.array([node.low for node in found.nodes], np.int64)

@@ -1,7 +1,7 @@
 r"""Labels that depend on each other through how many of them an item has.
 
-Independent labels say that a picture which is a cat or a dog, one in two each, shows both or
-neither half of the time. Here the probability of a whole label set $y$ of an item is
+Suppose that a picture shows either a cat or a dog, each with probability ½. Under independence it
+would show both or neither half of the time. Here the probability of a label set $y$ of an item is
 
 $$P(y \mid x) \propto h(|y|) \prod_l \left(w_l \frac{p_l(x)}{1 - p_l(x)}\right)^{y_l}$$
 
@@ -108,7 +108,7 @@ class Joint(JointModel):
     def _satisfied(
         self, found: Diagram, chances: Sequence[object], rest: Counts, keep: Keep
     ) -> Counts:
-        """The diagram with counts for values: how many labels a satisfying row has."""
+        """Return the diagram evaluated on counts: the number of labels of a satisfying row."""
         asked = len(found.labels)
         values: dict[int, tuple[int, Counts]] = {NEVER: (asked, []), ALWAYS: (asked, rest)}
         for place, node in enumerate(found.nodes, start=2):
@@ -129,7 +129,7 @@ class Joint(JointModel):
         return counts
 
     def _either(self, chance: Any, high: Counts, low: Counts, keep: Keep) -> Counts:
-        """Counts after one more label: present with ``chance`` and then ``high``, else ``low``."""
+        """Return the counts after one more label: ``high`` with ``chance``, otherwise ``low``."""
         up: Counts = [None, *high][: self.largest + 1] if high else []
         if len(high) > self.largest and high[self.largest] is not None:
             last = up[self.largest]
@@ -175,7 +175,7 @@ class Joint(JointModel):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Joint:
-        """The inverse of ``state``."""
+        """Return the model of a ``state``."""
         try:
             known = int(state["joint"]) == SIZES_VERSION
             factors = np.asarray(state["size_factors"], np.float64)
@@ -186,8 +186,8 @@ class Joint(JointModel):
             raise InputError(
                 f"a joint's state must come from `Joint.state()`; {error!r}."
             ) from error
-        whole = np.isfinite(factors).all() and np.isfinite(odds).all()
-        if not (known and whole and len(odds) == len(labels) > 0 and min(*odds, *factors) > 0):
+        finite = np.isfinite(factors).all() and np.isfinite(odds).all()
+        if not (known and finite and len(odds) == len(labels) > 0 and min(*odds, *factors) > 0):
             raise InputError("a joint's state must come from `Joint.state()` of this version.")
         joint.labels, joint.odds, joint.size_factors = labels, odds, factors
         return joint

@@ -1,4 +1,4 @@
-"""The joint model that held-out truth supports, chosen by cross-validated joint log score."""
+"""Choose the joint model that held-out truth supports, by cross-validated joint log score."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_SIZES = 100_000  # cells (rows × labels) above which ``Joint`` is too slo
 
 @dataclass(frozen=True)
 class JointFit:
-    """The chosen model, and what it was chosen by.
+    """The chosen model, and the scores it was chosen by.
 
     Attributes:
         model: fitted on all rows given (at most 10,000).
@@ -127,7 +127,7 @@ def _independent(chances: Array, truth: Array) -> Array:
 def _held_out(
     model: Joint | MixtureJoint, chances: Array, truth: Array, names: Sequence[str], folds: int
 ) -> Array:
-    """Log score of each row under the model fitted on the other folds; rows are in random order."""
+    """Return the log score of each row under the model fitted on the other folds."""
     values = np.empty(len(chances))
     for fold in range(folds):
         judged = np.arange(len(chances)) % folds == fold

@@ -11,7 +11,7 @@ _SIZE_RIDGE = 0.1
 
 
 def fit_sizes(chances: Array, targets: Array, largest: int, ridge: float) -> tuple[Array, Array]:
-    """Odds factor of each label and factor of each number of labels."""
+    """Return the odds factor of each label and the factor of each number of labels."""
     import torch
     from torch.nn.functional import logsigmoid
 
@@ -64,7 +64,7 @@ def log_likelihood(chances: Array, targets: Array, odds: Array, factors: Array) 
 
 
 def _size_weights(chance, largest: int):
-    """Probability of each number of labels when they are independent; the last: that or more."""
+    """Return the probability of each number of independent labels; the last is "or more"."""
     import torch
 
     counts = [torch.ones_like(chance[:, 0])] + [torch.zeros_like(chance[:, 0])] * largest

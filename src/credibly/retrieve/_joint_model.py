@@ -1,4 +1,4 @@
-"""What every joint model of labels can do, whatever its form."""
+"""The interface of every joint model of labels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Compiled loops over resident columns: the whole scan, and the walk that stops early.
+"""Compiled loops over columns in memory: the full scan, and the search that stops early.
 
 Both keep the ``top`` best rows by (probability down, row up) and follow the arithmetic of
-``_diagram``. A NaN never enters the answer: it is not above any bar.
+``_diagram``. A NaN is never in the answer: it compares above no value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BLOCK = 256  # all nodes of a block stay in the first-level cache
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def _node(present, label_high, label_low, values, out):
-    """One node for one block of rows; mirrors ``_diagram._node_value``."""
+    """Evaluate one node on one block of rows; mirrors ``_diagram._node_value``."""
     rows = present.size
     high, low = values[label_high], values[label_low]
     if label_high == 0:
@@ -55,7 +55,7 @@ def _count_above(values, bar):
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def _keep_best(values, rows, filled, top):
-    """Sort the candidates by (value down, row up) and keep ``top``; returns how many stay."""
+    """Sort the candidates by (value down, row up) and keep ``top``; return how many remain."""
     by_row = np.argsort(rows[:filled])
     by_value = np.argsort(-values[:filled][by_row], kind="mergesort")
     kept = min(top, filled)
@@ -67,7 +67,7 @@ def _keep_best(values, rows, filled, top):
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def scan(columns, node_labels, node_highs, node_lows, top):
-    """Evaluate a diagram on every row; returns the best values, their rows and the total."""
+    """Evaluate a diagram on every row; return the best values, their rows and the total."""
     nodes, rows = node_labels.size, columns.shape[1]
     values = np.empty((nodes + 2, _BLOCK))
     values[0], values[1] = 0.0, 1.0
@@ -117,7 +117,7 @@ def best_of(values, top):
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def count_known(columns, targets, labels, node_labels, node_highs, node_lows):
-    """Rows whose truth is known for every label: which they are, expected and real hits there."""
+    """Find rows whose truth is known for every label, with expected and real hits among them."""
     nodes, rows = node_labels.size, columns.shape[1]
     values = np.empty((nodes + 2, _BLOCK))
     truths = np.empty((nodes + 2, _BLOCK))
@@ -143,7 +143,7 @@ def count_known(columns, targets, labels, node_labels, node_highs, node_lows):
 
 @numba.njit(cache=True, error_model="numpy", nogil=True)
 def walk(columns, order, labels, wanted, driver, top, visits):
-    """The best rows of a conjunction, going down one wanted label's probabilities.
+    """Find the best rows of a conjunction, in descending order of one wanted label.
 
     No factor is above 1, so a product never exceeds the probability of the label walked along:
     once that falls below the ``top``-th best, no later row can enter. Returns one row fewer than

@@ -1,6 +1,6 @@
 r"""Labels that depend on each other: which go together, and how many.
 
-The probability of a whole label set $y$ of a row is
+The probability of a label set $y$ of a row is
 
 $$P(y \mid x) \propto h(|y|) \sum_{k=1}^K c_k \prod_l
   \left(e_{lk} \frac{p_l(x)}{1 - p_l(x)}\right)^{y_l}, \qquad
@@ -138,7 +138,7 @@ class MixtureJoint(JointModel):
         return values
 
     def _row_weights(self, columns: Sequence[Any], keep: Keep) -> list[Any]:
-        """The weights of ``prepare`` from columns or SQL terms."""
+        """Return the weights of ``prepare`` from columns or SQL terms."""
         none = _product([1.0 - column for column in columns], keep) * float(self._empty)
         parts = [keep(none)]
         for factors, weight in zip(self._factors, self._weights, strict=True):
@@ -161,7 +161,7 @@ class MixtureJoint(JointModel):
         keep: Keep,
         clip: Callable[[Any], Any],
     ) -> Any:
-        """The probability of a formula from its labels' columns and the weights of the parts."""
+        """Return the probability of a formula from label columns and component weights."""
         factors = self._asked(found.labels)
         if found.signs is not None:
             return clip(_conjunction(found.signs, present, weights, factors, keep))
@@ -304,7 +304,7 @@ def _conjunction(
     factors: Array,
     keep: Keep,
 ) -> Any:
-    """Σ_k w_k Π_l (p e)^y (1 − p)^(1 − y) / (1 + p (e − 1)), with one division per component."""
+    """Return Σ_k w_k Π_l (p e)^y (1 − p)^(1 − y) / (1 + p (e − 1)); one division per term."""
     held = _product([present[at] if sign else 1.0 - present[at] for at, sign in signs], keep)
     total = None
     for weight, own in zip(weights[:-1], factors, strict=True):
@@ -319,7 +319,7 @@ def _conjunction(
 
 
 def _product(terms: Sequence[Any], keep: Keep) -> Any:
-    """The product from left to right; long ones in steps, so that SQL does not nest too deep."""
+    """Return the product from left to right; in steps, so that SQL does not nest too deep."""
     result = terms[0]
     for place, term in enumerate(terms[1:], start=1):
         result = result * term
@@ -329,7 +329,7 @@ def _product(terms: Sequence[Any], keep: Keep) -> Any:
 
 
 def _holds_when_empty(found: Diagram) -> bool:
-    """Whether the formula is true of a row without labels."""
+    """Return whether the formula is true of a row without labels."""
     number = found.root
     while number > ALWAYS:
         number = found.nodes[number - 2].low

@@ -21,7 +21,7 @@ _WEAK_RIDGE = 0.02  # keeps what no row needs from running off
 
 @dataclass(frozen=True)
 class Parameters:
-    """What is fitted: one factor per component and label, and the shape of the size factor."""
+    """The fitted numbers: one factor per component and label, and the shape of the size factor."""
 
     components: Array  # (K, L) log-factors of the odds
     shares: Array  # (K,) positive, sum 1
@@ -60,12 +60,12 @@ def fit(
     layout = _Layout(components, labels)
 
     def objective(vector: Array) -> tuple[float, Array]:
-        pieces = layout.split(vector)
+        blocks = layout.split(vector)
         gains, by_factor, by_weight, by_empty = likelihood(
-            chances, truths, *layout.parameters(pieces).parts(), _NEGLIGIBLE
+            chances, truths, *layout.parameters(blocks).parts(), _NEGLIGIBLE
         )
-        value, gradient = layout.penalty(pieces, ridge)
-        gradient -= layout.chain(pieces, by_factor.T, by_weight, by_empty)
+        value, gradient = layout.penalty(blocks, ridge)
+        gradient -= layout.chain(blocks, by_factor.T, by_weight, by_empty)
         return value - gains.sum(), gradient
 
     found = minimize(
@@ -104,8 +104,8 @@ class _Layout:
         limits[2] = 12.0
         return [(-limit, limit) for limit in limits.tolist()]
 
-    def parameters(self, pieces: tuple[Array, Array, Array, Array]) -> Parameters:
-        (slope, bend, empty), odds, shares, offsets = pieces
+    def parameters(self, blocks: tuple[Array, Array, Array, Array]) -> Parameters:
+        (slope, bend, empty), odds, shares, offsets = blocks
         share = np.exp(shares - shares.max())
         return Parameters(
             components=odds + offsets,
@@ -116,10 +116,10 @@ class _Layout:
         )
 
     def penalty(
-        self, pieces: tuple[Array, Array, Array, Array], ridge: float
+        self, blocks: tuple[Array, Array, Array, Array], ridge: float
     ) -> tuple[float, Array]:
-        """Half the weighted squares, and their gradient as one vector."""
-        shape, odds, shares, offsets = pieces
+        """Return half the weighted sum of squares, and its gradient as one vector."""
+        shape, odds, shares, offsets = blocks
         weighted = [
             _WEAK_RIDGE * shape,
             _ODDS_RIDGE * odds,
@@ -131,14 +131,14 @@ class _Layout:
 
     def chain(
         self,
-        pieces: tuple[Array, Array, Array, Array],
+        blocks: tuple[Array, Array, Array, Array],
         by_factor: Array,
         by_weight: Array,
         by_empty: float,
     ) -> Array:
-        """From the gradients by factors, weights and the empty set's weight to the vector's."""
-        shape, _, _, _ = pieces
-        found = self.parameters(pieces)
+        """Return the gradient of the vector from those of factors, weights and the empty set."""
+        shape, _, _, _ = blocks
+        found = self.parameters(blocks)
         if found.bend == 0:  # the second half of the parts is missing; its slope is not
             by_factor = np.concatenate([by_factor, np.zeros_like(by_factor)])
             by_weight = np.concatenate([by_weight, np.zeros_like(by_weight)])

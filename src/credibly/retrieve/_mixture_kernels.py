@@ -114,7 +114,7 @@ def row_weights(columns, places, factors, weights, empty):
 
 @numba.njit(cache=True, error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
 def _multiply_three(present, more, first, divisor):
-    """Multiply up to three conditions' normalisers 1 + p (e − 1) into ``divisor``, in one pass."""
+    """Multiply the normalisers 1 + p (e − 1) of up to three conditions into ``divisor``."""
     left = more.size - first
     one, slope_one = present[first], more[first]
     if left == 1:

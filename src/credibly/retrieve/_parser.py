@@ -1,11 +1,11 @@
-"""From text to a query: ``+fork +apple -knife``, or ``(dog | cat) & !beach``.
+"""Parse the text of a query: ``+fork +apple -knife``, or ``(dog | cat) & !beach``.
 
-    any   = all ("|" all)*
-    all   = one ("&"? one)*              side by side means "and"
-    one   = ("+" | "-" | "!")* (name | '"' quoted name '"' | "(" any ")")
+    disjunction = conjunction ("|" conjunction)*
+    conjunction = factor ("&"? factor)*              adjacent factors mean "and"
+    factor      = ("+" | "-" | "!")* (name | '"' quoted name '"' | "(" disjunction ")")
 
-``-`` and ``!`` both mean "not", ``+`` means nothing. Inside quotes a backslash stands before a
-quote or a backslash that belongs to the name.
+``-`` and ``!`` both mean "not"; ``+`` has no effect. Inside quotes, write a quote or a backslash of
+the name with a backslash before it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,21 @@ from dataclasses import dataclass
 from credibly.checks import InputError, nearest
 from credibly.retrieve._formula import BARE_NAME, And, Formula, Label, Not, Or, Query, query_of
 
-_DEEPEST = 100
-_LONGEST = 100_000
-_SPELT_OUT = {"AND": "&", "OR": "|", "NOT": "!"}
+_MAX_DEPTH = 100
+_MAX_CHARACTERS = 100_000
+_OPERATOR_WORDS = {"AND": "&", "OR": "|", "NOT": "!"}
 
 
 def parse(text: str, labels: Sequence[str] | None = None) -> Query:
-    """Read a query; where ``labels`` is given, every name must be one of them.
+    """Return the query that a text describes.
+
+    Args:
+        text: the query, for example ``+dog -beach``.
+        labels: the labels there are, if known; every name must be one of them.
+
+    Raises:
+        InputError: if the text is not a query or names an unknown label. The message points at the
+            place.
 
     Example:
         >>> parse('+fork +apple -"dining table"')
@@ -36,19 +44,20 @@ def parse(text: str, labels: Sequence[str] | None = None) -> Query:
             +dgo -beach
              ^
     """
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_CHARACTERS:
         raise InputError(
-            f"query: it may have {_LONGEST:,} characters at most; got {len(text):,}. Split it."
+            f"query: it must have at most {_MAX_CHARACTERS:,} characters; got {len(text):,}. Split "
+            "it."
         )
     tokens = _tokens(text)
     if len(tokens) == 1:
         raise InputError(
             "query: it must name at least one label; got nothing. Write for example '+dog -beach'."
         )
-    reader = _Reader(text, tokens, labels)
-    formula = reader.any_of(0)
-    if reader.next.kind != "end":
-        reader.fail(f"unexpected {reader.next.text!r}: no bracket is open here")
+    parser = _Parser(text, tokens, labels)
+    formula = parser.disjunction(0)
+    if parser.next.kind != "end":
+        parser.fail(f"unexpected {parser.next.text!r}: no bracket is open here")
     return query_of(formula)
 
 
@@ -56,45 +65,47 @@ def parse(text: str, labels: Sequence[str] | None = None) -> Query:
 class _Token:
     kind: str  # "name", "end" or the operator itself
     text: str
-    place: int
+    position: int  # in the text
 
 
-class _Reader:
-    """Recursive descent over the tokens."""
+class _Parser:
+    """Recursive descent over the tokens: one method per rule of the grammar."""
 
     def __init__(self, text: str, tokens: list[_Token], labels: Sequence[str] | None) -> None:
         self.text, self.tokens, self.labels = text, tokens, labels
         self.known = None if labels is None else set(labels)
-        self.at = 0
+        self.index = 0
 
     @property
     def next(self) -> _Token:
-        return self.tokens[self.at]
+        return self.tokens[self.index]
 
     def take(self) -> _Token:
         token = self.next
-        self.at += 1
+        self.index += 1
         return token
 
-    def fail(self, reason: str, place: int | None = None) -> None:
-        raise InputError(_pointing(self.text, self.next.place if place is None else place, reason))
+    def fail(self, reason: str, position: int | None = None) -> None:
+        raise InputError(
+            _pointing(self.text, self.next.position if position is None else position, reason)
+        )
 
-    def any_of(self, depth: int) -> Formula:
-        parts = [self.all_of(depth)]
+    def disjunction(self, depth: int) -> Formula:
+        parts = [self.conjunction(depth)]
         while self.next.kind == "|":
             self.take()
-            parts.append(self.all_of(depth))
+            parts.append(self.conjunction(depth))
         return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
-    def all_of(self, depth: int) -> Formula:
-        parts = [self.one(depth)]
+    def conjunction(self, depth: int) -> Formula:
+        parts = [self.factor(depth)]
         while self.next.kind not in ("|", ")", "end"):
             if self.next.kind == "&":
                 self.take()
-            parts.append(self.one(depth))
+            parts.append(self.factor(depth))
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def one(self, depth: int) -> Formula:
+    def factor(self, depth: int) -> Formula:
         negated = False
         while self.next.kind in ("+", "-", "!"):
             negated ^= self.take().kind != "+"
@@ -104,17 +115,17 @@ class _Reader:
             formula = self.label()
         else:
             found = "the end" if self.next.kind == "end" else repr(self.next.text)
-            self.fail(f"a label or '(' must stand here; got {found}")
+            self.fail(f"expected a label or '(' here; got {found}")
             raise AssertionError  # unreachable: fail raises
         return Not(formula) if negated else formula
 
     def bracket(self, depth: int) -> Formula:
         opening = self.take()
-        if depth > _DEEPEST:
-            self.fail(f"brackets may be nested {_DEEPEST} deep at most", opening.place)
-        formula = self.any_of(depth)
+        if depth > _MAX_DEPTH:
+            self.fail(f"brackets may be nested {_MAX_DEPTH} deep at most", opening.position)
+        formula = self.disjunction(depth)
         if self.next.kind != ")":
-            self.fail("this bracket is never closed; add ')'", opening.place)
+            self.fail("this bracket is never closed; add ')'", opening.position)
         self.take()
         return formula
 
@@ -122,49 +133,51 @@ class _Reader:
         token = self.take()
         if self.known is not None and token.text not in self.known:
             hint = nearest(token.text, self.labels or ())
-            if token.text in _SPELT_OUT:
-                hint = f"Write {_SPELT_OUT[token.text]!r} for it."
-            self.fail(f"unknown label {token.text!r}. {hint}", token.place)
+            if token.text in _OPERATOR_WORDS:
+                hint = f"Write {_OPERATOR_WORDS[token.text]!r} for it."
+            self.fail(f"unknown label {token.text!r}. {hint}", token.position)
         return Label(token.text)
 
 
 def _tokens(text: str) -> list[_Token]:
+    """Return the tokens of a text, with an end token last."""
     tokens: list[_Token] = []
-    place = 0
-    while place < len(text):
-        start, character = place, text[place]
+    position = 0
+    while position < len(text):
+        start, character = position, text[position]
         if character.isspace():
-            place += 1
+            position += 1
         elif character in "()|&!+-":
             tokens.append(_Token(character, character, start))
-            place += 1
+            position += 1
         elif character == '"':
-            name, place = _quoted_name(text, start)
+            name, position = _quoted_name(text, start)
             tokens.append(_Token("name", name, start))
         else:
-            match = BARE_NAME.match(text, place)
+            match = BARE_NAME.match(text, position)
             assert match is not None  # everything else was handled above
-            place = match.end()
+            position = match.end()
             tokens.append(_Token("name", match.group(), start))
     tokens.append(_Token("end", "", len(text)))
     return tokens
 
 
 def _quoted_name(text: str, start: int) -> tuple[str, int]:
+    """Return the name in quotes that begins at ``start``, and the position after it."""
     name: list[str] = []
-    place = start + 1
-    while place < len(text):
-        if text[place] == '"':
-            return "".join(name), place + 1
-        if text[place] == "\\" and text[place + 1 : place + 2] in ('"', "\\"):
-            place += 1
-        name.append(text[place])
-        place += 1
+    position = start + 1
+    while position < len(text):
+        if text[position] == '"':
+            return "".join(name), position + 1
+        if text[position] == "\\" and text[position + 1 : position + 2] in ('"', "\\"):
+            position += 1
+        name.append(text[position])
+        position += 1
     raise InputError(_pointing(text, start, "this quote is never closed; add '\"'"))
 
 
-def _pointing(text: str, place: int, reason: str) -> str:
-    """The reason, the text on one line, and a caret under the place."""
+def _pointing(text: str, position: int, reason: str) -> str:
+    """Return the reason, the text in one line, and a caret below the position."""
     shown = "".join(" " if character.isspace() else character for character in text)
     reason = reason if reason.endswith((".", "?")) else reason + "."
-    return f"query: {reason}\n    {shown}\n    {' ' * place}^"
+    return f"query: {reason}\n    {shown}\n    {' ' * position}^"

@@ -24,7 +24,9 @@ def probability(
     labels: Sequence[str],
     joint: JointModel | None = None,
 ) -> Array:
-    """Probability that each row satisfies the query; labels are independent without a ``joint``.
+    """Return the probability that each row satisfies the query.
+
+    Labels are independent unless a ``joint`` is given.
 
     A conjunction is the product of its conditions' probabilities; any other formula is exact too,
     a label that occurs twice included. Probabilities count as float32, as files hold them.
@@ -49,7 +51,7 @@ def probability(
 def evaluate_rows(
     found: Diagram, names: dict[str, int], columns: Array, joint: JointModel | None
 ) -> Array:
-    """The same for columns of float32, one row of ``columns`` a label."""
+    """Return the same from float32 ``columns`` of shape (labels, rows)."""
     if joint is None:
         return evaluate(found, [columns[names[x]].astype(np.float64) for x in found.labels])
     joint.check(list(names))
@@ -57,5 +59,5 @@ def evaluate_rows(
 
 
 def as_query(query: str | Query, labels: Sequence[str]) -> Query:
-    """Text parsed, a query as it is; every label must be one of ``labels``."""
+    """Return the query, parsed if it is text; every label must be one of ``labels``."""
     return parse(query, labels) if isinstance(query, str) else query.check(labels)

@@ -1,9 +1,9 @@
 """A query as SQL that DuckDB and Spark both run.
 
-Labels enter only as quoted identifiers and numbers only as literals made here; nothing a person
-typed is ever pasted into the text. The formula itself is written by the same code that computes it
-on arrays: a ``Term`` knows the operators of an array and answers with text. A value that is used
-twice becomes a column of an earlier step, so the text stays as short as the formula.
+Labels occur only as quoted identifiers and numbers only as literals made here; user input is never
+copied into the statement. The formula is written by the same code that computes it on arrays: a
+``Term`` has the operators of an array and returns text. A value that is used twice becomes a column
+of an earlier step, so the text stays as short as the formula.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A table in SQL, what its columns hold, and those that the engine calls differently."""
+    """A table in SQL, the content of its columns, and those that the engine names differently."""
 
     table: str
     schema: Schema
@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Statements:
-    """What to run for a query.
+    """The statements of a query.
 
     Attributes:
         labels: belong to the columns p0, p1, ….
@@ -88,7 +88,7 @@ class Steps:
         self.kept = 0
 
     def keep(self, term: Term) -> Term:
-        """Give the value a column of its own and return that column."""
+        """Store the value in a new column and return that column."""
         self.kept += 1
         return self.name(f"v{self.kept}", term)
 
