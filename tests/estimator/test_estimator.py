@@ -174,7 +174,7 @@ def test_the_same_state_gives_the_same_and_global_randomness_is_left_alone(many)
     [
         ("unknown loss", {"loss": "bse"}, None),
         ("`model` must be one of", {"model": "cnn"}, None),
-        ("learns an estimate for each", {"loss": "role(average_size=2)"}, None),
+        ("has parameters of its own to learn", {"loss": "role(average_size=2)"}, None),
         ("must be 0, 1", {}, 3.0),
         ("needs a calibrator", {"loss": "twl", "calibrate": "none"}, None),
     ],
