@@ -156,6 +156,9 @@ def test_the_sweep_keeps_the_weight_that_held_out_rows_prefer(tmp_path):
 # Bad input -----------------------------------------------------------------------------------
 
 
+ONLY_PRESENT = dataclasses.replace(awkward(), targets=np.ones_like(awkward().targets))
+
+
 @pytest.mark.parametrize(
     ("message", "rows", "changes"),
     [
@@ -167,6 +170,7 @@ def test_the_sweep_keeps_the_weight_that_held_out_rows_prefer(tmp_path):
         ("lbfgs needs features", pictures(), {"solver": "lbfgs"}),
         ("no held-out rows", awkward().part("train"), {}),
         ("must have training rows", awkward().part("test"), {}),
+        ("all 720 known targets are present.*--coding signed.*--loss an", ONLY_PRESENT, {}),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(
@@ -306,8 +310,13 @@ def test_lbfgs_trains_the_last_layer_of_any_network_on_its_features(loss, tmp_pa
 def test_the_transfer_preset_takes_a_backbone(tmp_path):
     from credibly.cli import main
 
-    command = "train digits --preset twl-probe --model resnet20-32 --frozen --features --quiet"
-    assert main([*command.split(), "--out", str(tmp_path / "run")]) == 0
+    scenes = cr.data.digits(120)
+    arrays = {"images": scenes.images, "targets": scenes.targets, "split": scenes.split}
+    np.savez(tmp_path / "scenes.npz", labels=np.array(scenes.labels), **arrays)
+    command = "train DATA --preset twl-probe --model resnet20-32 --frozen --features --quiet --out"
+    files = {"DATA": str(tmp_path / "scenes.npz")}
+    argv = [files.get(word, word) for word in command.split()]
+    assert main([*argv, str(tmp_path / "run")]) == 0
     with pytest.raises(InputError, match=r"Add --frozen --features"):
         Settings(solver="lbfgs", model="timm:resnet50")
 

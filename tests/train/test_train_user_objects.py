@@ -150,7 +150,8 @@ def test_a_factory_named_by_the_user_is_trained_and_never_imported_unasked(packa
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_factory_can_be_compared(package, seeds, tmp_path):
     settings = Settings(model=f"python:{package}:build", epochs=1)
-    found = cr.compare("synthetic", tmp_path, ["bce"], seeds=seeds, settings=settings, conditions=1)
+    options = {"seeds": seeds, "settings": settings, "conditions": 1, "data_options": {"n": 200}}
+    found = cr.compare("synthetic", tmp_path, ["bce"], **options)
     for name in ("NLL", "set coverage"):
         figure = found.losses["bce"][name]
         assert figure["low"] < figure["mean"] < figure["high"]

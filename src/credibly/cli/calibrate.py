@@ -79,8 +79,19 @@ def run(options: Options) -> int:
         _tables.print_json({"out": options.out, **result.to_dict()})
     elif not options.quiet:
         _show(result)
-        _tables.print_text(f"{len(kept):,} rows written to {options.out}")
+        _tables.print_text(
+            f"{len(kept):,} rows written to {options.out}{_fitted_note(options, result)}"
+        )
     return 0
+
+
+def _fitted_note(options: Options, result: CalibratedScores) -> str:
+    if options.keep == "judged":
+        return f". Next: credibly evaluate {options.out}"
+    return (
+        f", {len(result.fitted):,} of them used for fitting. To evaluate the file, write it "
+        "with --keep judged, which leaves those out."
+    )
 
 
 def _show(result: CalibratedScores) -> None:

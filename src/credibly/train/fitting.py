@@ -119,6 +119,14 @@ def _check_rows(
             f"{train.source} must have training rows, at least {max(processes, 2)}; "
             f"it has {len(train)}. Mark them 0 in `split`."
         )
+    known = train.targets[train.targets >= 0]
+    if len(known) and (known == 1).all():
+        raise InputError(
+            f"{train.source} must have training rows where a label is known to be absent; all "
+            f"{len(known):,} known targets are present, so a model would learn that every label "
+            "always is. If −1 means absent, give --coding signed. If only present labels were "
+            "recorded, code the others 0 and use --loss an, epr or role."
+        )
     if settings.frozen_epochs and processes > 1:
         raise InputError(
             f"`frozen_epochs` trains on one process only; got {processes}. Train the last layer "
