@@ -80,7 +80,11 @@ without_link = _over([loss for loss in LOSSES if not loss.has_link])
 each_labelwise = _over([loss for loss in LOSSES if isinstance(loss, cl.BinaryLoss)])
 # Noise and estimates belong to places in the matrix: permuting it changes what they meet.
 each_symmetric = _over(
-    [loss for loss in LOSSES if not loss.needs_indices and getattr(loss, "noise", 0) == 0]
+    [
+        loss
+        for loss in LOSSES
+        if not (loss.needs_indices or (isinstance(loss, cl.BalancedTopK) and loss.noise > 0))
+    ]
 )
 each_smooth = _over([loss for loss in LOSSES if not loss.detached])
 each_named = _over([loss for loss in LOSSES if type(loss).from_text])

@@ -192,12 +192,19 @@ def test_an_unknown_score_may_be_anything(pure_torch):
 
 
 def test_targets_may_carry_a_gradient_of_their_own():
-    """As those of a teacher do; they are constants here."""
-    scores, targets = batch(dtype=torch.float32)
+    """As those of a teacher do: then the formula is differentiated, in targets and scores."""
+    scores, targets = batch()
+    targets = torch.where(targets >= 0, 0.1 + 0.8 * targets, targets)  # soft, or unknown
     value, grad = run(TwoWay(), scores, targets)
-    again, again_grad = run(TwoWay(), scores, targets.clone().requires_grad_())
-    assert again == value
-    assert again_grad.equal(grad)
+    teacher = targets.clone().requires_grad_()
+    again, again_grad = run(TwoWay(), scores, teacher)
+    assert again == pytest.approx(value, rel=1e-12)
+    torch.testing.assert_close(again_grad, grad)
+    for i, j in (targets >= 0).nonzero()[:4].tolist():
+        step = torch.zeros_like(targets)
+        step[i, j] = 1e-6
+        rise = TwoWay()(scores, targets + step) - TwoWay()(scores, targets - step)
+        assert teacher.grad[i, j].item() == pytest.approx(rise.item() / 2e-6, rel=1e-5, abs=1e-8)
 
 
 def test_sparse_and_dense_targets_take_the_same_formula():

@@ -28,7 +28,7 @@ class AverageK(BatchLoss):
       - \frac{\alpha}{|R|}\sum_{(i,j) \in R} \log(1 - \sigma(z_{ij}))$$
 
     The second head $z'$ (SCCP, softmax) proposes: $S$ are its $\mathrm{round}((K-1)|B|)$ largest
-    probabilities in the batch, observed labels excluded, ties to the lowest place; no gradient
+    probabilities in the batch, observed labels excluded, ties to the lowest index; no gradient
     flows through the choice. The first head $z$ (ML, sigmoid) learns observed and proposed
     labels; $R$ is the rest. Garcin et al. (2023), Eqs. 14–15; $K$ may be fractional, $K = 1$
     empties $S$ and $K = L$ empties $R$, and an empty sum is left out.
@@ -147,7 +147,7 @@ class AverageK(BatchLoss):
 
 
 def _ranks(candidates: Tensor) -> Tensor:
-    """Return the rank of every entry, 0 the largest, ties to the lowest place; −inf has none."""
+    """Return the rank of every entry, 0 the largest, ties to the lowest index; −inf has none."""
     flat = candidates.reshape(-1)
     order = torch.argsort(flat, descending=True, stable=True)
     ranks = torch.argsort(order, stable=True).to(torch.float64)
@@ -157,17 +157,17 @@ def _ranks(candidates: Tensor) -> Tensor:
 def _propose(candidates: Tensor, count: int, across: bool) -> Tensor:
     """Mark the ``count`` largest entries over all processes; −inf is no candidate."""
     flat = candidates.reshape(-1)
-    places = largest_entries(flat, count)
+    indices = largest_entries(flat, count)
     if across and collectives.process_count() > 1:
-        places = places[_among_all(flat[places], count)]
+        indices = indices[_among_all(flat[indices], count)]
     marked = torch.zeros_like(flat, dtype=torch.bool)
-    marked[places] = True
+    marked[indices] = True
     return marked.view_as(candidates)
 
 
 def _among_all(values: Tensor, count: int) -> Tensor:
     """Return which of this process's best entries are among the best of all; ties by rank."""
-    # Every part is in ascending order of place, so all of them together are, by rank, too.
+    # Every part is in ascending order of index, so all of them together are, by rank, too.
     parts = collectives.all_gather(values)
     before = sum(len(part) for part in parts[: collectives.process_rank()])
     best = largest_entries(torch.cat(parts), count) - before
@@ -175,7 +175,7 @@ def _among_all(values: Tensor, count: int) -> Tensor:
 
 
 def largest_entries(values: Tensor, count: int) -> Tensor:
-    """Return places of the ``count`` largest entries, ascending; ties to the lowest place.
+    """Return indices of the ``count`` largest entries, ascending; ties to the lowest index.
 
     Entries at −inf are never taken. The k-th largest of the maxima of blocks is a lower bound of
     the k-th largest entry, so one pass for the maxima leaves only a few blocks to look into.
@@ -195,8 +195,8 @@ def largest_entries(values: Tensor, count: int) -> Tensor:
     kept = ((tops > bound) | (ties & (ties.cumsum(0) <= count))).nonzero()
     inside = (kept * block + torch.arange(block, device=values.device)).view(-1)
     tail = torch.arange(whole, values.numel(), device=values.device)
-    places = torch.cat([inside, tail])
-    return places[_largest_of_few(values[places], count)]
+    indices = torch.cat([inside, tail])
+    return indices[_largest_of_few(values[indices], count)]
 
 
 def _largest_of_few(values: Tensor, count: int) -> Tensor:

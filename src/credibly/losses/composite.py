@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 
 import torch
 from torch import Tensor
@@ -85,10 +86,12 @@ class Composite(BinaryLoss):
         return super().log_odds(scores)
 
     def extra_repr(self) -> str:
-        return ", ".join(
-            f"{side}={getattr(function, '__name__', repr(function))}"
-            for side, function in (("positive", self._positive), ("negative", self._negative))
-        )
+        return f"positive={_shown(self._positive)}, negative={_shown(self._negative)}"
+
+
+def _shown(function: Callable[[Tensor], Tensor]) -> str:
+    named = isinstance(function, FunctionType | BuiltinFunctionType)
+    return function.__name__ if named else repr(function)
 
 
 def _slopes(side: str, partial: Callable[[Tensor], Tensor]) -> Tensor:

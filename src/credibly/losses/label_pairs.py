@@ -36,7 +36,8 @@ class LabelPairs(Loss):
     input the minimiser stays where it was; where they depend on each other it is biased (true
     rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). Labels of which
     exactly one is present, as a softmax has them, depend on each other: there ``properness`` is
-    ``"none"``.
+    ``"none"``. It is ``"none"`` as well with ``on="published"`` where the published log-odds are
+    not those of the link: pairs then move the minimiser even of independent labels.
 
     Where a link is flat (`Asymmetric` with a margin has log-odds of −∞ for p ≤ m) there is no
     gradient to give: log-odds of such a link count as at most ±50, without gradient beyond, so
@@ -98,8 +99,7 @@ class LabelPairs(Loss):
         """Declare of itself what the wrapped loss declares."""
         vars(self).update(
             name=f"{loss.name}+lpr",
-            # With exactly one label per row labels depend on each other, and pairs bias the rates.
-            properness="none" if loss.exclusive and self.weight > 0 else loss.properness,
+            properness="none" if self._biases(loss) else loss.properness,
             scores_per_label=loss.scores_per_label,
             single_label=loss.single_label,
             needs_indices=loss.needs_indices,
@@ -109,6 +109,13 @@ class LabelPairs(Loss):
             detached=loss.detached,
             exclusive=loss.exclusive,
         )
+
+    def _biases(self, loss: Loss) -> bool:
+        """Return whether pairs move the minimiser even where labels are independent."""
+        # With exactly one label per row labels do depend on each other. Log-odds as published
+        # that are not those of the link order labels differently than their rates.
+        other_log_odds = self.on == "published" and loss.properness == "recoverable"
+        return self.weight > 0 and (loss.exclusive or other_log_odds)
 
     def forward(
         self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any

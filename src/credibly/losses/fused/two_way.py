@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from credibly.losses.fused.form import FusedForm, ValueAndGradient
+from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
+from credibly.losses.fused.kernels.two_way import two_way_at
 from credibly.types import Scores, Targets
 
 if TYPE_CHECKING:
@@ -28,32 +29,26 @@ class TwoWayForm(FusedForm):
     loss: TwoWay
 
     def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
-        """One pass for the sums, one for the gradient, in numba; float32 only."""
+        """Return both in two passes, one for the sums and one for the gradient; float32 only."""
         if scores.dtype != torch.float32 or not scores.numel():
             targets = torch.where(targets >= 0, targets, -1.0)
             return self.in_torch(scores, targets, needs_grad)
-        from credibly.losses.fused.kernels.two_way import value_and_gradient
-
         loss = self.loss
-        gradient = torch.empty(scores.shape)
-        value = value_and_gradient(
-            scores.contiguous().numpy(),
-            targets.detach().contiguous().numpy(),
-            gradient.numpy(),
-            loss.temperature_pos,
-            loss.temperature_neg,
-            loss.margin,
-            loss.ways != "labels",
-            loss.ways != "samples",
+        value, gradient = run_rows(
+            two_way_at,
+            scores,
+            targets,
             needs_grad,
+            (loss.temperature_pos, loss.temperature_neg, loss.margin),
+            (loss.ways != "labels", loss.ways != "samples"),
             _SAFE[torch.float32],
         )
-        if math.isnan(value):  # NaN in, or a range that needs a shift of its own for each sum
+        if math.isnan(value.item()):  # a NaN, or a range that needs a shift of its own for each sum
             return self._by_autograd(scores, targets, needs_grad)
-        return torch.tensor(value, dtype=torch.float32), gradient if needs_grad else None
+        return value, gradient
 
     def in_torch(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
-        """The same in torch, without reading values back from the device except for the range."""
+        """Return both without reading values back from the device, except for the range."""
         t_pos, t_neg = self.loss.temperature_pos, self.loss.temperature_neg
         low, high = scores.aminmax() if scores.numel() else (torch.inf, torch.inf)
         safe = _SAFE[scores.dtype] * min(t_pos, t_neg)

@@ -1,1 +1,1 @@
-"""Loops of the losses on the CPU, compiled by numba on first use and kept on disk."""
+"""CPU loops of the losses, compiled by numba on first use and cached on disk."""

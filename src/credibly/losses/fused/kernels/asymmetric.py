@@ -19,14 +19,14 @@ from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log_positive
 
 HIGHEST_WHOLE = 4
-"""Whole exponents up to this are taken as a polynomial with one coefficient 1."""
+"""Powers with whole exponents up to this are a polynomial with one coefficient 1."""
 
 
 @njit(**EXACT)
 def _parts(
     x: float, margin: float, zero: float, half: float, one: float, tiny: float, far: float
 ) -> Any:
-    """σ(x), σ(−x), t, L and σ(−x)/(1 − t)."""
+    """Return σ(x), σ(−x), t, L and σ(−x)/(1 − t)."""
     e = exp_nonpositive(-abs(x))
     r = one / (one + e)
     s = e * r if x < zero else r
@@ -45,13 +45,13 @@ def _parts(
 
 @njit(**EXACT)
 def _lower(t: float, d: tuple[float, ...]) -> Any:
-    """t^(γ−1), from the coefficients of the polynomial."""
+    """Return t^(γ−1) from the coefficients of the polynomial."""
     return d[0] + t * (d[1] + t * (d[2] + t * d[3]))
 
 
 @njit(**EXACT)
 def _general_powers(t: float, gamma: float, follow: Any, zero: float, one: float) -> Any:
-    """The same for any γ ≥ 0."""
+    """Return t^γ and γ t^(γ−1) for any γ ≥ 0; the second is 0 where weights are constants."""
     above = one if t > zero else zero
     inside = t if t > zero else one
     weight = above * exp_nonpositive(gamma * log_positive(inside))
@@ -60,7 +60,7 @@ def _general_powers(t: float, gamma: float, follow: Any, zero: float, one: float
 
 @njit(**JIT)
 def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, numbers: Any) -> float:
-    """Targets 0 or 1, whole exponents."""
+    """Return the sum for targets 0 or 1 and whole exponents; fill ``g``."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
     total = zero
     for i in range(v.size):
@@ -80,7 +80,7 @@ def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, numbers: Any) -> flo
 
 @njit(**JIT)
 def _soft(v: Array, y: Array, g: Array, gammas: Any, follow: Any, numbers: Any) -> Any:
-    """Soft or unknown targets, any exponents."""
+    """Return the sum and the number of known entries for any targets and exponents; fill ``g``."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
     gamma_pos, gamma_neg = gammas
     total, known = zero, zero
@@ -102,7 +102,7 @@ def _soft(v: Array, y: Array, g: Array, gammas: Any, follow: Any, numbers: Any) 
 
 @njit(**JIT)
 def _polynomial(kind: Any, gamma: float, follow: bool) -> Any:
-    """Coefficients of t^(γ−1), then 1 if γ is 0, then γ, or 0 if weights are constants."""
+    """Return the coefficients of t^(γ−1), 1 if γ is 0, and γ, or 0 if weights are constants."""
     return (
         kind(gamma == 1),
         kind(gamma == 2),
@@ -129,7 +129,7 @@ def asymmetric(
     margin: float,
     follow: bool,
 ) -> float:
-    """Mean over known entries; ``gradient`` is filled where ``needs_grad``. All arrays are flat."""
+    """Return the mean over known entries; fill ``gradient`` if ``needs_grad``. Arrays are flat."""
     kind = scores.dtype.type
     size = scores.size
     tiny, far = kind(1e-37), kind(80)
@@ -168,6 +168,6 @@ def asymmetric_at(
     margin: float,
     follow: bool,
 ) -> float:
-    """``asymmetric`` on tensors, see ``tensors_at``."""
+    """Run ``asymmetric`` on tensors; see ``tensors_at``."""
     scores, targets, gradient = tensors_at(pointers, shape, zero)
     return asymmetric(scores, targets, gradient, needs_grad, gamma_pos, gamma_neg, margin, follow)

@@ -18,13 +18,15 @@ from credibly.types import Array
 from credibly.vectormath import JIT
 
 INTERVALS = 64
-"""Rows whose log-odds spread over more intervals take the direct form."""
+"""Rows whose log-odds lie in more intervals than this take the direct form."""
 
 
 @lru_cache
 def tables(double: bool) -> tuple[Any, Any, float, float]:
-    """Coefficients of softplus and of sigmoid a pair of intervals, by their distance, and when the
-    form pays: from ``a + b / labels`` positives on. 9 terms reach float32, 18 float64.
+    """Return the Chebyshev coefficients, and from how many positives on this form is faster.
+
+    Coefficients of softplus and of sigmoid are given per distance of two intervals. The form is
+    faster from ``a + b / labels`` positives on. 9 terms reach float32 precision, 18 float64.
 
     Example:
         >>> values, slopes, a, b = tables(False)
@@ -57,7 +59,7 @@ def _add_moments(moments: Array, x: float, weight: float) -> None:
 
 @njit(**JIT)
 def _series(coefficients: Array, x: float) -> float:
-    """Σ c_k T_k(x), by Clenshaw's recurrence."""
+    """Return Σ c_k T_k(x) by Clenshaw's recurrence."""
     now, before = 0.0, 0.0
     for k in range(coefficients.size - 1, 0, -1):
         now, before = 2 * x * now - before + coefficients[k], now
@@ -65,8 +67,8 @@ def _series(coefficients: Array, x: float) -> float:
 
 
 @njit(**JIT)
-def _meet(values: Array, slopes: Array, spaces: Any, used: int) -> float:
-    """Pairs of intervals: the sum, and the slopes' series for negatives and for positives."""
+def _interval_pairs(values: Array, slopes: Array, spaces: Any, used: int) -> float:
+    """Return the sum over pairs of intervals; fill the series of slopes of both sides."""
     moments_neg, moments_pos, series_neg, series_pos = spaces
     middle = values.shape[0] // 2
     terms = values.shape[1]
@@ -94,19 +96,19 @@ def _meet(values: Array, slopes: Array, spaces: Any, used: int) -> float:
 def moments_row(
     u: Array, y: Array, absent: Array, g: Array, tables: Any, spaces: Any, reach: float
 ) -> float:
-    """The row's sum, with its slope in ``g``, for log-odds no further than ``reach`` from 0."""
+    """Return the sum of the row and write its slope into ``g``, for log-odds within ± ``reach``."""
     values, slopes, _, _ = tables
     low, used = -reach, min(int(reach) + 1, INTERVALS)
     spaces[:, :used] = 0.0
     for t in range(u.size):
-        i, x = _place(float(u[t]), low, used)
+        i, x = _interval_of(float(u[t]), low, used)
         if absent[t] > 0:
             _add_moments(spaces[0, i], x, float(absent[t]))
         if y[t] > 0:
             _add_moments(spaces[1, i], x, float(y[t]))
-    total = _meet(values, slopes, spaces, used)
+    total = _interval_pairs(values, slopes, spaces, used)
     for t in range(u.size):
-        i, x = _place(float(u[t]), low, used)
+        i, x = _interval_of(float(u[t]), low, used)
         slope = 0.0
         if absent[t] > 0:
             slope += absent[t] * _series(spaces[2, i], x)
@@ -117,8 +119,8 @@ def moments_row(
 
 
 @njit(**JIT)
-def _place(u: float, low: float, used: int) -> Any:
-    """Interval of ``u``, and where in it, in [−1, 1]."""
+def _interval_of(u: float, low: float, used: int) -> Any:
+    """Return the interval of ``u``, and its position there in [−1, 1]."""
     position = 0.5 * (u - low)
     i = max(min(int(position), used - 1), 0)
     return i, 2 * (position - i) - 1

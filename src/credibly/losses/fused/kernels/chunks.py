@@ -1,9 +1,9 @@
-"""What kernels share: how they get tensors, chunks that stay in cache, how targets look.
+"""Access to tensors, chunks that fit the cache, and kinds of targets, for all kernels.
 
-Sums run in the scores' own precision inside a chunk and in float64 across chunks.
+Sums are in the precision of the scores inside a chunk and in float64 across chunks.
 
-Tensors come as addresses. Making numpy arrays of three small tensors takes longer than the loss of
-a small batch, and arrays that own nothing need no reference counts when they are sliced.
+Kernels take tensors by address. Converting three small tensors to numpy takes longer than the loss
+of a small batch, and views that own no memory need no reference counts when they are sliced.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ _pointer: Any = intrinsic(_to_pointer)
 
 @njit(**JIT)
 def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
-    """Arrays over scores, targets and gradient; whoever calls keeps the tensors alive.
+    """Return arrays over the memory of scores, targets and gradient.
 
-    ``pointers`` are their addresses, ``zero`` is a number of their precision, which all three have,
-    as they have the shape and lie row after row.
+    The caller keeps the tensors alive. All three are contiguous, of one shape and one dtype.
+
+    Args:
+        pointers: addresses of the three tensors.
+        shape: their shape.
+        zero: a number of their dtype.
     """
     scores, targets, gradient = pointers
     return (
@@ -49,16 +53,16 @@ def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
 
 @njit(**JIT)
 def borrowed(array: Array) -> Any:
-    """The same numbers without a reference count; for arrays that the caller holds.
+    """Return a view of an array that the caller keeps alive, without a reference count.
 
-    Counting is atomic: where rows are short it would take longer than the arithmetic.
+    Counting is atomic: for short rows it would take longer than the arithmetic.
     """
     return carray(_pointer(array.ctypes.data, array.dtype.type(0)), array.shape)
 
 
 @njit(**JIT)
 def all_hard(targets: Array) -> bool:
-    """Whether every target is exactly 0 or 1: none soft, none unknown."""
+    """Return whether every target is exactly 0 or 1: none soft, none unknown."""
     off = targets.dtype.type(0)
     one = targets.dtype.type(1)
     for i in range(targets.size):
@@ -68,7 +72,7 @@ def all_hard(targets: Array) -> bool:
 
 @njit(**EXACT)
 def known_weights(target: float, one: float) -> Any:
-    """Weights of the positive and the negative partial loss, and of the entry itself."""
+    """Return the weights of the positive and the negative partial loss, and of the entry."""
     if target >= one - one:
         return target, one - target, one
     return one - one, one - one, one - one
@@ -76,7 +80,7 @@ def known_weights(target: float, one: float) -> Any:
 
 @njit(**JIT)
 def rescale(gradient: Array, factor: float) -> None:
-    """Multiply in place."""
+    """Multiply ``gradient`` by ``factor`` in place."""
     factor = gradient.dtype.type(factor)
     for i in range(gradient.size):
         gradient[i] *= factor

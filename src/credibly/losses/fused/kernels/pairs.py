@@ -53,7 +53,7 @@ def known_labels(y: Array) -> int:
 
 @njit(**JIT)
 def positives(y: Array, index: Array) -> Any:
-    """Put places of labels that are or may be present into ``index``; return how many."""
+    """Write the indices of labels with a target above 0 into ``index``; return their number."""
     count = 0
     whole = y.size // 8 * 8
     for s in range(0, whole, 8):
@@ -73,7 +73,7 @@ def positives(y: Array, index: Array) -> Any:
 def _near(
     u: Array, absent: Array, rise: Array, fall: Array, g: Array, positive: Any, share: float
 ) -> Any:
-    """One positive against a chunk: ``rise`` is exp(u), ``fall`` its inverse."""
+    """Return sum and slope of one positive with a chunk; ``rise`` is exp(u), ``fall`` exp(−u)."""
     level, up, down = positive
     zero, one = u.dtype.type(0), u.dtype.type(1)
     values, slopes = zero, zero
@@ -113,7 +113,7 @@ def _block(
     count: int,
     near: bool,
 ) -> float:
-    """Every positive against a chunk of the row."""
+    """Return the sum of every positive with a chunk of the row."""
     kind = u.dtype.type
     total = 0.0
     for k in range(count):
@@ -141,7 +141,10 @@ def _direct(
     count: int,
     near: bool,
 ) -> float:
-    """``levels`` gets, for each positive, its log-odds, exponentials, weight and slope."""
+    """Return the sum over pairs of the row by a pass over it for each positive.
+
+    ``levels`` is filled with the log-odds, exponentials, weight and slope of each positive.
+    """
     if near:
         _exponentials(u, rise, fall)
     for k in range(count):
@@ -149,7 +152,7 @@ def _direct(
         levels[0, k], levels[1, k], levels[2, k], levels[3, k] = u[p], rise[p], fall[p], y[p]
         levels[4, k] = 0.0
     total = 0.0
-    if u.size <= CHUNK:  # cutting arrays costs as much as a positive of a short row
+    if u.size <= CHUNK:  # slicing costs as much as a positive of a short row
         total = _block(u, absent, g, rise, fall, levels, count, near)
     else:
         for start in range(0, u.size, CHUNK):
@@ -172,7 +175,7 @@ def _exponentials(u: Array, rise: Array, fall: Array) -> None:
 
 @njit(**JIT)
 def workspace(labels: int, like: Array) -> Any:
-    """Arrays for one row, padded so that no loop ends in single steps; targets first."""
+    """Return arrays for one row, targets first, padded to whole vector instructions."""
     size = (labels + 31) // 32 * 32
     y = np.full(size, -1, like.dtype)
     u, absent, g = np.zeros_like(y), np.zeros_like(y), np.zeros_like(y)
@@ -195,9 +198,9 @@ def row_pairs(
     tables: Any,
     spaces: Any,
 ) -> float:
-    """The row's sum for targets ``y`` and log-odds ``u`` (they are shifted); its slope in ``g``.
+    """Return the sum of the row for targets ``y`` and log-odds ``u``; write its slope into ``g``.
 
-    The other arrays are work space. All are padded, targets with −1.
+    ``u`` is shifted in place. The other arrays are work space. All are padded, targets with −1.
     """
     count = positives(y, index)
     for t in range(g.size):
@@ -217,9 +220,9 @@ def row_pairs(
 
 @njit(**JIT)
 def _centre(u: Array, y: Array, absent: Array, origin: Any) -> Any:
-    """Fill ``absent`` with 1 − y, count log-odds from ``origin`` (unknown ones stand there).
+    """Fill ``absent`` with 1 − y and subtract ``origin`` from ``u``; unknown labels become 0.
 
-    Σ (1 − y), Σ y (1 − y) and the largest distance, infinite if a log-odds is not finite.
+    Return Σ (1 − y), Σ y (1 − y) and the largest |u|, which is infinite if one is not finite.
     """
     zero, one = u.dtype.type(0), u.dtype.type(1)
     negatives, alone, largest = zero, zero, float_bits(zero)
@@ -252,7 +255,7 @@ def pairs(
     weight: float,
     tables: Any,
 ) -> float:
-    """weight × the mean over rows with a known label; ``gradient`` is in the log-odds."""
+    """Return weight × the mean over rows with a known label; ``gradient`` is by the log-odds."""
     rows, labels = log_odds.shape
     known_rows = known_counts(targets)[1]
     y, u, absent, g, rise, fall, index, levels = workspace(labels, log_odds)
@@ -280,6 +283,6 @@ def _scale_into(out: Array, g: Array, factor: float) -> None:
 def pairs_at(
     pointers: Any, shape: Any, zero: float, needs_grad: bool, weight: float, tables: Any
 ) -> float:
-    """``pairs`` on tensors, see ``tensors_at``."""
+    """Run ``pairs`` on tensors; see ``tensors_at``."""
     log_odds, targets, gradient = tensors_at(pointers, shape, zero)
     return pairs(log_odds, targets, gradient, needs_grad, weight, tables)

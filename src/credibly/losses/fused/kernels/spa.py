@@ -1,4 +1,4 @@
-"""SPA, value and gradient in one pass. BCE is SPA with scales and slopes 1 and no shifts."""
+"""Value and gradient of SPA in one pass. BCE is SPA with scales and slopes 1 and shifts 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 @njit(**EXACT)
 def softplus_and_sigmoid(x: float, zero: float, one: float) -> Any:
-    """softplus(x) and its derivative."""
+    """Return softplus(x) and its derivative."""
     e = exp_nonpositive(-abs(x))
     r = one / (one + e)
     return (x if x > zero else zero) + log1p_unit(e), e * r if x < zero else r
@@ -22,7 +22,7 @@ def softplus_and_sigmoid(x: float, zero: float, one: float) -> Any:
 
 @njit(**JIT)
 def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: float) -> float:
-    """Targets are 0 or 1, so each entry needs only one of its partial losses."""
+    """Return the sum for targets 0 or 1, where each entry needs only one partial loss."""
     total = zero
     for i in range(v.size):
         present = y[i] > zero
@@ -37,7 +37,8 @@ def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: fl
 
 
 @njit(**JIT)
-def _soft(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: float) -> Any:
+def _soft(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> Any:
+    """Return the sum and the number of known entries for any targets; fill ``g``."""
     total, known = zero, zero
     for i in range(v.size):
         present, absent, counts = known_weights(y[i], one)
@@ -52,7 +53,7 @@ def _soft(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: fl
 
 @njit(**JIT)
 def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
-    """(slope, offset, weight, gradient factor) of each partial loss, in the scores' precision.
+    """Return (slope, offset, weight, gradient factor) of each partial loss, as ``kind``.
 
     ``pos`` and ``neg`` are (scale, slope, shift); a loss is softplus(slope · v + offset) · weight.
     """
@@ -68,7 +69,7 @@ def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
 def spa(
     scores: Array, targets: Array, gradient: Array, needs_grad: bool, pos: Any, neg: Any
 ) -> float:
-    """Mean over known entries; ``gradient`` is filled where ``needs_grad``. All arrays are flat."""
+    """Return the mean over known entries; fill ``gradient`` if ``needs_grad``. Arrays are flat."""
     kind = scores.dtype.type
     size = scores.size
     present, absent = sides(kind, pos, neg, max(size, 1))
@@ -92,6 +93,6 @@ def spa(
 
 @njit(**JIT)
 def spa_at(pointers: Any, shape: Any, zero: float, needs_grad: bool, pos: Any, neg: Any) -> float:
-    """``spa`` on tensors, see ``tensors_at``."""
+    """Run ``spa`` on tensors; see ``tensors_at``."""
     scores, targets, gradient = tensors_at(pointers, shape, zero)
     return spa(scores, targets, gradient, needs_grad, pos, neg)

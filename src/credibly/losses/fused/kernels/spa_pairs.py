@@ -1,4 +1,4 @@
-"""SPA, its link and the label pairs, row by row in one pass over the scores."""
+"""SPA, its link and the label pairs in one pass over the scores, row by row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
 
 @njit(**EXACT)
 def _both_ways(x: float, zero: float, one: float) -> Any:
-    """softplus(x), σ(x), log σ(x) and σ(−x)."""
+    """Return softplus(x), σ(x), log σ(x) and σ(−x)."""
     e = exp_nonpositive(-abs(x))
     r = one / (one + e)
     rest = log1p_unit(e)
@@ -49,7 +49,7 @@ def _entries(
     zero: float,
     one: float,
 ) -> Any:
-    """SPA's value; its slope into ``g``, log-odds into ``u`` and their slope into ``rise``."""
+    """Return the sum of SPA; write its slope to ``g``, log-odds to ``u`` and theirs to ``rise``."""
     total = zero
     for t in range(v.size):
         present, absent, counts = known_weights(y[t], one)
@@ -80,7 +80,7 @@ def spa_pairs(
     weight: float,
     tables: Any,
 ) -> float:
-    """Mean of SPA over known entries + weight × mean of the pairs over rows with a known label."""
+    """Return the mean of SPA over known entries + weight × mean of the pairs over known rows."""
     rows, labels = scores.shape
     kind = scores.dtype.type
     entries, known_rows = known_counts(targets)
@@ -133,7 +133,7 @@ def _any_row(
     tables: Any,
     spaces: Any,
 ) -> Any:
-    """Sums of SPA and of the pairs for a row with soft or unknown labels, or of any range."""
+    """Return sums of SPA and of the pairs for a row of any targets and any score range."""
     present, absent, offset, _, factor = numbers
     y, u, absences, slopes, up, down, index, levels = arrays
     zero, one = y.dtype.type(0), y.dtype.type(1)
@@ -161,6 +161,6 @@ def spa_pairs_at(
     weight: float,
     tables: Any,
 ) -> float:
-    """``spa_pairs`` on tensors, see ``tensors_at``."""
+    """Run ``spa_pairs`` on tensors; see ``tensors_at``."""
     scores, targets, gradient = tensors_at(pointers, shape, zero)
     return spa_pairs(scores, targets, gradient, needs_grad, pos, neg, weight, tables)

@@ -1,9 +1,9 @@
-"""SPA, its link and the label pairs of a row whose targets are 0 or 1, in cache.
+"""SPA, its link and the label pairs of a row whose targets are 0 or 1, chunk by chunk in cache.
 
-Chunk by chunk the row's log-odds u, exp(u) and exp(−u) are put down once; a pair then costs no
+The log-odds u of a chunk, exp(u) and exp(−u) are stored once in tables; a pair then needs no
 exponential. exp(u) needs none either: by the link it is a quotient of two sigmoids that the loss
-itself has computed. In the tables a present label stands as u = −∞, so that in the loop over
-positives it neither adds nor gets anything, and no weights are needed.
+has computed. The tables hold u = −∞ for a present label, so the loop over positives needs no
+weights: such a label adds 0 to the sum and gets a slope of 0.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from credibly.losses.fused.kernels.pairs import positives
 from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, float_bits, log1p_unit
 
-# Tables stand one behind the other in one array: told apart as arrays of their own, the loops
-# would have to prove at run time that none overlap, and would not become vector instructions.
+# All tables are parts of one array. As separate arrays, the loops would have to check at run time
+# that none overlap, and would not become vector instructions.
 _U, _RISE, _FALL, _CHAIN, _SLOPE = (k * CHUNK for k in range(1, 6))
 _NOWHERE = -1e30
-_ORDINARY, _FARTHEST = 24.0, 69.0
+_ORDINARY = 24.0
+"""Rows whose first positive has a larger slope · score + offset count exp(u) from its log-odds."""
+_FARTHEST = 69.0
 _REACH = math.exp(40.0)
-"""exp(u) of every label stays below this and that of positives above its inverse; then no product
-of the two overflows float32, and what underflows is 0 as it should be."""
+"""exp(u) of every label must stay below this and that of positives above its inverse. Then no
+product of the two overflows float32, and what underflows is negligible."""
 
 
 @njit(**EXACT)
-def _logs(x: float, e: float, zero: float) -> Any:
-    """softplus(x) and log σ(x) from ``e`` = exp(−|x|)."""
+def _logs(x: Any, e: Any, zero: Any) -> Any:
+    """Return softplus(x) and log σ(x) from ``e`` = exp(−|x|)."""
     rest = log1p_unit(e)
     above = x if x > zero else zero
     return above + rest, (x - above) - rest
 
 
 @njit(**JIT)
-def _fill(v: Array, y: Array, tables: Any, numbers: Any) -> Any:
-    """SPA's value, its slope and the tables; with it the largest exp(u), as bits."""
+def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
+    """Fill the tables; return the sum of SPA and the largest exp(u), as bits."""
     pos, neg, offset, ratio, _ = numbers
     zero, one = v.dtype.type(0), v.dtype.type(1)
     total, highest = zero, float_bits(zero)
@@ -67,8 +69,8 @@ def _fill(v: Array, y: Array, tables: Any, numbers: Any) -> Any:
 
 
 @njit(**JIT)
-def _one_against(tables: Any, size: int, level: float, up: float, down: float) -> Any:
-    """One positive against the chunk: its sum, and its slope."""
+def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
+    """Return the sum of the pairs of one positive with the chunk, and its slope."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
     values, slopes = zero, zero
     for t in range(size):
@@ -82,14 +84,14 @@ def _one_against(tables: Any, size: int, level: float, up: float, down: float) -
 
 
 @njit(**JIT)
-def _hand_over(out: Array, tables: Any, factor: float) -> None:
+def _write_gradient(out: Any, tables: Any, factor: Any) -> None:
     for t in range(out.size):
         out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
 
 
 @njit(**JIT)
-def _look_up(scores: Array, index: Array, picked: Array, few: Array, numbers: Any) -> None:
-    """Tables of the positives of a long row, before its chunks have any."""
+def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any) -> None:
+    """Fill the tables of the positives of a long row, which all of its chunks need."""
     whole = (index.size + 7) // 8 * 8  # rounded up, so that no step is a single one
     v = picked[:whole]
     v[:] = 0
@@ -99,8 +101,8 @@ def _look_up(scores: Array, index: Array, picked: Array, few: Array, numbers: An
 
 
 @njit(**JIT)
-def _take_out(tables: Any, few: Array, k: int, t: int, known: bool) -> None:
-    """Take positive ``k`` at place ``t`` out of the tables, into its own unless it is known."""
+def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
+    """Remove positive ``k``, at index ``t``, from the tables; copy it to ``few`` unless known."""
     if not known:
         few[_U + k], few[_RISE + k], few[_FALL + k] = (
             tables[_U + t],
@@ -112,21 +114,33 @@ def _take_out(tables: Any, few: Array, k: int, t: int, known: bool) -> None:
 
 
 @njit(**JIT)
-def _centred(numbers: Any, score: Any, tables_kind: Any) -> Any:
-    """Return the numbers with exp(u) counted from the log-odds at ``score``, where that is far out.
+def _centre(numbers: Any, score: Any) -> Any:
+    """Return the log-odds at ``score``, and whether exp(u) must be counted from there.
 
-    Pairs only see differences of log-odds, so the factor cancels; without it a row whose scores
-    are all far below 0 would not fit.
+    Pairs only see differences of log-odds, so the origin cancels. Without it rows whose scores are
+    all far below 0 would not fit, as exp(u) underflows.
     """
-    pos, neg, offset, ratio, factor = numbers
+    pos, neg, offset, _, _ = numbers
     x_pos, x_neg = float(pos[0] * score + pos[1]), float(neg[0] * score + neg[1])
-    if max(abs(x_pos), abs(x_neg)) < _ORDINARY:
-        return numbers
     log_pos = min(x_pos, 0.0) - math.log1p(math.exp(-abs(x_pos)))
     log_neg = min(x_neg, 0.0) - math.log1p(math.exp(-abs(x_neg)))
-    level = min(max(float(offset) + log_neg - log_pos, -_FARTHEST), _FARTHEST)
-    shift = tables_kind(float(ratio) * math.exp(-level))
-    return pos, neg, offset, shift, factor
+    return float(offset) + log_neg - log_pos, max(abs(x_pos), abs(x_neg)) >= _ORDINARY
+
+
+@njit(**JIT)
+def _recentre(tables: Any, size: int, origin: Any) -> Any:
+    """Count exp(u) and exp(−u) from ``origin``; return the largest exp(u), as bits."""
+    zero, one = tables.dtype.type(0), tables.dtype.type(1)
+    highest = float_bits(zero)
+    for t in range(size):
+        gap = tables[_U + t] - origin
+        small = exp_nonpositive(-abs(gap))
+        large = one / small
+        rise = small if gap < zero else large
+        highest = max(highest, float_bits(rise))
+        tables[_RISE + t] = rise
+        tables[_FALL + t] = large if gap < zero else small
+    return highest
 
 
 @njit(**JIT)
@@ -139,18 +153,27 @@ def _row(
     numbers: Any,
     buffers: Any,
 ) -> Any:
-    """Whether the row fits, then its sums of SPA and of the pairs; ``index`` lists positives."""
+    """Return whether the row fits, and its sums of SPA and of the pairs.
+
+    ``index`` lists the positives of the row.
+    """
     tables, few, picked = buffers
+    kind = scores.dtype.type
+    origin, far = 0.0, False
     if index.size > 0:
-        numbers = _centred(numbers, scores[index[0]], scores.dtype.type)
-    factor, limit = numbers[4], float_bits(scores.dtype.type(_REACH))
+        origin, far = _centre(numbers, scores[index[0]])
+    factor, limit = numbers[4], float_bits(kind(_REACH))
     size, count = scores.size, index.size
     if size > CHUNK:
         _look_up(scores, index, picked, few, numbers)
+        if far:
+            _recentre(few, count, kind(origin))
     total, pairs, first = 0.0, 0.0, 0
     for start in range(0, size, CHUNK):
         stop = min(size, start + CHUNK)
         value, highest = _fill(scores[start:stop], targets[start:stop], tables, numbers)
+        if far:
+            highest = _recentre(tables, stop - start, kind(origin))
         fits = highest < limit
         total += value
         while first < count and index[first] < stop:
@@ -158,15 +181,17 @@ def _row(
             first += 1
         for k in range(count):
             level, up, down = few[_U + k], few[_RISE + k], few[_FALL + k]
-            # Log-odds near −87 were rounded to −∞; only to positives well above is that nothing.
-            fits = fits and 1 / _REACH < up < _REACH and level > -_FARTHEST
+            # exp(u) below −87 was rounded to 0, which is right only for positives well above.
+            fits = fits and 1 / _REACH < up < _REACH and (far or level > -_FARTHEST)
+            if not fits:
+                return False, 0.0, 0.0
             values, slopes = _one_against(tables, stop - start, level, up, down)
             pairs += values
             few[_SLOPE + k] += slopes
         if not fits:
             return False, 0.0, 0.0
         if needs_grad:
-            _hand_over(out[start:stop], tables, factor)
+            _write_gradient(out[start:stop], tables, factor)
     if needs_grad:
         for k in range(count):
             out[index[k]] -= factor * few[_SLOPE + k] * few[_CHAIN + k]
@@ -174,8 +199,8 @@ def _row(
 
 
 @njit(**JIT)
-def hard_workspace(scores: Array) -> Any:
-    """What ``hard_rows`` works in: tables of a chunk and of positives, scores of positives."""
+def hard_workspace(scores: Any) -> Any:
+    """Return work space for ``hard_rows``: tables, scores of positives, and their indices."""
     return np.empty(13 * CHUNK, scores.dtype), np.empty(scores.shape[1] + 1, np.int64)
 
 
@@ -191,9 +216,10 @@ def hard_rows(
     buffers: Any,
     index: Array,
 ) -> Any:
-    """Sums of SPA and of the pairs over the rows that have this form; ``left`` marks the others.
+    """Return sums of SPA and of the pairs over the rows of this form; ``left`` marks the others.
 
-    Those have a target that is neither 0 nor 1, ``most`` positives or more, or wild scores.
+    Other rows have a target that is neither 0 nor 1, at least ``most`` positives, or log-odds too
+    far apart.
     """
     buffers, index = borrowed(buffers), borrowed(index)
     parts = buffers[: 6 * CHUNK], buffers[6 * CHUNK : 12 * CHUNK], buffers[12 * CHUNK :]

@@ -1,4 +1,4 @@
-"""The two-way loss and its gradient in two passes over the scores, float32."""
+"""Two-way loss and its gradient in two passes over float32 scores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from credibly.losses.fused.kernels.chunks import tensors_at
 from credibly.types import Array
 from credibly.vectormath import JIT, exp_nonpositive
 
@@ -15,27 +16,45 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 _NO_SIGN = np.int32(0x7FFFFFFF)
 _STRIPE = 512  # float32 sums of this many terms, then float64
 _ROWS = 32  # likewise down the columns
-_BLOCK = 64  # targets looked at together, as most blocks hold nothing but zeros
+_BLOCK = 64  # targets checked together, as most blocks hold only zeros
 
 
 @njit(**JIT)
-def value_and_gradient(
-    scores: Array,
-    targets: Array,
-    gradient: Array,
-    temperature_pos: float,
-    temperature_neg: float,
-    margin: float,
-    rows_count: bool,
-    labels_count: bool,
+def two_way_at(
+    pointers: Any, shape: Any, zero: Any, needs_grad: bool, numbers: Any, ways: Any, safe: float
+) -> float:
+    """Run ``two_way`` on tensors; see ``tensors_at``."""
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
+    if not needs_grad:  # the loops store exponentials in it
+        gradient = np.empty(shape, np.float32)
+    return two_way(scores, targets, gradient, needs_grad, numbers, ways, safe)
+
+
+@njit(**JIT)
+def two_way(
+    scores: Any,
+    targets: Any,
+    gradient: Any,
     needs_grad: bool,
+    numbers: Any,
+    ways: Any,
     safe: float,
 ) -> float:
-    """Value; ``gradient`` is filled. NaN if a score over temperature is NaN or beyond ``safe``.
+    """Return the value, and fill ``gradient``; NaN if a score over temperature is beyond ``safe``.
 
-    Without shifts inside the exponentials nothing is lost to their rounding, which is why the
-    range has a bound. ``gradient`` holds the exponentials in between.
+    The exponentials are not shifted, so that no digits are lost; this is why the range has a bound.
+
+    Args:
+        scores: float32 matrix; a NaN in it gives NaN.
+        targets: matrix of the same shape; unknown where negative or NaN.
+        gradient: matrix that holds the exponentials in between, and the gradient at the end.
+        needs_grad: whether to compute the gradient.
+        numbers: temperature of positives, temperature of negatives, margin.
+        ways: whether rows count, and whether labels count.
+        safe: largest absolute score over temperature.
     """
+    temperature_pos, temperature_neg, margin = numbers
+    rows_count, labels_count = ways
     rows, labels = scores.shape
     hard_row = np.zeros(rows)
     weak_row = np.zeros(rows)
@@ -77,7 +96,7 @@ def _exponentials(
     hard_row: Array,
     hard_label: Array,
 ) -> bool:
-    """exp(score / T_N), weighted by how absent the label is, with its sums; False if unsafe."""
+    """Store exp(score / T_N) × (1 − target) and its sums; return False if a score is unsafe."""
     rows, labels = scores.shape
     # Sizes are compared as bit patterns, in which NaN is the largest: a float maximum that
     # respects NaN does not become vector code.
@@ -113,21 +132,21 @@ def _exponentials(
 def _positives(
     scores: Array, targets: Array, temperature_pos: float, weak_row: Array, weak_label: Array
 ) -> tuple[Any, Any]:
-    """Return flat places of positives and their exp(−score / T_P), with the sums of those."""
+    """Return flat indices of positives and their exp(−score / T_P); add these to the sums."""
     x, y = scores.ravel(), targets.ravel()
     labels = scores.shape[1]
     blocks, count = _blocks_with_some(y)
     listed, present = np.empty(count, np.int64), np.empty(count)
-    found = 0
+    size = 0
     for start in blocks:
-        for place in range(start, min(y.size, start + _BLOCK)):
-            if y[place] > _ZERO:
-                term = y[place] * math.exp(-x[place] / temperature_pos)
-                i = place // labels
+        for k in range(start, min(y.size, start + _BLOCK)):
+            if y[k] > _ZERO:
+                term = y[k] * math.exp(-x[k] / temperature_pos)
+                i = k // labels
                 weak_row[i] += term
-                weak_label[place - i * labels] += term
-                listed[found], present[found] = place, term
-                found += 1
+                weak_label[k - i * labels] += term
+                listed[size], present[size] = k, term
+                size += 1
     return listed, present
 
 
@@ -146,14 +165,14 @@ def _blocks_with_some(y: Array) -> tuple[Any, int]:
             blocks += 1
     count = 0
     for start in starts[:blocks]:
-        for place in range(start, min(y.size, start + _BLOCK)):
-            count += 1 if y[place] > _ZERO else 0
+        for k in range(start, min(y.size, start + _BLOCK)):
+            count += 1 if y[k] > _ZERO else 0
     return starts[:blocks], count
 
 
 @njit(**JIT)
 def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> float:
-    """Mean over sets; ``hard`` and ``weak`` become its slopes by them."""
+    """Return the mean over sets; replace ``hard`` and ``weak`` by the slopes in them."""
     count = 0
     for k in range(hard.size):
         count += 1 if hard[k] > 0 and weak[k] > 0 else 0
