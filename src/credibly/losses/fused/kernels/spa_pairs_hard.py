@@ -115,16 +115,18 @@ def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
 
 @njit(**JIT)
 def _centre(numbers: Any, score: Any) -> Any:
-    """Return the log-odds at ``score``, and whether exp(u) must be counted from there.
+    """Return whether exp(u) must be counted from the log-odds at ``score``, and these log-odds.
 
     Pairs only see differences of log-odds, so the origin cancels. Without it rows whose scores are
     all far below 0 would not fit, as exp(u) underflows.
     """
     pos, neg, offset, _, _ = numbers
     x_pos, x_neg = float(pos[0] * score + pos[1]), float(neg[0] * score + neg[1])
+    if max(abs(x_pos), abs(x_neg)) < _ORDINARY:
+        return False, 0.0
     log_pos = min(x_pos, 0.0) - math.log1p(math.exp(-abs(x_pos)))
     log_neg = min(x_neg, 0.0) - math.log1p(math.exp(-abs(x_neg)))
-    return float(offset) + log_neg - log_pos, max(abs(x_pos), abs(x_neg)) >= _ORDINARY
+    return True, float(offset) + log_neg - log_pos
 
 
 @njit(**JIT)
@@ -159,9 +161,9 @@ def _row(
     """
     tables, few, picked = buffers
     kind = scores.dtype.type
-    origin, far = 0.0, False
+    far, origin = False, 0.0
     if index.size > 0:
-        origin, far = _centre(numbers, scores[index[0]])
+        far, origin = _centre(numbers, scores[index[0]])
     factor, limit = numbers[4], float_bits(kind(_REACH))
     size, count = scores.size, index.size
     if size > CHUNK:
