@@ -194,7 +194,7 @@ def test_a_file_cut_short_is_named(tmp_path):
     whole = (tmp_path / "x.npz").read_bytes()
     for length in (0, 10, len(whole) // 2):
         (tmp_path / "x.npz").write_bytes(whole[:length])
-        with pytest.raises(cr.InputError, match=r"x\.npz must be an \.npz file"):
+        with pytest.raises(cr.InputError, match=r"x\.npz must be a complete \.npz file"):
             load(tmp_path / "x.npz")
 
 
