@@ -48,6 +48,12 @@ class Audit:
     note: str
 
     @property
+    def printed(self) -> tuple[float, ...] | None:
+        """Deprecated name of ``published``."""
+        checks.renamed("printed", "published")
+        return self.published
+
+    @property
     def worst(self) -> float:
         """Largest distance between a rate within reach and where training with it ends."""
         pairs = zip(self.rates, self.minimisers, strict=True)
