@@ -196,6 +196,8 @@ def _binary_fails(results: Results, setups: Sequence[str]) -> Finding:
 
 def _competitive(results: Results, setups: Sequence[str]) -> Finding:
     known = _top1(results, setups, "quasibinary", "softmax")
+    if not known:
+        return NOT_RUN
     shown = ", ".join(f"{data} {gap}" for data, gap in known.items())
     ours = f"Top-1 error of quasibinary minus softmax, points: {shown}."
     return Finding(judged(*counted(-side(gap, 1) for gap in known.values())), ours)
