@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credibly import checks
 from credibly.losses.base import Loss, Properness
 from credibly.losses.entries import BinaryLoss
 
