@@ -168,17 +168,18 @@ def _trained(features: Any, targets: Any, fitted: Any, held_out: Any, loss: Any,
     torch.manual_seed(seed)
     inputs, truth = torch.from_numpy(features), torch.from_numpy(targets).float()
     inputs = (inputs - inputs[fitted].mean(0)) / (inputs[fitted].std(0) + 1e-6)
+    last = nn.Linear(512, loss.num_outputs(targets.shape[1]))
     model = nn.Sequential(
         nn.Dropout(0.25),
         nn.Linear(inputs.shape[1], 512),
         nn.ReLU(),
         nn.Dropout(0.5),
-        nn.Linear(512, loss.num_outputs(targets.shape[1])),
+        last,
     )
     own = truth[fitted]
     rates = (own.clamp(min=0).sum(0) + 0.5) / ((own >= 0).sum(0) + 1)
     with torch.no_grad():
-        model[-1].bias.copy_(loss.initial_scores(rates))
+        last.bias.copy_(loss.initial_scores(rates))
     search = torch.optim.AdamW([*model.parameters(), *loss.parameters()], 1e-3, weight_decay=1e-4)
     best, waited, kept = np.inf, 0, ({}, {})
     while waited < 4:
