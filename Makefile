@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark faults bench claims docs clean
+.PHONY: setup demo test check browser test-spark test-vision faults bench claims docs clean
 
 setup: .venv/.ready
 
@@ -35,6 +35,14 @@ test-spark: setup
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,spark]'
 	command -v java || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq default-jre-headless; }
 	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
+
+# timm and transformers networks: an environment of their own, see docs/models.md.
+test-vision:
+	test -x .venv-vision/bin/python || $(PYTHON) -m venv .venv-vision
+	.venv-vision/bin/pip install --quiet -c constraints.txt torch
+	.venv-vision/bin/pip install --quiet -c constraints.txt -e '.[export]' pytest huggingface_hub pyyaml transformers
+	.venv-vision/bin/pip install --quiet --no-deps timm torchvision==0.28.0
+	.venv-vision/bin/python -m pytest tests/vision
 
 # Kills, full disks and damaged files, at length; the short form is part of `make test`.
 faults: setup

@@ -139,3 +139,25 @@ def test_transformers_model_from_a_local_folder(tmp_path):
     torch.testing.assert_close(loaded.features(inputs), expected)
     with pytest.raises(cr.InputError, match="must be a folder with"):
         cr.models.build(f"hf:{tmp_path / 'nowhere'}", data)
+
+
+def test_the_transfer_protocol_solves_a_linear_layer_on_cached_features(tmp_path):
+    """`--preset twl-probe --model timm:NAME --frozen --features`: L-BFGS, 45 weights."""
+    generator = np.random.default_rng(1)
+    classes = np.arange(48) % 3
+    images = generator.integers(0, 60, size=(48, 64, 64, 3), dtype=np.uint8)
+    images[np.arange(48), :, :, classes] += 120
+    split = np.repeat([0, 2, 1], [30, 9, 9])
+    data = Data(
+        ["red", "green", "blue"], np.eye(3, dtype=np.float32)[classes], images=images, split=split
+    )
+    recipe = cr.train.preset("twl-probe") | {
+        "model": "timm:resnet18",
+        "frozen": True,
+        "features": True,
+        "image_size": 64,
+        "loss": "softmax",
+    }
+    run = cr.train.fit(data, tmp_path / "run", cr.train.Settings(**recipe))
+    assert (tmp_path / "run" / "features").exists()
+    assert run.metrics["mAP@y"] > 0.9
