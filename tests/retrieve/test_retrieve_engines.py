@@ -1,5 +1,6 @@
 """Properties of search: every engine gives the same ids, the same bits, the same expectation."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -356,3 +357,32 @@ def test_an_index_needs_one_name_a_column_and_one_id_a_row():
         Index([[0.1]], ["a"], ids=["x", "y"])
     with pytest.raises(InputError, match="must have rows and labels"):
         Index(np.empty((0, 1)), ["a"])
+
+
+def test_files_are_opened_once_and_again_when_they_change(tmp_path, monkeypatch):
+    from credibly.retrieve import _engines
+
+    opened = []
+
+    class Counted(_engines.Dataset):
+        def __init__(self, *arguments, **options):
+            opened.append(arguments)
+            super().__init__(*arguments, **options)
+
+    monkeypatch.setattr(_engines, "Dataset", Counted)
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for name, low in (("a", 0.25), ("b", 0.75)):
+        probabilities = np.array([[low], [low / 2]], np.float32)
+        Predictions.from_arrays(
+            probabilities=probabilities, labels=["fork"], ids=[f"{name}0", f"{name}1"]
+        ).write(tmp_path / f"{name}.parquet")
+    shutil.copy(tmp_path / "a.parquet", folder / "a.parquet")
+    assert [search(folder, "+fork").ids[0] for _ in range(3)] == ["a0"] * 3
+    assert len(opened) == 1
+    shutil.copy(tmp_path / "b.parquet", folder / "b.parquet")
+    assert search(folder, "+fork").ids[0] == "b0"
+    (folder / "a.parquet").unlink()
+    answer = search(folder, "+fork")
+    assert answer.rows == 2
+    assert len(opened) == 3

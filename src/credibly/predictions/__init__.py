@@ -17,7 +17,7 @@ import warnings
 from typing import Any
 
 from credibly.predictions._completeness import shard_metadata, shard_name
-from credibly.predictions._dataset import Dataset
+from credibly.predictions._dataset import Dataset, identity
 from credibly.predictions._importers import ImportedTable, read_table
 from credibly.predictions._npz import read_arrays
 from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
@@ -37,6 +37,7 @@ __all__ = [
     "Schema",
     "Shard",
     "Writer",
+    "identity",
     "label_mismatch",
     "read_arrays",
     "read_table",

@@ -286,6 +286,17 @@ def parquet_files(path: Path) -> list[Path]:
     return files
 
 
+def identity(path: str | os.PathLike[str]) -> tuple[tuple[str, int, int, int], ...]:
+    """Return what changes when a file of the dataset is replaced, added or removed."""
+    try:
+        found = [(file, file.stat()) for file in parquet_files(Path(path))]
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no file {error.filename}") from None
+    return tuple(
+        (str(file), status.st_ino, status.st_size, status.st_mtime_ns) for file, status in found
+    )
+
+
 def _present(values: Array | None) -> Array:
     """Return ``values``; a column that was selected is never None."""
     assert values is not None

@@ -7,12 +7,12 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, choice
-from credibly.predictions import PROBABILITY, TRUTH, Dataset, Schema
+from credibly.predictions import PROBABILITY, TRUTH, Dataset, Schema, identity
 from credibly.retrieve import _sql
 from credibly.retrieve._answer import Answer, Hit, conditions
 from credibly.retrieve._diagram import Diagram, diagram
@@ -210,13 +210,24 @@ def _first_bad(opened: Engine, statements: _sql.Statements, prefix: str, count: 
 def _duckdb_engine(path: str | os.PathLike[str], *, partial: bool) -> Engine:
     if is_remote(path):
         raise InputError(f"{path} is an address; only `engine='spark'` reads those.")
+    run = _duckdb(path)
+    dataset, sources = _opened(str(path), partial, identity(path))
+    return Engine(str(path), dataset.labels, sources, '"', run, dataset)
+
+
+@lru_cache(maxsize=4)
+def _opened(
+    path: str, partial: bool, files: tuple[tuple[str, int, int, int], ...]
+) -> tuple[Dataset, list[_sql.Source]]:
+    """Return the dataset and its tables; the same files are opened and described once."""
+    del files  # a part of the key: other files are another dataset
     dataset, run = Dataset(path, partial=partial), _duckdb(path)
     dataset.check_ids(trust_writer=True)
     sources = []
-    for schema, files in by_columns(dataset):
-        table = _read_parquet(files)
+    for schema, shards in by_columns(dataset):
+        table = _read_parquet(shards)
         sources.append(_sql.Source(table, schema, _duckdb_names(run, table, schema)))
-    return Engine(str(path), dataset.labels, sources, '"', run, dataset)
+    return dataset, sources
 
 
 @cache
