@@ -59,7 +59,7 @@ def test_rare_labels_catch_up_in_sets_of_the_same_size():
 @pytest.mark.parametrize(
     ("trained", "wanted", "message"),
     [
-        ([0.5, 0.5], 0.5, "one rate a label \\(3\\)"),
+        ([0.5, 0.5], 0.5, "one rate per label \\(3\\)"),
         ([0.5, 0.0, 0.5], 0.5, "`trained` must lie between 0 and 1"),
         (RATES, 1.0, "`wanted` must lie between 0 and 1"),
         (RATES, np.nan, "`wanted` must lie between 0 and 1"),

@@ -52,8 +52,8 @@ LIES = {
     "record": (_npy(np.zeros((2, 2), dtype=[("a", "f4")])), "plain arrays"),
     "no letters": (_header((2,), "<U1", b"\xff" * 8), "must be Unicode text"),
     "half letters": (_header((2,), "<U1", struct.pack("<II", 0xD800, 65)), "must be Unicode text"),
-    "no array": (b"hello", "must be an .npz file"),
-    "deep header": (_header("(" * 5000), "must be an .npz file"),
+    "no array": (b"hello", "must be a complete .npz file"),
+    "deep header": (_header("(" * 5000), "must be a complete .npz file"),
     "format": (b"\x93NUMPY\x09\x00" + b"\0" * 20, "format 1.0 or 2.0"),
 }
 
@@ -84,7 +84,7 @@ def test_a_zip_bomb_is_refused_unread(read, tmp_path, monkeypatch):
 def test_a_bare_npy_a_locked_zip_and_broken_compression_are_refused(read, tmp_path):
     path = tmp_path / "x.npz"
     path.write_bytes(TWO)
-    with pytest.raises(cr.InputError, match=r"must be an \.npz file"):
+    with pytest.raises(cr.InputError, match=r"must be a complete \.npz file"):
         read(path)
     whole = bytearray(_npz(path, probabilities=TWO, features=TWO).read_bytes())
     for place, value in ((6, 1), (8, 99)):  # the encrypted bit; an unknown compression
@@ -95,7 +95,7 @@ def test_a_bare_npy_a_locked_zip_and_broken_compression_are_refused(read, tmp_pa
             while (start := broken.find(mark, start + 1)) >= 0:
                 broken[start + place + shift] = value
         path.write_bytes(broken)
-        with pytest.raises(cr.InputError, match=r"must be an \.npz file|unknown array"):
+        with pytest.raises(cr.InputError, match=r"must be a complete \.npz file|unknown array"):
             read(path)
 
 
