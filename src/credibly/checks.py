@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 import os
 import stat
 import warnings
@@ -210,6 +211,26 @@ def out_can_be_written(
         raise InputError(f"`{name}` must be {what} in a folder; {above} is no folder, got {path}.")
     if not os.access(above, os.W_OK | os.X_OK):
         raise InputError(f"`{name}` must be {what} that can be written; {above} is read-only.")
+
+
+def fits(kind: object, value: object) -> bool:
+    """Return whether a plain value can stand for ``bool``, ``int``, ``float`` or ``str``.
+
+    Nothing is lost by it: no number becomes true or false, none is cut or rounded.
+
+    Example:
+        >>> fits(float, 3), fits(int, 3.0), fits(int, True), fits(str, "a")
+        (True, False, False, True)
+    """
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if kind is str:
+        return isinstance(value, (str, os.PathLike))
+    if isinstance(value, numbers.Integral):
+        return (kind is int and abs(int(value)) < 2**63) or (
+            kind is float and abs(int(value)) <= 2**53
+        )
+    return kind is float and isinstance(value, numbers.Real)
 
 
 def renamed(old: str, new: str) -> None:

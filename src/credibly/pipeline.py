@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,7 +11,7 @@ import numpy as np
 from credibly import calibrate, decide
 from credibly.arrays import like, to_numpy
 from credibly.checks import InputError
-from credibly.files import atomic_path
+from credibly.files import read_json_object, write_json
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
@@ -247,18 +246,13 @@ class Pipeline:
 
     def write(self, path: str | Path) -> None:
         """Write the state as JSON; the file is complete or not there."""
-        text = json.dumps(self.state(), indent=2) + "\n"
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_json(path, self.state())
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Return the pipeline that ``write`` stored; nothing is unpickled."""
         path = Path(path)
-        try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} must be JSON; {error}.") from error
+        state = read_json_object(path)
         try:
             return cls.from_state(state)
         except InputError as error:

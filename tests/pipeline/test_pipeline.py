@@ -145,7 +145,7 @@ def test_a_loss_object_can_be_used_but_not_stored():
 @pytest.mark.parametrize(
     ("state", "match"),
     [
-        ([], "'pipeline': 1"),
+        ([], "must be a JSON object"),
         ({"pipeline": 9}, "'pipeline': 1"),
         ({"pipeline": 1, "loss": 3}, "must hold its name and"),
         ({"pipeline": 1, "loss": {"name": "quasibinary", "buffers": {}}}, "must store"),

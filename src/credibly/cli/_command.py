@@ -210,7 +210,7 @@ def resolve(options: type[DataclassInstance], arguments: Mapping[str, Any]) -> A
 def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
     import tomllib
 
-    from credibly.checks import InputError, nearest
+    from credibly.checks import InputError, fits, nearest
 
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -225,7 +225,7 @@ def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
             raise InputError(f"{path}: unknown option {key!r}. {nearest(name, fields)}")
         kind, many = _kind(hints[name])
         parts = value if many and isinstance(value, list) else [value]
-        if not all(_fits(kind, part) for part in parts):
+        if not all(fits(kind, part) for part in parts):
             several = "a list of " if many else ""
             raise InputError(f"{path}: {key!r} must be {several}{kind.__name__}; got {value!r}.")
         choices = fields[name].metadata.get("choices")
@@ -236,14 +236,3 @@ def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
         converted = tuple(kind(part) for part in parts)
         values[name] = converted if many else converted[0]
     return values
-
-
-def _fits(kind: object, value: object) -> bool:
-    """Return whether a TOML value can stand for ``kind`` without loss."""
-    if kind is bool or isinstance(value, bool):
-        return kind is bool and isinstance(value, bool)
-    if kind is float:
-        return isinstance(value, float) or (isinstance(value, int) and abs(value) <= 2**53)
-    if kind is int:
-        return isinstance(value, int) and abs(value) < 2**63
-    return isinstance(value, str)

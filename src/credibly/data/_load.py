@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
@@ -217,16 +216,8 @@ def _fits(option: Option, value: object) -> bool:
     if option.many:
         if isinstance(value, str) or not isinstance(value, Iterable):
             return False
-        return all(_is(option.kind, part) for part in value)
-    return _is(option.kind, value)
-
-
-def _is(kind: type, value: object) -> bool:
-    if kind is bool or isinstance(value, bool):
-        return kind is bool and isinstance(value, bool)
-    if kind is str:
-        return isinstance(value, (str, os.PathLike))
-    return isinstance(value, numbers.Integral if kind is int else numbers.Real)
+        return all(checks.fits(option.kind, part) for part in value)
+    return checks.fits(option.kind, value)
 
 
 def _in_order(data: Data, labels: Sequence[str] | None) -> Data:

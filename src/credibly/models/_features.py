@@ -12,7 +12,7 @@ import torch
 from credibly.checks import InputError
 from credibly.child_processes import end_with_parent
 from credibly.data import Data
-from credibly.files import atomic_path
+from credibly.files import atomic_path, read_json_object
 from credibly.models._network import Network
 
 CHUNK = 4096
@@ -102,14 +102,9 @@ def _claim(folder: Path, model: Network, data: Data, image_size: object) -> None
         with atomic_path(card) as beside:
             beside.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
         return
-    try:
-        found = json.loads(card.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(
-            f"{card} must be JSON; {error}. Delete the folder to start over."
-        ) from None
+    found = read_json_object(card, "Delete the folder to start over.")
     for key, value in wanted.items():
-        if not isinstance(found, dict) or found.get(key) != value:
+        if found.get(key) != value:
             raise InputError(
                 f"{folder} caches features of another {key.replace('_', ' ')}; "
                 "give another folder, or delete this one."

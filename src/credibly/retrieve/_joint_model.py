@@ -14,7 +14,7 @@ import numpy as np
 from credibly import checks, targets
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.files import atomic_path
+from credibly.files import atomic_path, read_json_object
 from credibly.retrieve._diagram import Diagram, Keep
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
@@ -193,13 +193,7 @@ def fitting_truth(
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the JSON object in a file."""
-    try:
-        state = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} must be written by `credibly joint fit`; {error}") from error
-    if not isinstance(state, dict):
-        raise InputError(f"{path} must be written by `credibly joint fit`; got {state!r:.60}.")
-    return state
+    return read_json_object(Path(path), "Write it with `credibly joint fit`.")
 
 
 def _as_is(value: object) -> Any:

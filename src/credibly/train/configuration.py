@@ -218,9 +218,9 @@ def _fits(hint: Any, value: Any) -> bool:
         return isinstance(value, (list, tuple)) and all(_fits(inner, part) for part in value)
     if typing.get_args(hint):  # a union: one of its members
         return any(_fits(part, value) for part in typing.get_args(hint))
-    if isinstance(value, int) and not isinstance(value, bool):
-        return hint in (int, float) and abs(value) < 2**63
-    return isinstance(value, hint)
+    from credibly.checks import fits
+
+    return value is None if hint is type(None) else fits(hint, value)
 
 
 def write_toml(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
