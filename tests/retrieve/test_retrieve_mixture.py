@@ -271,7 +271,7 @@ def test_bad_input_is_refused(tmp_path):
             MixtureJoint.from_state({**JOINTS[0].state(), key: bad})
     for text in ("{", "[1]", json.dumps({"joint": 7})):
         (tmp_path / "x.json").write_text(text)
-        with pytest.raises(InputError, match=r"x\.json must be (a )?JSON.*`credibly joint fit`"):
+        with pytest.raises(InputError, match=r"x\.json must be .*`credibly joint fit`"):
             read_joint(tmp_path / "x.json")
 
 
