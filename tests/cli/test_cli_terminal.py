@@ -114,6 +114,8 @@ def test_an_interrupt_while_libraries_are_imported(delay):
         _, errors = job.communicate(timeout=60)
     if job.returncode == -signal.SIGINT:
         pytest.skip("Python itself had not started yet")
+    if job.returncode == 0:
+        pytest.skip("the command had ended before the signal came")
     assert job.returncode == 130
     assert b"Traceback" not in errors
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 
-class SoftClipped(nn.Module):
+class SoftClipped(nn.Module, ABC):
     """A map whose outputs are limited softly to ``floor`` and ``ceiling``."""
 
     floor: Tensor
@@ -24,9 +26,9 @@ class SoftClipped(nn.Module):
         inside = torch.minimum(torch.maximum(mapped, self.floor), self.ceiling)
         return inside + 1 / (1 + below) - 1 / (1 + above)
 
+    @abstractmethod
     def unlimited(self, log_odds: Tensor) -> Tensor:
         """Return the mapped log-odds before the limits."""
-        raise NotImplementedError
 
 
 class AffineModule(SoftClipped):
