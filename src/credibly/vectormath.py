@@ -4,8 +4,8 @@ In float32 they are polynomials accurate to about 1e-7, without branches or libr
 float64 they are the C library's. NaN in is NaN out. The plain Python bodies say what each means;
 compiled code takes the overloads below.
 
-``JIT`` are the options of a kernel: fast-math without the flags that would assume that NaN and
-infinity never occur.
+``JIT`` are the options of a kernel, for ``credibly.compiled``: fast-math without the flags that
+would assume that NaN and infinity never occur.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 JIT: Any = {
-    "cache": True,
     "error_model": "numpy",
     "nogil": True,
     "fastmath": {"reassoc", "contract", "arcp", "nsz", "afn"},

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from credibly.calibrate._entries import Entries
+from credibly.compiled import compiled
 from credibly.types import Array
 
 Features = Callable[[Array], Array]
@@ -59,7 +59,7 @@ def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Arr
     return value, gradient, curvature
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _accumulate(features, targets, weights, theta, totals):
     value, gradient, curvature = totals
     slopes, rows, labels = features.shape

@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from credibly import checks
+from credibly.compiled import compiled
 from credibly.decide._source import MatrixSource
 from credibly.types import Array
 
@@ -106,7 +106,7 @@ def _size_counts(source: MatrixSource, first: int, thresholds: Array, tied_label
     return counts
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _add_sizes(probabilities, thresholds, tied_labels, counts):
     lowest = thresholds.min()
     sizes = np.zeros(thresholds.size, dtype=np.int64)

@@ -8,9 +8,9 @@ m-th, and count the next bits in that bin only. float32 takes two passes, float6
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from credibly import checks
+from credibly.compiled import compiled
 from credibly.decide._source import MatrixSource
 from credibly.types import Array
 
@@ -77,7 +77,7 @@ def _bin_of(counts: Array, rank: int) -> tuple[int, int]:
     return len(counts) - 1 - index, rank - above
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _count_leading(bits, one, counts):
     """Count the leading 16 bits; return whether any value is above 1, NaN or has the sign set.
 
@@ -99,7 +99,7 @@ def _count_leading(bits, one, counts):
     return bad
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _count_within(bits, prefix, shift, counts):
     """Count the 16 bits above ``shift`` among the values that begin with ``prefix``.
 

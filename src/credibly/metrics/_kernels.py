@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import log, nan
 
 import numpy as np
-from numba import njit
 
+from credibly.compiled import compiled
 from credibly.types import Array
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def gather_columns(
     scores: Array,
     targets: Array,
@@ -43,7 +43,7 @@ def gather_columns(
             known[t], present[t] = i, j
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def sorted_average_precision(ranked: Array, positives: Array) -> float:
     """Mean over positives of (positives ≥ s) / (all ≥ s); both arrays ascending."""
     total, n, count = 0.0, len(ranked), len(positives)
@@ -58,7 +58,7 @@ def sorted_average_precision(ranked: Array, positives: Array) -> float:
     return total / count
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@compiled(error_model="numpy", inline="always")
 def _first_not_below(ranked: Array, value: float, low: int) -> int:
     """Position of the first entry ≥ ``value`` at or after ``low``: gallop, then bisect."""
     step, high = 1, low
@@ -77,7 +77,7 @@ def _first_not_below(ranked: Array, value: float, low: int) -> int:
     return min(low, len(ranked) - 1)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
     """Average precision of each row; NaN for rows without a positive.
 
@@ -102,7 +102,7 @@ def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
         out[row] = total / count  # 0/0 is NaN
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def ranked_soft_precision(scores: Array, weights: Array) -> float:
     """Average precision with positive weight y and negative weight 1 − y; scores descending."""
     total, above = 0.0, 0.0
@@ -118,7 +118,7 @@ def ranked_soft_precision(scores: Array, weights: Array) -> float:
     return total / above if above > 0 else nan
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def precision_influence(scores: Array, weights: Array, out: Array) -> None:
     """Derivative of average precision by the weight of each row, at 1; scores descending."""
     count = len(scores)
@@ -149,7 +149,7 @@ def precision_influence(scores: Array, weights: Array, out: Array) -> None:
         last = first
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
     """Average precision of each row with soft targets; NaN for rows without a positive."""
     for row in range(scores.shape[0]):
@@ -159,7 +159,7 @@ def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
         out[row] = ranked_soft_precision(values[order], weights[order])
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def row_errors(scores: Array, targets: Array, out: Array) -> None:
     """Ranking loss, one-error and coverage error of each row, in three columns of ``out``."""
     for row in range(scores.shape[0]):
@@ -189,7 +189,7 @@ def row_errors(scores: Array, targets: Array, out: Array) -> None:
             out[row, 0] = wrong / (positives * negatives)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def add_to_bins(
     probabilities: Array, targets: Array, edges: Array, bins: float, sums: Array
 ) -> None:
@@ -216,7 +216,7 @@ def add_to_bins(
                 flat[at + one + one] += y
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def add_proper_scores(probabilities: Array, targets: Array, floor: float, sums: Array) -> None:
     """Add every known entry to ``sums[label]``: count, log loss, squared error."""
     for row in range(probabilities.shape[0]):

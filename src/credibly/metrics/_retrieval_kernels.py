@@ -7,8 +7,9 @@ so the row is left out of exactly the queries that name the label.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from credibly.compiled import compiled
 
 # Up to this many comparisons, comparing all pairs beats sorting.
 _PAIRS = 4096
@@ -17,7 +18,7 @@ _CROWDED = 16  # relevant scores in one bucket that sorting should not leave to 
 _BLOCK = 64
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _count_at_least(values, bar):
     count = 0
     for i in range(values.size):
@@ -25,7 +26,7 @@ def _count_at_least(values, bar):
     return count
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _sorted(relevant, first, scratch):
     """The scores in rising order, and where each bucket of them begins (``first``).
 
@@ -69,7 +70,7 @@ def _sorted(relevant, first, scratch):
     return ordered, ends[0], shift
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _precision(values, relevant, first, counts, scratch):
     """Average precision of the ``relevant`` scores among ``values``, which hold them too.
 
@@ -110,7 +111,7 @@ def _precision(values, relevant, first, counts, scratch):
     return total / num_relevant
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _query_precision(scores, factors, rows, first, counts, relevant, passing, scratch):
     """Average precision when ``scores × factors`` ranks and ``rows`` are the relevant ones."""
     lowest = np.inf
@@ -121,7 +122,7 @@ def _query_precision(scores, factors, rows, first, counts, relevant, passing, sc
     return _precision(passing[:filled], relevant[: rows.size], first, counts, scratch)
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _passing(scores, factors, lowest, passing):
     """Collect the products at or above ``lowest``; most blocks hold none and cost one look."""
     filled, whole = 0, scores.size - scores.size % _BLOCK
@@ -142,7 +143,7 @@ def _passing(scores, factors, lowest, passing):
     return filled
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _narrow(rows, truth, wanted, out):
     """Rows that also satisfy one more condition; returns how many."""
     filled = 0
@@ -152,7 +153,7 @@ def _narrow(rows, truth, wanted, out):
     return filled
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def every_query(present, absent, truth, deepest, sums, counts_by_size):
     """Sum of average precisions and number of queries, by number of conditions.
 
@@ -199,7 +200,7 @@ def every_query(present, absent, truth, deepest, sums, counts_by_size):
             depth += 1
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def some_queries(present, absent, truth, labels, wanted, precisions):
     """Average precision of each query (a row of ``labels``, rising); NaN without relevant rows."""
     num_rows = present.shape[1]

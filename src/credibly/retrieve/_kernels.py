@@ -6,13 +6,14 @@ Both keep the ``top`` best rows by (probability down, row up) and follow the ari
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from credibly.compiled import compiled
 
 _BLOCK = 256  # all nodes of a block stay in the first-level cache
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _node(present, label_high, label_low, values, out):
     """Evaluate one node on one block of rows; mirrors ``_diagram._node_value``."""
     rows = present.size
@@ -37,7 +38,7 @@ def _node(present, label_high, label_low, values, out):
             out[i] = held * high[i] + (1.0 - held) * low[i]
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True, fastmath={"reassoc", "nsz"})
+@compiled(error_model="numpy", nogil=True, fastmath={"reassoc", "nsz"})
 def _total(values):
     total = 0.0
     for i in range(values.size):
@@ -45,7 +46,7 @@ def _total(values):
     return total
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _count_above(values, bar):
     above = 0
     for i in range(values.size):
@@ -53,7 +54,7 @@ def _count_above(values, bar):
     return above
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def _keep_best(values, rows, filled, top):
     """Sort the candidates by (value down, row up) and keep ``top``; return how many remain."""
     by_row = np.argsort(rows[:filled])
@@ -65,7 +66,7 @@ def _keep_best(values, rows, filled, top):
     return kept
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def scan(columns, node_labels, node_highs, node_lows, top):
     """Evaluate a diagram on every row; return the best values, their rows and the total."""
     nodes, rows = node_labels.size, columns.shape[1]
@@ -94,7 +95,7 @@ def scan(columns, node_labels, node_highs, node_lows, top):
     return kept_values[:filled].copy(), kept_rows[:filled].copy(), total
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def best_of(values, top):
     """Return the largest values with their rows, and the total; ``values`` has one per row."""
     kept_values = np.empty(top + 2 * _BLOCK)
@@ -115,7 +116,7 @@ def best_of(values, top):
     return kept_values[:filled].copy(), kept_rows[:filled].copy(), total
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def count_known(columns, targets, labels, node_labels, node_highs, node_lows):
     """Find rows whose truth is known for every label, with expected and real hits among them."""
     nodes, rows = node_labels.size, columns.shape[1]
@@ -141,7 +142,7 @@ def count_known(columns, targets, labels, node_labels, node_highs, node_lows):
     return known, expected, hits
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def walk(columns, order, labels, wanted, driver, top, visits):
     """Find the best rows of a conjunction, in descending order of one wanted label.
 

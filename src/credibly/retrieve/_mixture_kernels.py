@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from credibly.compiled import compiled
 
 _BLOCK = 256
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def likelihood(chances, truths, factors, weights, empty, negligible):
     """Return log-likelihood minus that of independent labels, per row, and its gradients.
 
@@ -73,7 +74,7 @@ def likelihood(chances, truths, factors, weights, empty, negligible):
     return gains, by_factors, by_weights, by_empty
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def row_weights(columns, places, factors, weights, empty):
     """Return the weight of every part in every row, (M + 1, rows); the last is the empty set's.
 
@@ -112,7 +113,7 @@ def row_weights(columns, places, factors, weights, empty):
     return result
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
+@compiled(error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
 def _multiply_three(present, more, first, divisor):
     """Multiply the normalisers 1 + p (e − 1) of up to three conditions into ``divisor``."""
     left = more.size - first
@@ -132,13 +133,13 @@ def _multiply_three(present, more, first, divisor):
         divisor[i] *= pair * (three[i] * slope_three + 1.0)
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
+@compiled(error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
 def _add_share(weights, factor, divisor, out):
     for i in range(out.size):
         out[i] += weights[i] * factor / divisor[i]
 
 
-@numba.njit(cache=True, error_model="numpy", nogil=True)
+@compiled(error_model="numpy", nogil=True)
 def conjunction(columns, row_parts, places, wanted, factors):
     """Return the probability of a conjunction for every row, from its labels' columns alone.
 

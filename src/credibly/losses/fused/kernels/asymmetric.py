@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log_positive
@@ -58,7 +59,7 @@ def _general_powers(t: float, gamma: float, follow: Any, zero: float, one: float
     return weight + (t - t), follow * gamma * weight / inside
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, numbers: Any) -> float:
     """Return the sum for targets 0 or 1 and whole exponents; fill ``g``."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
@@ -78,7 +79,7 @@ def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, numbers: Any) -> flo
     return total
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _soft(v: Array, y: Array, g: Array, gammas: Any, follow: Any, numbers: Any) -> Any:
     """Return the sum and the number of known entries for any targets and exponents; fill ``g``."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
@@ -100,7 +101,7 @@ def _soft(v: Array, y: Array, g: Array, gammas: Any, follow: Any, numbers: Any) 
     return total, known
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _polynomial(kind: Any, gamma: float, follow: bool) -> Any:
     """Return the coefficients of t^(γ−1), 1 if γ is 0, and γ, or 0 if weights are constants."""
     return (
@@ -113,12 +114,12 @@ def _polynomial(kind: Any, gamma: float, follow: bool) -> Any:
     )
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _whole(gamma: float) -> bool:
     return gamma <= HIGHEST_WHOLE and gamma == np.floor(gamma)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def asymmetric(
     scores: Array,
     targets: Array,
@@ -157,7 +158,7 @@ def asymmetric(
     return total / max(known, 1.0)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def asymmetric_at(
     pointers: Any,
     shape: Any,

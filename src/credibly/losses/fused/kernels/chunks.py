@@ -14,6 +14,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
+from credibly.compiled import compiled
 from credibly.types import Array
 from credibly.vectormath import EXACT, JIT
 
@@ -32,7 +33,7 @@ def _to_pointer(_typing: Any, address: Any, zero: Any) -> Any:
 _pointer: Any = intrinsic(_to_pointer)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
     """Return arrays over the memory of scores, targets and gradient.
 
@@ -51,7 +52,7 @@ def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
     )
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def borrowed(array: Array) -> Any:
     """Return a view of an array that the caller keeps alive, without a reference count.
 
@@ -60,7 +61,7 @@ def borrowed(array: Array) -> Any:
     return carray(_pointer(array.ctypes.data, array.dtype.type(0)), array.shape)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def all_hard(targets: Array) -> bool:
     """Return whether every target is exactly 0 or 1: none soft, none unknown."""
     off = targets.dtype.type(0)
@@ -78,7 +79,7 @@ def known_weights(target: float, one: float) -> Any:
     return one - one, one - one, one - one
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def rescale(gradient: Array, factor: float) -> None:
     """Multiply ``gradient`` by ``factor`` in place."""
     factor = gradient.dtype.type(factor)

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chebyshev import INTERVALS, moments_row
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, tensors_at
 from credibly.losses.fused.kernels.spa import softplus_and_sigmoid
@@ -19,7 +19,7 @@ from credibly.types import Array
 from credibly.vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def known_counts(targets: Array) -> Any:
     """Return how many entries are known, and how many rows have one."""
     if all_hard(targets.reshape(-1)):
@@ -33,7 +33,7 @@ def known_counts(targets: Array) -> Any:
     return entries, rows
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def pair_factor(labels: int, rows: int, weight: float) -> float:
     """Return the factor of a row's sum, weight · 2/(T(T − 1)) over the number of rows.
 
@@ -42,7 +42,7 @@ def pair_factor(labels: int, rows: int, weight: float) -> float:
     return weight * 2 / (labels * (labels - 1.0)) / rows if labels > 1 and rows > 0 else 0.0
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def known_labels(y: Array) -> int:
     """Return how many labels of a row are known."""
     known = 0
@@ -51,7 +51,7 @@ def known_labels(y: Array) -> int:
     return known
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def positives(y: Array, index: Array) -> Any:
     """Write the indices of labels with a target above 0 into ``index``; return their number."""
     count = 0
@@ -69,7 +69,7 @@ def positives(y: Array, index: Array) -> Any:
     return count
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _near(
     u: Array, absent: Array, rise: Array, fall: Array, g: Array, positive: Any, share: float
 ) -> Any:
@@ -88,7 +88,7 @@ def _near(
     return values, slopes
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _far(u: Array, absent: Array, g: Array, level: float, share: float) -> Any:
     """Return the same for rows so spread out that those exponentials would not fit."""
     zero, one = u.dtype.type(0), u.dtype.type(1)
@@ -102,7 +102,7 @@ def _far(u: Array, absent: Array, g: Array, level: float, share: float) -> Any:
     return values, slopes
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _block(
     u: Array,
     absent: Array,
@@ -128,7 +128,7 @@ def _block(
     return total
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _direct(
     y: Array,
     u: Array,
@@ -163,7 +163,7 @@ def _direct(
     return total
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _exponentials(u: Array, rise: Array, fall: Array) -> None:
     zero, one = u.dtype.type(0), u.dtype.type(1)
     for t in range(u.size):
@@ -173,7 +173,7 @@ def _exponentials(u: Array, rise: Array, fall: Array) -> None:
         fall[t] = large if u[t] < zero else small
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def workspace(labels: int, like: Array) -> Any:
     """Return arrays for one row, targets first, padded to whole vector instructions."""
     size = (labels + 31) // 32 * 32
@@ -184,7 +184,7 @@ def workspace(labels: int, like: Array) -> Any:
     return y, u, absent, g, rise, fall, index, levels
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def row_pairs(
     y: Array,
     u: Array,
@@ -218,7 +218,7 @@ def row_pairs(
     return total - alone * math.log(2.0)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _centre(u: Array, y: Array, absent: Array, origin: Any) -> Any:
     """Fill ``absent`` with 1 − y and subtract ``origin`` from ``u``; unknown labels become 0.
 
@@ -239,14 +239,14 @@ def _centre(u: Array, y: Array, absent: Array, origin: Any) -> Any:
     return negatives, alone, reach if reach < np.inf else np.inf
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def copy_into(out: Array, source: Array) -> None:
     """Copy a row to the start of a padded one."""
     for t in range(source.size):
         out[t] = source[t]
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def pairs(
     log_odds: Array,
     targets: Array,
@@ -273,13 +273,13 @@ def pairs(
     return total
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _scale_into(out: Array, g: Array, factor: float) -> None:
     for t in range(out.size):
         out[t] = factor * g[t]
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def pairs_at(
     pointers: Any, shape: Any, zero: float, needs_grad: bool, weight: float, tables: Any
 ) -> float:

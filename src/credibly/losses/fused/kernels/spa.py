@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 from credibly.types import Array
 from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
@@ -20,7 +21,7 @@ def softplus_and_sigmoid(x: float, zero: float, one: float) -> Any:
     return (x if x > zero else zero) + log1p_unit(e), e * r if x < zero else r
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: float) -> float:
     """Return the sum for targets 0 or 1, where each entry needs only one partial loss."""
     total = zero
@@ -36,7 +37,7 @@ def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: fl
     return total
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _soft(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> Any:
     """Return the sum and the number of known entries for any targets; fill ``g``."""
     total, known = zero, zero
@@ -51,7 +52,7 @@ def _soft(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> An
     return total, known
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
     """Return (slope, offset, weight, gradient factor) of each partial loss, as ``kind``.
 
@@ -65,7 +66,7 @@ def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
     )
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def spa(
     scores: Array, targets: Array, gradient: Array, needs_grad: bool, pos: Any, neg: Any
 ) -> float:
@@ -91,7 +92,7 @@ def spa(
     return total / max(known, 1.0)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def spa_at(pointers: Any, shape: Any, zero: float, needs_grad: bool, pos: Any, neg: Any) -> float:
     """Run ``spa`` on tensors; see ``tensors_at``."""
     scores, targets, gradient = tensors_at(pointers, shape, zero)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chebyshev import INTERVALS
 from credibly.losses.fused.kernels.chunks import CHUNK, known_weights, tensors_at
 from credibly.losses.fused.kernels.pairs import (
@@ -36,7 +37,7 @@ def _both_ways(x: float, zero: float, one: float) -> Any:
     return x + rest, r, -rest, far
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _entries(
     v: Array,
     y: Array,
@@ -63,13 +64,13 @@ def _entries(
     return total
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _add_chained(out: Array, g: Array, slopes: Array, rise: Array, factor: float) -> None:
     for t in range(out.size):
         out[t] = g[t] + factor * slopes[t] * rise[t]
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def spa_pairs(
     scores: Array,
     targets: Array,
@@ -121,7 +122,7 @@ def spa_pairs(
     return total / max(entries, 1) + total_pairs * factor + left_pairs
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _any_row(
     scores: Array,
     targets: Array,
@@ -150,7 +151,7 @@ def _any_row(
     return total, pairs
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def spa_pairs_at(
     pointers: Any,
     shape: Any,

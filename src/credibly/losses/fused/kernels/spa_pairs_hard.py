@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, borrowed
 from credibly.losses.fused.kernels.pairs import positives
 from credibly.types import Array
@@ -39,7 +40,7 @@ def _logs(x: Any, e: Any, zero: Any) -> Any:
     return above + rest, (x - above) - rest
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
     """Fill the tables; return the sum of SPA and the largest exp(u), as bits."""
     pos, neg, offset, ratio, _ = numbers
@@ -68,7 +69,7 @@ def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
     return total, highest
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
     """Return the sum of the pairs of one positive with the chunk, and its slope."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
@@ -83,13 +84,13 @@ def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
     return values, slopes
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _write_gradient(out: Any, tables: Any, factor: Any) -> None:
     for t in range(out.size):
         out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any) -> None:
     """Fill the tables of the positives of a long row, which all of its chunks need."""
     whole = (index.size + 7) // 8 * 8  # rounded up, so that no step is a single one
@@ -100,7 +101,7 @@ def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any) -> No
     _fill(v, v, few, numbers)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
     """Remove positive ``k``, at index ``t``, from the tables; copy it to ``few`` unless known."""
     if not known:
@@ -113,7 +114,7 @@ def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
     tables[_U + t], tables[_RISE + t], tables[_FALL + t] = _NOWHERE, 0, np.inf
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _centre(numbers: Any, score: Any) -> Any:
     """Return whether exp(u) must be counted from the log-odds at ``score``, and these log-odds.
 
@@ -129,7 +130,7 @@ def _centre(numbers: Any, score: Any) -> Any:
     return True, float(offset) + log_neg - log_pos
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _recentre(tables: Any, size: int, origin: Any) -> Any:
     """Count exp(u) and exp(−u) from ``origin``; return the largest exp(u), as bits."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
@@ -145,7 +146,7 @@ def _recentre(tables: Any, size: int, origin: Any) -> Any:
     return highest
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _row(
     scores: Array,
     targets: Array,
@@ -200,13 +201,13 @@ def _row(
     return True, total, pairs
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def hard_workspace(scores: Any) -> Any:
     """Return work space for ``hard_rows``: tables, scores of positives, and their indices."""
     return np.empty(13 * CHUNK, scores.dtype), np.empty(scores.shape[1] + 1, np.int64)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def hard_rows(
     scores: Array,
     targets: Array,

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chunks import tensors_at
 from credibly.types import Array
 from credibly.vectormath import JIT, exp_nonpositive
@@ -19,7 +19,7 @@ _ROWS = 32  # likewise down the columns
 _BLOCK = 64  # targets checked together, as most blocks hold only zeros
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def two_way_at(
     pointers: Any, shape: Any, zero: Any, needs_grad: bool, numbers: Any, ways: Any, safe: float
 ) -> float:
@@ -30,7 +30,7 @@ def two_way_at(
     return two_way(scores, targets, gradient, needs_grad, numbers, ways, safe)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def two_way(
     scores: Any,
     targets: Any,
@@ -86,7 +86,7 @@ def two_way(
     return value
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _exponentials(
     scores: Array,
     targets: Array,
@@ -128,7 +128,7 @@ def _exponentials(
     return highest <= np.array([bound], np.float32).view(np.int32)[0]
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _positives(
     scores: Array, targets: Array, temperature_pos: float, weak_row: Array, weak_label: Array
 ) -> tuple[Any, Any]:
@@ -150,7 +150,7 @@ def _positives(
     return listed, present
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _blocks_with_some(y: Array) -> tuple[Any, int]:
     """Return starts of the blocks with a positive, and how many positives they hold."""
     starts = np.empty((y.size + _BLOCK - 1) // _BLOCK, np.int64)
@@ -170,7 +170,7 @@ def _blocks_with_some(y: Array) -> tuple[Any, int]:
     return starts[:blocks], count
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> float:
     """Return the mean over sets; replace ``hard`` and ``weak`` by the slopes in them."""
     count = 0
@@ -189,7 +189,7 @@ def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> 
     return value / max(count, 1)
 
 
-@njit(**JIT)
+@compiled(**JIT)
 def _scale(gradient: Array, row: Any, label: Any) -> None:
     down = label.astype(np.float32)
     for i in range(gradient.shape[0]):

@@ -1,0 +1,218 @@
+"""Compiled loops, and the folder where their machine code is kept between processes.
+
+``compiled`` is ``numba.njit`` with another cache. Numba's own keeps pickles beside the sources,
+trusts whatever it finds there, fails where it may not write, and lets processes that compile at
+once mix up their files. Here:
+
+- files lie in a folder of the user that nobody else can write to, which is checked before use;
+- one file holds one compiled function, with a checksum: what is cut off, empty, damaged or of
+  other sources counts as absent, and the function is compiled in memory;
+- a file that cannot be written is not written; nothing fails because of the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import pickle
+import secrets
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import CompileResultCacheImpl, NullCache
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
+
+_MAGIC = b"credibly kernel 1\n"
+_VECTORMATH = Path(__file__).with_name("vectormath.py")  # its functions go into any other
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a function and keeps its machine code for other processes.
+
+    Args:
+        **options: those of ``numba.njit``, without ``cache``.
+
+    Example:
+        >>> @compiled(error_model="numpy")
+        ... def twice(x):
+        ...     return 2 * x
+        >>> twice(21)
+        42
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(**options)(function)
+        if isinstance(dispatcher, Dispatcher):  # a plain function where NUMBA_DISABLE_JIT is set
+            # As `Dispatcher.enable_caching` does; numba has no public way to name another cache.
+            vars(dispatcher)["_cache"] = KernelCache(function)
+        return dispatcher
+
+    return decorate
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of compiled code, made if need be; None where there is none to trust.
+
+    It is ``NUMBA_CACHE_DIR`` if that is set, else ``credibly/kernels`` in the user's folder of
+    caches. It must belong to the user, and neither the folder nor one above it may be writable by
+    others.
+    """
+    named = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    return _trusted_folder(os.path.abspath(named) if named else _user_cache())
+
+
+def _user_cache() -> str | None:
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    # Without a home, `~` stays as it is.
+    return os.path.join(base, "credibly", "kernels") if os.path.isabs(base) else None
+
+
+@cache
+def _trusted_folder(folder: str | None) -> Path | None:
+    if folder is None:
+        return None
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        path = Path(os.path.realpath(folder))
+        trusted = _only_ours(path)
+    except (OSError, ValueError):
+        return None
+    return path if trusted else None
+
+
+def _only_ours(folder: Path) -> bool:
+    """Return whether nobody but this user (and root) can put files into ``folder``."""
+    if os.name != "posix":  # elsewhere the folder of a user's caches has an access list of its own
+        return True
+    about = folder.stat()
+    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        return False
+    for parent in folder.parents:
+        about = parent.stat()
+        # In a sticky folder such as /tmp, others cannot rename or remove what is ours.
+        open_to_others = about.st_mode & 0o022 and not about.st_mode & stat.S_ISVTX
+        if about.st_uid not in (0, os.geteuid()) or open_to_others:
+            return False
+    return True
+
+
+class _Code(CompileResultCacheImpl):
+    """Numba's conversion of a compiled function to plain values and back, without its files."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._locator: Any = self
+        self._py_file = function.__code__.co_filename
+        self._lineno = function.__code__.co_firstlineno
+
+
+class KernelCache(NullCache):
+    """The compiled forms of one function, one file per signature, processor and source text."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._code = _Code(function)
+
+    @property
+    def cache_path(self) -> str | None:
+        folder = cache_folder()
+        return None if folder is None else str(folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled function for a signature; None if there is no sound file of it."""
+        target_context.refresh()
+        # Whatever is wrong with a file, compiling the function anew makes up for it.
+        with suppress(Exception):
+            key = self._key(sig, target_context.codegen())
+            path = self._path(key)
+            if path is not None:
+                found, code = _read(path)
+                if found == key:
+                    return self._code.rebuild(target_context, code)
+        return None
+
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        """Keep a compiled function, if that is possible."""
+        if not self._code.check_cachable(cres):
+            return
+        with suppress(Exception):
+            key = self._key(sig, cres.codegen)
+            path = self._path(key)
+            if path is not None:
+                _write(path, (key, self._code.reduce(cres)))
+
+    def _path(self, key: object) -> Path | None:
+        folder = cache_folder()
+        if folder is None:
+            return None
+        name = f"{self._function.__module__}.{self._function.__qualname__}"
+        name = name.replace("<", "").replace(">", "")[-100:]
+        return folder / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.kernel"
+
+    def _key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        cells = self._function.__closure__ or ()
+        closure = dumps(tuple(cell.cell_contents for cell in cells))
+        code = self._function.__code__.co_code
+        return (
+            _versions(),
+            _sources(self._function),
+            self._function.__code__.co_firstlineno,
+            hashlib.sha256(code + closure).hexdigest(),
+            sig,
+            codegen.magic_tuple(),
+        )
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    llvm = importlib.metadata.version("llvmlite")
+    return sys.version, numba.__version__, llvm  # type: ignore[attr-defined]
+
+
+@cache
+def _sources(function: Callable[..., Any]) -> str:
+    """Return a digest of the files of a function and of the compiled functions it may call."""
+    files = {str(_VECTORMATH)}
+    waiting = [function]
+    while waiting:
+        each = waiting.pop()
+        if each.__code__.co_filename in files:
+            continue
+        files.add(each.__code__.co_filename)
+        used = each.__globals__.values()
+        waiting += [value.py_func for value in used if isinstance(value, Dispatcher)]
+    digests = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in sorted(files)]
+    return " ".join(digests)
+
+
+def _write(path: Path, content: object) -> None:
+    payload = dumps(content)
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Any:
+    content = path.read_bytes()
+    head = len(_MAGIC)
+    digest, payload = content[head : head + 32], content[head + 32 :]
+    if not content.startswith(_MAGIC) or hashlib.sha256(payload).digest() != digest:
+        raise ValueError(f"{path} is damaged")
+    return pickle.loads(payload)
