@@ -34,3 +34,27 @@ def like(result: Array | np.generic | float, *sources: ArrayLike | Any) -> Any:
 
             return torch.as_tensor(np.asarray(result), device=source.device)
     return result
+
+
+def label_columns(estimates: Any, classes: Any) -> Array:
+    """Return what a scikit-learn classifier's ``predict_proba`` returned as one matrix.
+
+    Forests, trees and neighbours return a list with one (rows, classes) array per label; the
+    column of class 1 is taken, and a label that was never present in training has probability 0.
+
+    Args:
+        estimates: the result of ``predict_proba``: a list of arrays, or a matrix.
+        classes: the classifier's ``classes_``: one array per label where ``estimates`` is a list.
+
+    Example:
+        >>> two = [np.array([[0.3, 0.7]]), np.array([[1.0]])]
+        >>> label_columns(two, [np.array([0, 1]), np.array([0])])
+        array([[0.7, 0. ]])
+    """
+    if not isinstance(estimates, (list, tuple)):
+        return to_numpy(estimates)
+    columns = []
+    for matrix, known in zip(estimates, classes, strict=True):
+        place = np.flatnonzero(np.asarray(known) == 1)
+        columns.append(to_numpy(matrix)[:, place[0]] if place.size else np.zeros(len(matrix)))
+    return np.stack(columns, axis=1)

@@ -16,10 +16,12 @@ method with a default. Nothing is found out by looking for names.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,8 +35,41 @@ Reduction: TypeAlias = Literal["mean", "sum", "none"]
 REDUCTIONS = ("mean", "sum", "none")
 
 
+_LINK_METHODS = (
+    "log_odds",
+    "published_log_odds",
+    "known_log_odds",
+    "probabilities",
+    "ranking_scores",
+    "initial_scores",
+)
+
+
+def _for_arrays(method: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Return a method of a link that also takes numpy arrays, and then returns one."""
+
+    @functools.wraps(method)
+    def mapped(self: Loss, *values: Any, **named: Any) -> Any:
+        if not any(isinstance(value, np.ndarray) for value in (*values, *named.values())):
+            return method(self, *values, **named)
+        device = next((buffer.device for buffer in self.buffers()), None)
+
+        def tensor(value: Any) -> Any:
+            return torch.as_tensor(np.require(value, requirements=["C", "W"]), device=device)
+
+        with torch.no_grad():
+            named = {name: tensor(value) for name, value in named.items()}
+            result = method(self, *(tensor(value) for value in values), **named)
+        return result.detach().cpu().numpy()
+
+    return mapped
+
+
 class Loss(nn.Module, ABC):
     """A training criterion that owns its link.
+
+    The link (``log_odds``, ``probabilities``, ``ranking_scores`` and ``initial_scores``) takes
+    tensors and numpy arrays and returns what it was given, in subclasses too.
 
     Subclass one of the three families, which write the shared parts once. A direct subclass gives
     ``forward`` and ``values`` and, where the method has a link, ``log_odds``.
@@ -114,6 +149,9 @@ class Mine(cr.losses.RowLoss):
         super().__init_subclass__(**keywords)
         if not cls.name and "name" not in vars(cls):
             cls.name = cls.__name__.lower()
+        for method in _LINK_METHODS:
+            if method in vars(cls):
+                setattr(cls, method, _for_arrays(vars(cls)[method]))
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         super().__init__()
@@ -135,6 +173,7 @@ class Mine(cr.losses.RowLoss):
     def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
         """Return the unreduced loss: one value per entry if the method has them, else per row."""
 
+    @_for_arrays
     def log_odds(self, scores: Scores) -> LogOdds:
         """Return the logit of the probability that each label is present; stable for any score."""
         raise checks.InputError(
@@ -143,6 +182,7 @@ class Mine(cr.losses.RowLoss):
             "`transform(scores)` as log-odds."
         )
 
+    @_for_arrays
     def published_log_odds(self, scores: Scores) -> LogOdds:
         """Return the log-odds as the method's authors take them; the link unless they differ."""
         return self.log_odds(scores)
@@ -152,6 +192,7 @@ class Mine(cr.losses.RowLoss):
         checks.renamed("printed_log_odds", "published_log_odds")
         return self.published_log_odds(scores)
 
+    @_for_arrays
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         """Return ``log_odds`` as if labels outside of ``known`` did not exist.
 
@@ -160,14 +201,17 @@ class Mine(cr.losses.RowLoss):
         """
         return self.log_odds(scores)
 
+    @_for_arrays
     def probabilities(self, scores: Scores) -> Probabilities:
         """Return the probability that each label is present."""
         return torch.sigmoid(self.log_odds(scores))
 
+    @_for_arrays
     def ranking_scores(self, scores: Scores) -> Scores:
         """Return what to rank by, one column per label: the scores, or those of one head."""
         return scores
 
+    @_for_arrays
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return scores whose probabilities are ``label_rates``: biases to start a last layer with.
 

@@ -17,6 +17,7 @@ zero labels   zero_label
 retrieval     retrieval_map
 trust         interval, paired_interval, proportion_interval
 together      summary, summary_intervals, Running (batches of rows), streaming (torchmetrics)
+elsewhere     scorer (scikit-learn), measure (its numbers by name)
 """
 
 from importlib import import_module
@@ -54,6 +55,7 @@ from credibly.metrics.ranking import (
 )
 from credibly.metrics.retrieval import RetrievalMap, retrieval_map
 from credibly.metrics.running import MIN_COUNT, TOP, Running
+from credibly.metrics.scorers import Scorer, measure, scorer
 from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
 from credibly.metrics.zero_labels import ZeroLabel, zero_label
 
@@ -68,6 +70,7 @@ __all__ = [
     "Reliability",
     "RetrievalMap",
     "Running",
+    "Scorer",
     "ZeroLabel",
     "average_precision",
     "brier",
@@ -83,6 +86,7 @@ __all__ = [
     "kl_to_truth",
     "log_loss",
     "mean_average_precision",
+    "measure",
     "one_error",
     "paired_interval",
     "precision",
@@ -92,6 +96,7 @@ __all__ = [
     "reliability",
     "retrieval_map",
     "sample_average_precision",
+    "scorer",
     "set_coverage",
     "set_size",
     "size_histogram",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from credibly.arrays import to_numpy
+from credibly.arrays import like, to_numpy
 from credibly.metrics import label_sets, zero_labels
 from credibly.metrics._draws import Draws, draw
 from credibly.metrics._inputs import is_soft, probability_pair
@@ -92,8 +92,8 @@ def summary_intervals(
         True
     """
     found = summary_draws(
-        probabilities,
-        targets,
+        to_numpy(probabilities),
+        to_numpy(targets),
         scores,
         sets,
         min_count,
@@ -144,7 +144,10 @@ def summary_draws(
     chosen = None if sets is None else as_sets(sets)
     options: Any = {"min_count": min_count, "bins": bins}
     estimates = summary(values, truth, ranked, chosen, coding="unknown", **options)
-    return draw(estimates, values, truth, ranked, chosen, resamples=resamples, seed=seed, **options)
+    options |= {"resamples": resamples, "seed": seed}
+    found = draw(estimates, values, truth, ranked, chosen, **options)
+    draws = {name: like(drawn, probabilities, targets) for name, drawn in found.draws.items()}
+    return Draws(found.estimates, draws)
 
 
 def _zero_label_numbers(values: Array, truth: Array) -> dict[str, float]:

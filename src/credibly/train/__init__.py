@@ -32,6 +32,7 @@ from credibly.train.presets import DATA_OPTIONS, PRESETS, preset
 if TYPE_CHECKING:
     from credibly.train.assembly import build_loss, resolve_settings
     from credibly.train.callbacks import Callback, Watcher
+    from credibly.train.distributed import WholeLoss, gather
     from credibly.train.fitting import fit
     from credibly.train.in_memory import FittedModel, fit_matrix
     from credibly.train.onnx import export
@@ -47,10 +48,12 @@ __all__ = [
     "Run",
     "Settings",
     "Watcher",
+    "WholeLoss",
     "build_loss",
     "export",
     "fit",
     "fit_matrix",
+    "gather",
     "load",
     "predict_to",
     "preset",
@@ -64,10 +67,12 @@ _MODULES = {
     "FittedModel": "in_memory",
     "Run": "run",
     "Watcher": "callbacks",
+    "WholeLoss": "distributed",
     "build_loss": "assembly",
     "export": "onnx",
     "fit": "fitting",
     "fit_matrix": "in_memory",
+    "gather": "distributed",
     "load": "run",
     "predict_to": "prediction",
     "read_config": "run_folder",

@@ -85,6 +85,7 @@ def calibrate_scores(
     loss: str | Loss,
     *,
     labels: Sequence[str] | None = None,
+    ids: Sequence[object] | Array | None = None,
     method: str = "affine",
     fit_rows: FitRows | None = None,
     coding: Coding | None = None,
@@ -96,6 +97,7 @@ def calibrate_scores(
         targets: 1 present, 0 absent, −1 unknown, or soft in [0, 1]; or class indices (rows,).
         loss: the loss the model was trained with, or its name, such as ``"asl"``.
         labels: names of the labels; by default "0", "1", ….
+        ids: one per row, all different; by default the row numbers.
         method: name of a calibrator, or ``"choose"`` for the best one in cross-validation.
         fit_rows: the rows to fit on; by default half of those with known truth, seed 0.
         coding: what −1 means in ``targets``, as for ``cr.targets.decode``.
@@ -122,7 +124,8 @@ def calibrate_scores(
     count = _num_labels(loss, values.shape[1]) if labels is None else len(labels)
     names = [str(place) for place in range(count)] if labels is None else list(labels)
     truth = decode(targets, coding=coding, num_labels=count)
-    table = ImportedTable("", names, None, None, values, truth, None)
+    given = None if ids is None else np.asarray(ids)
+    table = ImportedTable("", names, given, None, values, truth, None)
     return _calibrate_table(table, loss, method, fit_rows or FitRows())
 
 

@@ -1,0 +1,21 @@
+"""credibly inside other libraries: each module needs the library that it is named after.
+
+    cr.integrations.huggingface.compute_loss_func(loss)    Trainer: loss, metrics, model card
+    cr.integrations.lightning.Calibrate("asl")             Lightning: module and callback
+
+scikit-learn is a dependency of the package: see ``cr.CalibratedMultiLabel``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from credibly.integrations import huggingface, lightning
+
+__all__ = ["huggingface", "lightning"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return import_module(f"credibly.integrations.{name}")
+    raise AttributeError(f"module 'credibly.integrations' has no attribute {name!r}")

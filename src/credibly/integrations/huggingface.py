@@ -1,0 +1,250 @@
+"""Hugging Face Trainer: the loss, the metrics while training, and a model card.
+
+    trainer = transformers.Trainer(
+        …,
+        compute_loss_func=cr.integrations.huggingface.compute_loss_func(loss),
+        compute_metrics=cr.integrations.huggingface.compute_metrics(loss),
+    )
+    trainer.train()
+    output = trainer.predict(held_out)
+    result = cr.calibrate_scores(output.predictions, output.label_ids, loss="spa+lpr")
+    card = cr.integrations.huggingface.model_card(result, "my-tagger")
+
+Nothing here imports transformers: the functions have the signatures that its Trainer calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from credibly import __version__, metrics
+from credibly.arrays import to_numpy
+from credibly.checks import InputError
+from credibly.pipeline import Pipeline
+from credibly.targets import Coding
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from credibly.losses import Loss
+    from credibly.workflows import CalibratedScores
+
+IGNORED = -100
+"""The label that Trainer leaves out when it counts the labels of a step."""
+
+
+class Evaluated(Protocol):
+    """What Trainer passes to ``compute_metrics``: a ``transformers.EvalPrediction``."""
+
+    predictions: Any
+    label_ids: Any
+
+
+def compute_loss_func(loss: Loss | str) -> Callable[..., Tensor]:
+    """Return a ``compute_loss_func`` for Trainer.
+
+    Trainer adds the losses of the micro-batches of a step and does not divide the sum, so each one
+    is multiplied by its share of the labels of the step (``num_items_in_batch``). Then a step at
+    batch 8 × 4 equals one at 32 for every loss that does not couple rows. Trainer counts all labels
+    except −100, so code unknown labels as −100 (not −1 or NaN) if they should not count there.
+    Losses that couple the rows of a batch see one micro-batch at a time.
+
+    Args:
+        loss: a loss of ``cr.losses`` or its name. Give the model ``loss.num_outputs(num_labels)``
+            outputs.
+
+    Returns:
+        A function of the model's outputs, the labels and ``num_items_in_batch``.
+
+    Example:
+        >>> import torch
+        >>> function = compute_loss_func("bce")
+        >>> outputs, labels = {"logits": torch.zeros(2, 3)}, torch.zeros(2, 3)
+        >>> function(outputs, labels), function(outputs, labels, num_items_in_batch=12)
+        (tensor(0.6931), tensor(0.3466))
+    """
+    criterion = _loss(loss)
+
+    def loss_of_outputs(
+        outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        if labels is None:
+            raise InputError(
+                "every batch must hold 'labels', one value per label and row; got a batch without. "
+                "Name the column 'labels' or pass `label_names=[…]` to TrainingArguments."
+            )
+        scores = _scores(outputs)
+        criterion.to(scores.device)
+        value = criterion(scores, labels)
+        if num_items_in_batch is None:
+            return value
+        return value * ((labels != IGNORED).sum() / num_items_in_batch)
+
+    return loss_of_outputs
+
+
+def compute_metrics(
+    loss: Loss | str, *, coding: Coding | None = None
+) -> Callable[[Evaluated], dict[str, float]]:
+    """Return a ``compute_metrics`` for Trainer: the numbers of ``cr.metrics.scorer`` by name.
+
+    The probabilities are those of the loss's link, before any calibrator. Names are ``nll``,
+    ``brier``, ``ace``, ``mce``, ``ece``, ``map`` and ``map_rows``, so that
+    ``metric_for_best_model="nll"`` with ``greater_is_better=False`` chooses the checkpoint.
+
+    Args:
+        loss: the loss of the training, or its name. A loss without a link gives ``map`` and
+            ``map_rows`` only.
+        coding: how to read labels of only −1 and +1; see ``credibly.targets``.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> scores, labels = np.zeros((2, 2)), np.eye(2)
+        >>> evaluated = SimpleNamespace(predictions=scores, label_ids=labels)
+        >>> round(compute_metrics("bce")(evaluated)["nll"], 4)
+        0.6931
+    """
+    pipeline = Pipeline(_loss(loss))
+
+    def metrics_of(evaluated: Evaluated) -> dict[str, float]:
+        scores = evaluated.predictions
+        scores = to_numpy(scores[0] if isinstance(scores, tuple) else scores)
+        targets = to_numpy(evaluated.label_ids)
+        ranked = pipeline.ranking_scores(scores)
+        assert pipeline.loss is not None
+        values = pipeline.probabilities(scores) if pipeline.loss.has_link else None
+        return metrics.measure(ranked, values, targets, coding=coding)
+
+    return metrics_of
+
+
+def model_card(
+    result: CalibratedScores,
+    name: str,
+    *,
+    base_model: str | None = None,
+    dataset: str | None = None,
+    license: str | None = None,
+    language: str | Sequence[str] | None = None,
+    task: str = "text-classification",
+    description: str = "",
+) -> str:
+    """Return the text of a README.md for the Hugging Face hub, with the calibration table.
+
+    Args:
+        result: what ``cr.calibrate_scores`` returned for held-out rows.
+        name: name of the model.
+        base_model, dataset, license, language, task: what the hub shows; left out if not given.
+        description: Markdown that goes under the title.
+
+    Returns:
+        YAML front matter with the metrics of the judged rows, then Markdown: how scores become
+        probabilities, the numbers of every stage, and observed rates by predicted probability.
+    """
+    about = {"base_model": base_model, "license": license, "language": language}
+    front = _front_matter(result, name, about, dataset, task)
+    parts = [
+        f"# {name}",
+        description or "A multi-label classifier with calibrated probabilities.",
+        _probability_section(result),
+        "## Calibration\n\n" + _stage_table(result) + "\n\n" + _reliability_table(result),
+    ]
+    return front + "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _loss(loss: Loss | str) -> Loss:
+    built = Pipeline(loss).loss
+    assert built is not None
+    return built.train() if isinstance(loss, str) else built
+
+
+def _scores(outputs: Any) -> Tensor:
+    """Return the logits of a model's outputs, as Trainer finds them."""
+    if isinstance(outputs, Mapping):  # transformers' ModelOutput is one
+        if "logits" not in outputs:
+            raise InputError(
+                f"the outputs of the model must hold 'logits'; got {sorted(map(str, outputs))}. "
+                'Return {"logits": scores} from `forward`.'
+            )
+        return outputs["logits"]
+    return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+
+
+# The card ------------------------------------------------------------------------------------
+
+
+def _front_matter(
+    result: CalibratedScores,
+    name: str,
+    about: dict[str, Any],
+    dataset: str | None,
+    task: str,
+) -> str:
+    numbers = list(result.stages.values())[-1]
+    lines = ["---", "library_name: transformers", f"pipeline_tag: {_yaml(task)}"]
+    lines += [f"{key}: {_yaml(value)}" for key, value in about.items() if value is not None]
+    if dataset is not None:
+        lines.append(f"datasets: {_yaml([dataset])}")
+    lines += ["tags: [multi-label-classification, calibrated, credibly]"]
+    lines += ["model-index:", f"- name: {_yaml(name)}", "  results:"]
+    lines += [f"  - task: {{type: {_yaml(task)}, name: Multi-label classification}}"]
+    title = _yaml(dataset or "held-out rows")
+    lines += [f"    dataset: {{type: {title}, name: {title}}}", "    metrics:"]
+    for label in ("mAP@y", "NLL", "Brier", "ECE"):
+        kind = _yaml(label.lower().replace("@", "_"))
+        lines.append(f"    - {{type: {kind}, name: {_yaml(label)}, value: {numbers[label]:.4f}}}")
+    return "\n".join([*lines, "---", "", ""])
+
+
+def _yaml(value: Any) -> str:
+    """Return plain values as YAML: JSON is a subset of it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _probability_section(result: CalibratedScores) -> str:
+    labels = result.predictions.labels
+    listed = ", ".join(f"`{' '.join(label.split())}`" for label in labels[:30])
+    more = f" and {len(labels) - 30} more" if len(labels) > 30 else ""
+    return (
+        "## Probabilities\n\n"
+        f"{len(labels)} labels: {listed}{more}. A row may have none, one or many.\n\n"
+        f"The model was trained with `{result.loss}`. Its probabilities are the link of that loss "
+        "and a calibrator, both in `pipeline.json` beside the weights, not a plain sigmoid:\n\n"
+        "```python\nimport credibly as cr\n\n"
+        'pipeline = cr.Pipeline.read("pipeline.json")\n'
+        "probabilities = pipeline.probabilities(logits)\n```\n\n"
+        f"`pip install credibly` (this card was written by version {__version__})."
+    )
+
+
+def _stage_table(result: CalibratedScores) -> str:
+    columns = ("NLL", "Brier", "ACE", "MCE", "ECE", "mAP@y")
+    shown = [name for name in columns if name in next(iter(result.stages.values()))]
+    lines = [
+        f"Measured on {len(result.held_out):,} rows that the calibrator was not fitted on "
+        f"({len(result.fitted):,} rows). Lower is better, except for mAP.",
+        "",
+        "| probabilities | " + " | ".join(shown) + " |",
+        "|---|" + "---:|" * len(shown),
+    ]
+    for stage, numbers in result.stages.items():
+        cells = " | ".join(f"{numbers[name]:.4f}" for name in shown)
+        lines.append(f"| {stage} | {cells} |")
+    return "\n".join(lines)
+
+
+def _reliability_table(result: CalibratedScores) -> str:
+    held_out = result.predictions[result.held_out]
+    assert held_out.targets is not None
+    diagram = metrics.reliability(held_out.probabilities, held_out.targets, 10, coding="unknown")
+    lines = ["| predicted | observed | entries |", "|---:|---:|---:|"]
+    for place in np.flatnonzero(diagram.counts):
+        lines.append(
+            f"| {diagram.confidence[place]:.3f} | {diagram.frequency[place]:.3f} | "
+            f"{int(diagram.counts[place]):,} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,157 @@
+"""Scorers for scikit-learn: ``cross_val_score(model, X, Y, scoring=cr.metrics.scorer("nll"))``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from credibly.arrays import label_columns
+from credibly.checks import InputError, nearest
+from credibly.metrics.calibration import calibration_error
+from credibly.metrics.ranking import mean_average_precision
+from credibly.metrics.scoring import brier, log_loss
+from credibly.targets import Coding, decode
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from sklearn.utils.metadata_routing import MetadataRequest
+
+
+@dataclass(frozen=True)
+class _Number:
+    """One number of probabilities (or scores, where only their order counts) and targets."""
+
+    metric: Callable[..., Any]
+    sign: int
+    ranks: bool = False
+    entries: Callable[[Array, Array], Array] | None = None
+    """The value of each entry, for numbers that are means of entries and so take weights."""
+
+
+def _log_loss_entries(p: Array, y: Array) -> Array:
+    p = np.clip(p, np.finfo(p.dtype).eps, None)
+    q = np.clip(1 - p, np.finfo(p.dtype).eps, None)
+    return -y * np.log(p) - (1 - y) * np.log(q)
+
+
+NUMBERS = {
+    "nll": _Number(log_loss, -1, entries=_log_loss_entries),
+    "brier": _Number(brier, -1, entries=lambda p, y: (p - y) ** 2),
+    "ace": _Number(partial(calibration_error, kind="ace"), -1),
+    "mce": _Number(partial(calibration_error, kind="mce"), -1),
+    "ece": _Number(partial(calibration_error, kind="ece"), -1),
+    "map": _Number(mean_average_precision, 1, ranks=True),
+    "map_rows": _Number(partial(mean_average_precision, over="samples"), 1, ranks=True),
+}
+
+
+def measure(
+    scores: ArrayLike,
+    probabilities: ArrayLike | None,
+    targets: ArrayLike,
+    *,
+    coding: Coding | None = None,
+) -> dict[str, float]:
+    """Return the numbers that ``scorer`` knows, by name; without probabilities those of the order.
+
+    Args:
+        scores: what to rank by, (rows, labels).
+        probabilities: (rows, labels) in [0, 1], or None.
+        targets: coded as ``credibly.targets`` says.
+        coding: how to read targets of only −1 and +1.
+
+    Example:
+        >>> p = np.array([[0.9, 0.2], [0.3, 0.8]])
+        >>> list(measure(p, None, np.array([[1, 0], [0, 1]])))
+        ['map', 'map_rows']
+    """
+    numbers = {}
+    for name, number in NUMBERS.items():
+        values = scores if number.ranks else probabilities
+        if values is not None:
+            numbers[name] = float(number.metric(values, targets, coding=coding))
+    return numbers
+
+
+class Scorer:
+    """Score a classifier's ``predict_proba`` on rows; greater is better, so losses are negative.
+
+    Made by ``scorer``. Works with every form of ``predict_proba`` that scikit-learn has for
+    several labels: a matrix, or a list with one array per label.
+    """
+
+    def __init__(self, name: str, coding: Coding | None = None) -> None:
+        self.name = name
+        self.coding: Coding | None = coding
+        self._weighted: bool | None = None
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        number = NUMBERS[self.name]
+        estimates = label_columns(estimator.predict_proba(X), estimator.classes_)
+        targets = _targets(y, estimator.classes_, estimates.shape[1], self.coding)
+        if sample_weight is None:
+            return number.sign * float(number.metric(estimates, targets, coding="unknown"))
+        if number.entries is None:
+            usable = ", ".join(name for name, known in NUMBERS.items() if known.entries)
+            raise InputError(
+                f"`sample_weight` needs a number that is a mean over entries: {usable}; got "
+                f"{self.name!r}."
+            )
+        weights = np.where(targets >= 0, np.asarray(sample_weight, float)[:, None], 0.0)
+        values = number.entries(estimates.astype(np.float64), np.maximum(targets, 0))
+        return number.sign * float((weights * values).sum() / weights.sum())
+
+    def set_score_request(self, *, sample_weight: bool | None = None) -> Self:
+        """Request ``sample_weight`` from scikit-learn's metadata routing."""
+        self._weighted = sample_weight
+        return self
+
+    def get_metadata_request(self) -> MetadataRequest:
+        """Return what the scorer requests, for scikit-learn's metadata routing."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=str(self))
+        request.score.add_request(param="sample_weight", alias=self._weighted)
+        return request
+
+    def __repr__(self) -> str:
+        return f"scorer({self.name!r})"
+
+
+def scorer(name: str, *, coding: Coding | None = None) -> Scorer:
+    """Return a scorer for scikit-learn's ``scoring=`` arguments.
+
+    Args:
+        name: ``nll``, ``brier``, ``ace``, ``mce``, ``ece`` (returned negative: greater is better),
+            ``map`` or ``map_rows``.
+        coding: how to read truth of only −1 and +1; see ``credibly.targets``.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> scorer("nll")(LogisticRegression(max_iter=1000).fit(X, y), X, y) > -0.2
+        True
+    """
+    if name not in NUMBERS:
+        raise InputError(f"unknown score {name!r}. {nearest(name, NUMBERS)}")
+    return Scorer(name, coding)
+
+
+def _targets(y: Any, classes: Any, num_labels: int, coding: Coding | None) -> Array:
+    """Return (rows, labels) targets of a matrix, a data frame, a sparse matrix or class labels."""
+    from scipy import sparse
+
+    array = y.toarray() if sparse.issparse(y) else np.asarray(y)
+    if array.ndim == 2:
+        return decode(array, coding=coding, num_labels=num_labels, name="y")
+    known = {label: place for place, label in enumerate(np.asarray(classes).tolist())}
+    places = np.array([known.get(label, -2) for label in array.tolist()])
+    if (places < 0).any():
+        label = array[int((places < 0).argmax())]
+        raise InputError(f"`y` must hold classes that the estimator knows; got {label!r}.")
+    return decode(places, num_labels=num_labels)
