@@ -19,6 +19,7 @@ from credibly.calibrate.temperature import Temperature
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.name: kind for kind in (Identity, Temperature, Affine, Beta, PerLabel, Isotonic)
 }
+"""Calibrators by the name that ``--calibrate`` takes."""
 
 
 def from_name(name: str) -> Calibrator:

@@ -7,7 +7,12 @@ import numpy as np
 from credibly import checks
 from credibly.types import Array
 
-TRAIN, TEST, CALIBRATION = 0, 1, 2
+TRAIN = 0
+"""In ``split``: a row to train on."""
+TEST = 1
+"""In ``split``: a row to judge by."""
+CALIBRATION = 2
+"""In ``split``: a row held out to calibrate and to choose by."""
 PARTS = {"train": TRAIN, "test": TEST, "calibration": CALIBRATION}
 
 

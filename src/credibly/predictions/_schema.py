@@ -22,8 +22,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = "1.0"
-ID, PATH = "id", "path"
-PROBABILITY, SCORE, TRUTH = "p:", "s:", "y:"
+ID = "id"
+"""Column of row names."""
+PATH = "path"
+"""Column of image paths."""
+PROBABILITY = "p:"
+"""What the name of a label's column of probabilities begins with."""
+SCORE = "s:"
+"""What the name of a label's column of scores begins with."""
+TRUTH = "y:"
+"""What the name of a label's column of truth begins with."""
 KEY = b"credibly"
 IDS_CHECKED = "ids_checked"
 RESERVED = ("version", "labels", IDS_CHECKED)

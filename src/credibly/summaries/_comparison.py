@@ -30,6 +30,7 @@ COLUMNS = (
     Column("NLL", "log loss per entry", "lower", False),
     Column("Brier", "mean squared error of the probabilities", "lower", False),
 )
+"""The columns of a comparison, in order."""
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": 30,
     },
 }
+"""Settings by the name of a protocol."""
 
 
 DATA_OPTIONS: dict[str, dict[str, Any]] = {
