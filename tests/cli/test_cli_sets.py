@@ -208,3 +208,83 @@ def test_bad_input_is_one_sentence_and_2_and_nothing_is_written(path, tmp_path, 
     assert main(["sets", path, "--top-k", "1", "--out", "sets.txt"]) == 2
     assert "must end in .parquet or .csv" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before
+
+
+NEW_RULES = {
+    "recall": (["--recall", "0.8"], decide.Recall(0.8)),
+    "recall with a risk": (
+        ["--recall", "0.8", "--guarantee", "0.1"],
+        decide.Recall(0.8, ("probability", 0.1)),
+    ),
+    "recall by label": (["--recall", "0.8", "--per", "label"], decide.Recall(0.8, per="label")),
+    "precision": (["--precision", "0.5"], decide.Precision(0.5)),
+    "least precision": (
+        ["--best-f", "1", "--min-precision", "0.5"],
+        decide.BestF(1, min_precision=0.5),
+    ),
+    "by name": (
+        ["--threshold", '0.4,dog=0.2,"a, ""b""=0.9"'],
+        decide.Threshold({"dog": 0.2, LABELS[1]: 0.9}, default=0.4),
+    ),
+    "cost": (
+        ["--cost", "miss=5,false-alarm=1,review=0.3"],
+        decide.Cost(miss=5, false_alarm=1, review=0.3),
+    ),
+}
+
+
+@pytest.mark.parametrize(("flags", "rule"), NEW_RULES.values(), ids=NEW_RULES)
+def test_every_rule_writes_the_sets_it_gives_in_python(flags, rule, tmp_path, capsys):
+    fit_on, other = record(seed=1), record(seed=2)
+    fit_on.write(tmp_path / "fit.parquet")
+    other.write(tmp_path / "p.parquet")
+    out = tmp_path / "sets.parquet"
+    given = ["sets", str(tmp_path / "p.parquet"), "--fit-on", str(tmp_path / "fit.parquet")]
+    assert main([*given, *flags, "--out", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = rule.for_labels(LABELS).fit(fit_on.probabilities, fit_on.targets, coding="unknown")
+    assert found["statement"] == expected.statement
+    sets, review = expected.predict(other.probabilities), expected.to_review(other.probabilities)
+    table = pq.read_table(out)
+    for row, names in enumerate(table["labels"].to_pylist()):
+        assert set(names) == {LABELS[k] for k in np.flatnonzero(sets[row])}
+    assert ("review" in table.column_names) == expected.reviews
+    if expected.reviews:
+        assert sum(map(len, table["review"].to_pylist())) == review.sum() > 0
+        assert main([*given, *flags, "--out", str(tmp_path / "sets.csv")]) == 0
+        with (tmp_path / "sets.csv").open(newline="") as file:
+            assert [json.loads(row["review"]) for row in csv.DictReader(file)] == table[
+                "review"
+            ].to_pylist()
+
+
+WRONG = {
+    "risk": (["--recall", "0.9", "--guarantee", "soon"], "--guarantee must be expected"),
+    "risk above 1": (["--recall", "0.9", "--guarantee", "2"], "`delta` must lie in|--delta must"),
+    "expected precision": (["--precision", "0.9", "--guarantee", "expected"], "--guarantee of a"),
+    "unknown name": (["--threshold", "0.5,dgo=0.2"], "no label 'dgo' to threshold. Did you mean"),
+    "no number": (["--threshold", "dog=high"], "--threshold must be numbers"),
+    "no miss": (["--cost", "review=1"], "--cost must name the cost of a miss"),
+    "misspelt cost": (["--cost", "mis=1"], "--cost has no part 'mis'. Did you mean 'miss'"),
+    "lonely": (["--top-k", "1", "--min-precision", "0.5"], "--min-precision goes with --best-f"),
+}
+
+
+@pytest.mark.parametrize(("flags", "words"), WRONG.values(), ids=WRONG)
+def test_mistakes_in_rules_are_answered_in_flags(flags, words, tmp_path, capsys):
+    import re
+
+    record().write(tmp_path / "p.parquet")
+    out = tmp_path / "sets.parquet"
+    assert main(["sets", str(tmp_path / "p.parquet"), *flags, "--out", str(out)]) == 2
+    assert re.search(words, capsys.readouterr().err)
+    assert not out.exists()
+
+
+def test_a_rule_that_needs_the_truth_says_which_file_lacks_it(tmp_path, capsys):
+    from dataclasses import replace
+
+    replace(record(), targets=None).write(tmp_path / "p.parquet")
+    given = ["sets", str(tmp_path / "p.parquet"), "--out", str(tmp_path / "s.csv")]
+    assert main([*given, "--recall", "0.9"]) == 2
+    assert "p.parquet must have the truth, columns 'y:<label>'" in capsys.readouterr().err

@@ -10,13 +10,26 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import fbeta_score
 
 from credibly import InputError, decide
-from credibly.decide import AverageSize, BestF, Coverage, Threshold, TopK
+from credibly.decide import AverageSize, BestF, Cost, Coverage, Precision, Recall, Threshold, TopK
 
+LABELS = list("abcdef")
 DECISIONS = [
     Threshold(0.3),
+    Threshold({"a": 0.7, "d": 0.1}, default=0.3, labels=LABELS),
+    Cost(miss=5, false_alarm=2),
+    Cost(miss=5, false_alarm=2, review=0.5),
     TopK(2),
     BestF(),
     BestF(beta=2.0),
+    BestF(min_precision=0.6),
+    Recall(0.8),
+    Recall(0.8, guarantee=None),
+    Recall(0.8, guarantee=("probability", 0.1)),
+    Recall(0.8, per="label"),
+    Recall(0.8, guarantee=("probability", 0.1), per="label"),
+    Precision(0.4, guarantee=None),
+    Precision(0.4, guarantee=("probability", 0.1)),
+    Precision(0.4, guarantee=("probability", 0.1), per="label"),
     AverageSize(1.5),
     AverageSize(2, guarantee="expected"),
     AverageSize(2, guarantee=("probability", 0.1)),
@@ -62,7 +75,9 @@ def test_the_set_of_a_row_depends_on_that_row_alone(decision):
 def test_a_more_probable_label_is_never_left_out_for_a_less_probable_one(decision):
     probabilities = draw(rows=200)
     fitted(decision, probabilities)
-    if isinstance(decision, BestF):  # holds down each label: every label has its own threshold
+    state = decision.state()
+    own = isinstance(state.get("threshold"), dict) or len(state.get("thresholds", [0])) > 1
+    if own:  # holds down each label: every label has its own threshold
         sets, values = decision.predict(probabilities).T, probabilities.T
     else:
         sets, values = decision.predict(probabilities), probabilities
@@ -128,6 +143,10 @@ def hard_cases(decision, dtype):
     probabilities = draw(rows=60, seed=4, dtype=dtype)
     state = decision.state()
     thresholds = state.get("thresholds", state.get("threshold", 0.5))
+    if isinstance(thresholds, dict):
+        thresholds = [*thresholds.values(), state["default"]]
+    if isinstance(decision, Cost):
+        thresholds = decision.bounds
     numbers = np.append(thresholds, 1 - state.get("quantile", 0.5)).clip(0, 1)
     near = np.concatenate([np.nextafter(numbers.astype(dtype), dtype(side)) for side in (0, 1)])
     around = np.concatenate([numbers.astype(dtype), near, dtype([0, 1, 0.5, 0.7])])
@@ -180,7 +199,7 @@ def test_onnxruntime_gives_exactly_the_sets_of_predict(decision, dtype, tmp_path
     assert_array_equal(sets, decision.predict(probabilities))
 
 
-@pytest.mark.parametrize("kind", [BestF, lambda: AverageSize(2), Coverage])
+@pytest.mark.parametrize("kind", [BestF, lambda: AverageSize(2), Coverage, Recall, Precision])
 def test_exporting_before_fitting_says_so(kind):
     with pytest.raises(InputError, match="must be fitted first"):
         kind().to_module()
@@ -203,18 +222,18 @@ def test_what_is_not_a_probability_is_refused(decision, bad):
     probabilities[7, 1] = bad
     with pytest.raises(InputError, match=r"must lie in \[0, 1\]|must not contain NaN"):
         decision.predict(probabilities)
-    if not isinstance(decision, (Threshold, TopK)):
+    if decision.fitted_on != "nothing":
         with pytest.raises(InputError, match=r"must lie in \[0, 1\]|must not contain NaN"):
             fitted(decision, probabilities)
 
 
-@pytest.mark.parametrize("kind", [BestF, lambda: AverageSize(2), Coverage])
+@pytest.mark.parametrize("kind", [BestF, lambda: AverageSize(2), Coverage, Recall, Precision])
 def test_predicting_before_fitting_says_so(kind):
     with pytest.raises(InputError, match="must be fitted first"):
         kind().predict(draw(2))
 
 
-@pytest.mark.parametrize("kind", [BestF, Coverage])
+@pytest.mark.parametrize("kind", [BestF, Coverage, Recall, Precision])
 def test_rules_that_need_truth_say_so(kind):
     with pytest.raises(InputError, match="needs `targets`"):
         kind().fit(draw())

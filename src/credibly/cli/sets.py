@@ -11,22 +11,36 @@ if TYPE_CHECKING:
     from credibly.decide import Decision
     from credibly.workflows import WrittenSets
 
-RULES = ("average_size", "coverage", "best_f", "top_k", "threshold")
+RULES = (
+    "average_size",
+    "coverage",
+    "recall",
+    "precision",
+    "best_f",
+    "top_k",
+    "threshold",
+    "cost",
+)
+COSTS = ("miss", "false-alarm", "review")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Write the labels to return for each row, by a rule with a stated guarantee.
 
-    Give one rule. Those that are fitted (--average-size, --coverage, --best-f) use held-out rows:
-    another file (--fit-on), or a seeded part of PREDICTIONS; the sizes shown are those of the
-    other rows. The file written has the columns id, labels, probabilities (likeliest first) and
-    held_out (false for rows the rule was fitted on); CSV if it ends in .csv, else Parquet.
+    Give one rule. Those that are fitted (--average-size, --coverage, --recall, --precision,
+    --best-f) use held-out rows: another file (--fit-on), or a seeded part of PREDICTIONS; the sizes
+    shown are those of the other rows. The file written has the columns id, labels, probabilities
+    (most probable first), held_out (false for rows the rule was fitted on) and, with the cost of a
+    review, review; CSV if it ends in .csv, else Parquet.
 
     Examples:
       credibly sets predictions.parquet --average-size 5 --out sets.parquet
       credibly sets test.parquet --average-size 5 --guarantee probability --delta 0.05 \\
         --fit-on held_out.parquet --out sets.csv
+      credibly sets predictions.parquet --recall 0.9 --guarantee 0.1 --out sets.parquet
+      credibly sets predictions.parquet --threshold 0.5,cat=0.3 --out sets.parquet
+      credibly sets predictions.parquet --cost miss=5,false-alarm=1,review=0.5 --out sets.csv
     """
 
     predictions: str = option(
@@ -34,20 +48,39 @@ class Options:
     )
     out: str = option(help="file of label sets to write (.parquet or .csv)", metavar="FILE")
     average_size: float | None = option(None, help="labels per row on average, at most")
-    guarantee: str = option(
-        "expected",
-        help="of the average size: in expectation, with probability 1 − delta, or none",
-        choices=("expected", "probability", "none"),
+    guarantee: str | None = option(
+        None,
+        help="of size, recall or precision: expected, probability, none, or a number: the risk "
+        "that it does not hold (default: expected; for --precision 0.1)",
+        metavar="GUARANTEE",
     )
     delta: float = option(0.1, help="risk taken with --guarantee probability")
+    recall: float | None = option(
+        None, help="share of the labels that are present to hold, e.g. 0.9"
+    )
+    precision: float | None = option(None, help="share of the selected labels to be right")
+    per: str = option(
+        "row",
+        help="recall and precision as a mean over rows, or for every label with a threshold each",
+        choices=("row", "label"),
+    )
     coverage: float | None = option(
         None, help="share of rows whose set holds the one true label, e.g. 0.9"
     )
     best_f: float | None = option(
         None, help="per-label thresholds of the best F score of this beta"
     )
+    min_precision: float | None = option(
+        None, help="with --best-f: only thresholds with this precision on the fitted rows"
+    )
     top_k: int | None = option(None, help="this many likeliest labels for every row")
-    threshold: float | None = option(None, help="labels at least this probable")
+    threshold: str | None = option(
+        None, help="labels at least this probable; by label: 0.5,cat=0.3,dog=0.6"
+    )
+    cost: str | None = option(
+        None,
+        help="cost of a miss, a false alarm, a person's look: miss=5,false-alarm=1,review=0.5",
+    )
     fit_on: str | None = option(None, help="predictions file to fit on", metavar="FILE")
     fraction: float = option(0.5, help="share of PREDICTIONS to fit on, without --fit-on")
     seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
@@ -86,21 +119,85 @@ def _rule(options: Options) -> Decision:
         flags = ", ".join("--" + name.replace("_", "-") for name in RULES)
         got = " and ".join("--" + name.replace("_", "-") for name in given) or "none"
         raise InputError(f"exactly one of {flags} must be given; got {got}.")
-    guarantee: Any = {
-        "expected": "expected",
-        "probability": ("probability", options.delta),
-        "none": None,
-    }[options.guarantee]
+    if options.min_precision is not None and given != ["best_f"]:
+        raise InputError("--min-precision goes with --best-f; give both or neither.")
     value: Any = getattr(options, given[0])
     if given[0] == "average_size":
-        return decide.AverageSize(value, guarantee)
-    kinds = {
-        "coverage": decide.Coverage,
-        "best_f": decide.BestF,
-        "top_k": decide.TopK,
-        "threshold": decide.Threshold,
-    }
-    return kinds[given[0]](value)
+        return decide.AverageSize(value, _guarantee(options, "expected"))
+    if given[0] == "recall":
+        return decide.Recall(value, _guarantee(options, "expected"), _per(options))
+    if given[0] == "precision":
+        return decide.Precision(value, _guarantee(options, "probability"), _per(options))
+    if given[0] == "best_f":
+        return decide.BestF(value, options.min_precision)
+    if given[0] == "threshold":
+        default, by_label = _assignments("--threshold", value)
+        return decide.Threshold(by_label, default) if by_label else decide.Threshold(default)
+    if given[0] == "cost":
+        return _cost(value)
+    return decide.TopK(value) if given[0] == "top_k" else decide.Coverage(value)
+
+
+def _per(options: Options) -> Any:
+    return options.per
+
+
+def _guarantee(options: Options, usual: str) -> Any:
+    """Return a guarantee as decisions take it: a number is the risk that it does not hold."""
+    from credibly.checks import InputError
+
+    text = options.guarantee or usual
+    if text in ("expected", "none", "probability"):
+        return {
+            "expected": "expected",
+            "none": None,
+            "probability": ("probability", options.delta),
+        }[text]
+    try:
+        return ("probability", float(text))
+    except ValueError:
+        raise InputError(
+            f"--guarantee must be expected, probability, none or a risk such as 0.1; got {text!r}."
+        ) from None
+
+
+def _assignments(flag: str, text: str) -> tuple[float, dict[str, float]]:
+    """Return the plain number of ``0.5,cat=0.3`` (½ without one) and the named ones.
+
+    Names with a comma are quoted as in CSV: ``0.5,"salt, pepper=0.3"``.
+    """
+    import csv
+
+    from credibly.checks import InputError
+
+    default, named = 0.5, {}
+    for part in next(csv.reader([text], skipinitialspace=True), []):
+        name, equals, number = part.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            raise InputError(
+                f"{flag} must be numbers, or NAME=NUMBER separated by commas; got {part!r}."
+            ) from None
+        if equals:
+            named[name.strip()] = value
+        else:
+            default = value
+    return default, named
+
+
+def _cost(text: str) -> Decision:
+    from credibly.checks import InputError, nearest
+    from credibly.decide import Cost
+
+    _, costs = _assignments("--cost", text)
+    for name in costs:
+        if name.replace("_", "-") not in COSTS:
+            raise InputError(f"--cost has no part {name!r}. {nearest(name, COSTS)}")
+    costs = {name.replace("-", "_"): value for name, value in costs.items()}
+    if "miss" not in costs:
+        raise InputError(f"--cost must name the cost of a miss, as in miss=5; got {text!r}.")
+    return Cost(**costs)
 
 
 def _show(result: WrittenSets) -> None:
@@ -115,4 +212,13 @@ def _show(result: WrittenSets) -> None:
         rest = sum(count for _, count in sizes[11:])
         sizes = [*sizes[:11], (f"{sizes[11][0]}–{sizes[-1][0]}", rest)]
     _tables.print_table("", ["labels in the set", "rows"], [[str(k), v] for k, v in sizes])
+    for words, labels in (
+        ("every set", result.always_selected),
+        ("no set", result.never_selected),
+    ):
+        if labels:
+            listed = ", ".join(labels[:5]) + (", …" if len(labels) > 5 else "")
+            _tables.print_text(
+                f"{len(labels)} labels are in {words}: too few known rows to do better: {listed}"
+            )
     _tables.print_text(f"{result.rows:,} rows written to {result.out}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -27,6 +28,24 @@ class Decision(ABC):
     name: ClassVar[str]
     """The name in a stored state."""
 
+    fitted_on: ClassVar[Literal["nothing", "probabilities", "truth"]]
+    """What ``fit`` needs of the held-out rows."""
+
+    @property
+    def always_selected(self) -> Array:
+        """Indices of labels that are in every set, because no threshold met the guarantee."""
+        return np.empty(0, dtype=int)
+
+    @property
+    def never_selected(self) -> Array:
+        """Indices of labels that are in no set, because no threshold met the guarantee."""
+        return np.empty(0, dtype=int)
+
+    @property
+    def reviews(self) -> bool:
+        """Whether ``to_review`` may ask a person to look at some labels."""
+        return False
+
     _settings: ClassVar[tuple[str, ...]] = ()
     """Names of the constructor arguments, in order."""
 
@@ -35,6 +54,9 @@ class Decision(ABC):
 
     _former: ClassVar[dict[str, str]] = {}
     """Former names of these in stored states, and what they are called now."""
+
+    _since: ClassVar[dict[str, Any]] = {}
+    """Settings that states of earlier versions lack, and what they are without them."""
 
     @abstractmethod
     def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
@@ -76,6 +98,22 @@ class Decision(ABC):
         self._require_fitted()
         return like(self._sets(matrix(probabilities)), probabilities)
 
+    def for_labels(self, labels: Sequence[str]) -> Decision:
+        """Return the rule for columns with these names; itself, unless its settings name labels.
+
+        Args:
+            labels: one name per column of the probabilities.
+        """
+        return self
+
+    def to_review(self, probabilities: Any) -> Any:
+        """Return the labels that a person should look at, as a bool matrix (n, L); mostly none.
+
+        Args:
+            probabilities: as for ``predict``.
+        """
+        return like(np.zeros(matrix(probabilities).shape, dtype=bool), probabilities)
+
     def state(self) -> dict[str, Any]:
         """Return settings and fitted attributes as plain values, for JSON; see ``from_state``."""
         self._require_fitted()
@@ -95,6 +133,7 @@ class Decision(ABC):
     @classmethod
     def _restore(cls, state: dict[str, Any]) -> Self:
         state = {cls._former.get(name, name): value for name, value in state.items()}
+        state = {**cls._since, **state}
         missing = [name for name in cls._settings + cls._fitted if name not in state]
         if missing:
             raise checks.InputError(

@@ -14,18 +14,20 @@ from torch import Tensor, nn
 
 
 class AtLeast(nn.Module):
-    """Return the labels with a probability of at least ``threshold``.
+    """Return the labels with a probability of at least ``thresholds``.
 
     Args:
-        threshold: compared in the precision of the probabilities, so that 0.7 reaches 0.7.
+        thresholds: one for all labels, or one per label; compared in the precision of the
+            probabilities, so that 0.7 reaches 0.7.
     """
 
-    def __init__(self, threshold: float) -> None:
+    def __init__(self, thresholds: Sequence[float]) -> None:
         super().__init__()
-        self.threshold = threshold
+        self.thresholds = tuple(thresholds)
 
     def forward(self, probabilities: Tensor) -> Tensor:
-        return probabilities >= torch.tensor(self.threshold, dtype=torch.float64).to(probabilities)
+        thresholds = torch.tensor(self.thresholds, dtype=torch.float64)
+        return probabilities >= thresholds.to(probabilities)
 
 
 class Above(nn.Module):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from credibly import checks
 from credibly.decide import _certificate
 from credibly.decide._base import Decision
+from credibly.decide._guarantees import Guarantee, as_guarantee
 from credibly.decide._selection import LeadingBits, largest
 from credibly.decide._source import MatrixSource
 from credibly.targets import Coding
@@ -17,8 +18,6 @@ from credibly.types import Array
 
 if TYPE_CHECKING:
     from torch import nn
-
-Guarantee = Literal["expected"] | tuple[Literal["probability"], float] | None
 
 
 class AverageSize(Decision):
@@ -59,6 +58,7 @@ class AverageSize(Decision):
     """
 
     name = "average-size"
+    fitted_on = "probabilities"
     threshold: float
     tied_labels: int
     fitted_size: float
@@ -68,17 +68,7 @@ class AverageSize(Decision):
 
     def __init__(self, average_size: float, guarantee: Guarantee = None) -> None:
         self.average_size = checks.average_size(average_size, below_one=True)
-        if isinstance(guarantee, (tuple, list)) and len(guarantee) == 2:
-            checks.choice("guarantee", guarantee[0], ("probability",))
-            checks.fraction("delta", guarantee[1], low_open=True, high_open=True)
-            self.guarantee: Guarantee = ("probability", float(guarantee[1]))
-        elif guarantee is None or guarantee == "expected":
-            self.guarantee = guarantee
-        else:
-            raise checks.InputError(
-                '`guarantee` must be None, "expected" or ("probability", delta); got '
-                f"{guarantee!r}."
-            )
+        self.guarantee: Guarantee = as_guarantee(guarantee)
 
     def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
         """Fit on held-out rows; targets are not needed.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from credibly import checks
-from credibly.decide._base import Decision, with_truth
+from credibly.decide._base import with_truth
+from credibly.decide._thresholds import NONE, FittedThresholds
 from credibly.targets import Coding
 from credibly.types import Array
 
-if TYPE_CHECKING:
-    from torch import nn
 
-
-class BestF(Decision):
+class BestF(FittedThresholds):
     r"""Use, for each label, the threshold with the highest $F_\beta$ on the fitted rows.
 
     $F_\beta = (1+\beta^2)\,TP / (\beta^2 P + S)$ with $P$ positives and $S$ selected. The threshold
@@ -25,6 +23,8 @@ class BestF(Decision):
 
     Args:
         beta: above 0. A value above 1 weights recall more, a value below 1 precision.
+        min_precision: only thresholds whose precision on the fitted rows is at least this are
+            considered; a label without one is never selected. None: all are.
 
     Attributes:
         thresholds: one value per label.
@@ -37,64 +37,71 @@ class BestF(Decision):
     """
 
     name = "best-f"
-    thresholds: Array
-    _settings = ("beta",)
+    _settings = ("beta", "min_precision")
     _fitted = ("thresholds",)
+    _since: ClassVar[dict[str, Any]] = {"min_precision": None}
 
-    def __init__(self, beta: float = 1.0) -> None:
+    def __init__(self, beta: float = 1.0, min_precision: float | None = None) -> None:
         self.beta = checks.positive("beta", beta)
+        if min_precision is not None:
+            checks.fraction("min_precision", min_precision, low_open=True)
+        self.min_precision = None if min_precision is None else float(min_precision)
 
     def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
         array, truth = with_truth(probabilities, targets, "BestF", coding)
         known = truth >= 0
-        pooled = _best_threshold(array[known], truth[known], self.beta)
-        if pooled is None:
+        if not (truth > 0).any():
             raise checks.InputError(
                 f"BestF needs at least one known positive; got none in {array.shape[0]} rows × "
                 f"{array.shape[1]} labels. Use `Threshold` or `AverageSize` instead."
             )
-        found = (
-            _best_threshold(array[rows, label], truth[rows, label], self.beta)
-            for label, rows in enumerate(known.T)
+        self._pooled = self._best(array[known], truth[known])
+        self.thresholds = np.array(
+            [
+                self._of_label(array[rows, label], truth[rows, label])
+                for label, rows in enumerate(known.T)
+            ]
         )
-        self.thresholds = np.array([pooled if best is None else best for best in found])
         return self
+
+    def _of_label(self, probabilities: Array, targets: Array) -> float:
+        if targets.sum() > 0:
+            return self._best(probabilities, targets)
+        # Without a positive nothing selected can be right, unless nothing is known at all.
+        wrong = self.min_precision is not None and len(targets) > 0
+        return NONE if wrong else self._pooled
+
+    def _best(self, probabilities: Array, targets: Array) -> float:
+        return _best_threshold(probabilities, targets, self.beta, self.min_precision or 0.0)
 
     @property
     def statement(self) -> str:
+        least = ""
+        if self.min_precision is not None:
+            least = f" among thresholds with a precision of at least {self.min_precision:g}"
         return (
-            f"Each label's F{self.beta:g} was the highest possible on the fitted rows; new rows "
-            "come close if they are drawn alike and the label had many known positives, without "
-            "a guarantee."
+            f"Each label's F{self.beta:g} was the highest possible{least} on the fitted rows; new "
+            "rows come close if they are drawn alike and the label had many known positives, "
+            "without a guarantee."
         )
 
-    def _sets(self, probabilities: Array) -> Array:
-        if probabilities.shape[1] != len(self.thresholds):
-            raise checks.InputError(
-                f"`probabilities` must have {len(self.thresholds)} columns, the labels the "
-                f"thresholds were fitted on; got {probabilities.shape[1]}."
-            )
-        return probabilities > self.thresholds
 
-    def to_module(self) -> nn.Module:
-        self._require_fitted()
-        from credibly.decide._modules import Above
-
-        return Above(self.thresholds.tolist())
-
-
-def _best_threshold(probabilities: Array, targets: Array, beta: float) -> float | None:
-    """Return the threshold that labels must exceed; None where there is no positive."""
+def _best_threshold(
+    probabilities: Array, targets: Array, beta: float, min_precision: float
+) -> float:
+    """Return the threshold that labels must exceed; some target must be above 0."""
     positives = float(targets.sum())
-    if positives == 0:
-        return None
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
     hits = np.cumsum(targets[order], dtype=np.float64)
-    score = (1 + beta**2) * hits / (beta**2 * positives + np.arange(1, len(hits) + 1))
+    taken = np.arange(1, len(hits) + 1)
+    score = (1 + beta**2) * hits / (beta**2 * positives + taken)
     after = np.append(ranked[1:], -1.0)
     score[ranked == after] = -1.0  # a threshold cannot fall between equal probabilities
+    score[hits < min_precision * taken * (1 - 1e-12)] = -1.0
     best = int(score.argmax())
+    if score[best] < 0:
+        return NONE
     if best == len(ranked) - 1:
         return float(np.nextafter(ranked[best], -1.0)) if ranked[best] <= 0 else ranked[best] / 2
     middle = (ranked[best] + after[best]) / 2

@@ -52,6 +52,7 @@ class Coverage(Decision):
     """
 
     name = "coverage"
+    fitted_on = "truth"
     quantile: float
     num_rows: int
     _settings = ("level", "method", "penalty", "free_size")

@@ -8,12 +8,16 @@ from credibly import checks
 from credibly.decide._base import Decision
 from credibly.decide.average_size import AverageSize
 from credibly.decide.best_f import BestF
+from credibly.decide.cost import Cost
 from credibly.decide.coverage import Coverage
+from credibly.decide.precision import Precision
+from credibly.decide.recall import Recall
 from credibly.decide.threshold import Threshold
 from credibly.decide.top_k import TopK
 
 DECISIONS: dict[str, type[Decision]] = {
-    kind.name: kind for kind in (Threshold, BestF, TopK, AverageSize, Coverage)
+    kind.name: kind
+    for kind in (Threshold, BestF, TopK, AverageSize, Coverage, Recall, Precision, Cost)
 }
 
 

@@ -27,6 +27,7 @@ class TopK(Decision):
     """
 
     name = "top-k"
+    fitted_on = "nothing"
     _settings = ("k",)
 
     def __init__(self, k: int) -> None:

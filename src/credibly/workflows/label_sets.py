@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.decide import AverageSize, BestF, Coverage, Decision, Threshold, TopK
+from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.types import Array
@@ -34,9 +34,12 @@ class WrittenSets:
         decision: the fitted decision.
         rows: number of rows written.
         held_out_rows: number of rows that were not used for fitting.
-        numbers: average size and its standard error; coverage, precision and F1 where the truth is
-            known. All of the held-out rows.
+        numbers: average size and its standard error; where the truth is known, coverage (the share
+            of all present labels that are in their sets), precision and F1 over all entries, and
+            recall and precision as means over rows (with a label; with a set that is not empty);
+            labels to review per row, for rules that ask for it. All of the held-out rows.
         sizes: number of held-out rows by the size of their set.
+        always_selected, never_selected: labels for which no threshold met the guarantee.
     """
 
     out: str
@@ -45,6 +48,8 @@ class WrittenSets:
     held_out_rows: int
     numbers: dict[str, float]
     sizes: dict[int, int]
+    always_selected: list[str] = field(default_factory=list)
+    never_selected: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as a plain document."""
@@ -57,6 +62,8 @@ class WrittenSets:
             "held_out_rows": self.held_out_rows,
             "numbers": self.numbers,
             "sizes": self.sizes,
+            "always_selected": self.always_selected,
+            "never_selected": self.never_selected,
         }
 
     def __repr__(self) -> str:
@@ -79,10 +86,10 @@ def write_sets(
     Args:
         path: a predictions file, or a folder of parts.
         decision: a rule such as ``cr.decide.AverageSize(5)``. Rules with nothing to fit
-            (``TopK``, ``Threshold``) treat all rows as held out.
+            (``TopK``, ``Threshold``, ``Cost``) treat all rows as held out.
         out: the file to write, .parquet or .csv, with the columns id, labels, probabilities (most
-            probable first) and held_out. In a .csv file, an id that a spreadsheet would run as a
-            formula begins with an apostrophe.
+            probable first), held_out and, for rules that ask for it, review. In a .csv file, an id
+            that a spreadsheet would run as a formula begins with an apostrophe.
         fit_on: another predictions file to fit on. Rows of ``path`` that are in it too do not
             count as held out.
         fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
@@ -98,6 +105,7 @@ def write_sets(
 
     Example:
         >>> import tempfile
+        >>> from credibly.decide import TopK
         >>> folder = tempfile.mkdtemp()
         >>> _ = Predictions.from_arrays(
         ...     probabilities=[[0.9, 0.2], [0.4, 0.7]], labels=["a", "b"]
@@ -112,6 +120,7 @@ def write_sets(
     scan = Predictions.scan(path, partial=partial)
     other = None if fit_on is None else Predictions.scan(fit_on, partial=partial)
     scan.check_ids()
+    decision = decision.for_labels(scan.labels)
     decision, held_out = _fit(decision, scan, other, fit_rows or FitRows())
     document = {
         "version": "1.0",
@@ -121,16 +130,26 @@ def write_sets(
         "promise": decision.statement,  # its name until version 0.1
     }
     tally, first = _Tally(), 0
-    with _sets_file(out, document) as file:
+    with _sets_file(out, document, reviews=decision.reviews) as file:
         for batch in scan.batches():
             sets = decision.predict(batch.probabilities)
+            review = decision.to_review(batch.probabilities) if decision.reviews else None
             new = held_out[first : first + len(batch)]
-            file.write(batch, sets, new)
+            file.write(batch, sets, new, review)
             tally.add(sets[new], None if batch.targets is None else batch.targets[new])
+            if review is not None:
+                tally.reviewed += int(review[new].sum())
             first += len(batch)
             advance(len(batch))
     return WrittenSets(
-        str(out), decision, len(held_out), tally.rows, tally.numbers(), tally.histogram()
+        str(out),
+        decision,
+        len(held_out),
+        tally.rows,
+        tally.numbers(),
+        tally.histogram(),
+        [scan.labels[place] for place in decision.always_selected],
+        [scan.labels[place] for place in decision.never_selected],
     )
 
 
@@ -138,7 +157,7 @@ def _fit(
     decision: Decision, scan: Dataset, other: Dataset | None, fit_rows: FitRows
 ) -> tuple[Decision, Array]:
     """Return the fitted decision, and a mask of the rows of ``scan`` it was not fitted on."""
-    if isinstance(decision, (TopK, Threshold)):
+    if decision.fitted_on == "nothing":
         return decision.fit(None), np.ones(scan.num_rows, dtype=bool)
     if other is not None:
         if set(other.labels) != set(scan.labels):
@@ -158,11 +177,14 @@ def _fit(
 
 def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | None) -> Decision:
     """Fit on the rows ``keep`` (all if None) of a file, its columns in the order of ``labels``."""
-    if isinstance(decision, (BestF, Coverage)):
+    if decision.fitted_on == "truth":
         part = scan.read(labels, keep)
+        if part.targets is None:
+            raise InputError(
+                f"{scan.path} must have the truth, columns 'y:<label>', because this rule is "
+                "fitted on it; it has none."
+            )
         return decision.fit(part.probabilities, part.targets, coding="unknown")
-    if not isinstance(decision, AverageSize):
-        return decision.fit(None)
     rows = scan.num_rows if keep is None else int(keep.sum())
     if rows * len(labels) > _MOST_AT_ONCE:
         return decision.fit(lambda: scan.matrices(labels, keep))
@@ -178,6 +200,9 @@ class _Tally:
     hits: int = 0
     returned: int = 0
     present: int = 0
+    recall: list[float] = field(default_factory=lambda: [0.0, 0])
+    right: list[float] = field(default_factory=lambda: [0.0, 0])
+    reviewed: int = 0
 
     def add(self, sets: Array, targets: Array | None) -> None:
         sizes = np.bincount(sets.sum(axis=1), minlength=sets.shape[1] + 1)
@@ -187,6 +212,9 @@ class _Tally:
             self.hits += int((sets & (targets == 1)).sum())
             self.returned += int((sets & (targets >= 0)).sum())
             self.present += int((targets == 1).sum())
+            hits = (sets & (targets == 1)).sum(axis=1)
+            _add_shares(self.recall, hits, (targets == 1).sum(axis=1))
+            _add_shares(self.right, hits, (sets & (targets >= 0)).sum(axis=1))
 
     def numbers(self) -> dict[str, float]:
         """Return average size and its error; coverage, precision and F1 where truth is known."""
@@ -200,6 +228,13 @@ class _Tally:
             numbers["coverage"] = self.hits / self.present
             numbers["precision"] = self.hits / self.returned if self.returned else float("nan")
             numbers["F1"] = 2 * self.hits / (self.returned + self.present)
+            for name, (total, rows) in (
+                ("recall, mean over rows", self.recall),
+                ("precision, mean over rows", self.right),
+            ):
+                numbers[name] = total / rows if rows else float("nan")
+        if self.reviewed:
+            numbers["labels to review per row"] = self.reviewed / self.rows
         return numbers
 
     def histogram(self) -> dict[int, int]:
@@ -207,19 +242,28 @@ class _Tally:
         return {int(size): int(self.sizes[size]) for size in np.flatnonzero(self.sizes)}
 
 
+def _add_shares(total: list[float], parts: Array, wholes: Array) -> None:
+    """Add the shares of rows that have one to a sum and a count."""
+    some = wholes > 0
+    total[0] += float((parts[some] / wholes[some]).sum())
+    total[1] += int(some.sum())
+
+
 class _Sink(Protocol):
-    def write(self, batch: Predictions, sets: Array, held_out: Array) -> None: ...
+    def write(
+        self, batch: Predictions, sets: Array, held_out: Array, review: Array | None
+    ) -> None: ...
 
 
 @contextmanager
-def _sets_file(path: Path, document: dict[str, Any]) -> Iterator[_Sink]:
+def _sets_file(path: Path, document: dict[str, Any], *, reviews: bool) -> Iterator[_Sink]:
     """Open a file of label sets, Parquet or CSV by its ending; it appears only when complete."""
     with atomic_path(path) as beside:
         if path.suffix == ".csv":
             with beside.open("w", newline="", encoding="utf-8") as file:
-                yield _Csv(file)
+                yield _Csv(file, reviews)
             return
-        sink = _Parquet(beside, document)
+        sink = _Parquet(beside, document, reviews)
         try:
             yield sink
         finally:
@@ -227,7 +271,7 @@ def _sets_file(path: Path, document: dict[str, Any]) -> Iterator[_Sink]:
 
 
 class _Parquet:
-    def __init__(self, path: Path, document: dict[str, Any]) -> None:
+    def __init__(self, path: Path, document: dict[str, Any], reviews: bool) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -237,10 +281,12 @@ class _Parquet:
             "probabilities": pa.list_(pa.float32()),
             "held_out": pa.bool_(),
         }
+        if reviews:
+            fields["review"] = pa.list_(pa.string())
         self._schema = pa.schema(fields, metadata={"credibly": json.dumps(document)})
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
 
-    def write(self, batch: Predictions, sets: Array, held_out: Array) -> None:
+    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
         import pyarrow as pa
 
         columns, values, offsets = _members(sets, batch.probabilities)
@@ -251,6 +297,10 @@ class _Parquet:
             pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values)),
             pa.array(held_out),
         ]
+        if review is not None:
+            columns, _, offsets = _members(review, batch.probabilities)
+            names = pa.array(batch.labels).take(pa.array(columns))
+            cells.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names))
         self._file.write_table(pa.Table.from_arrays(cells, schema=self._schema))
 
     def close(self) -> None:
@@ -258,20 +308,24 @@ class _Parquet:
 
 
 class _Csv:
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, reviews: bool) -> None:
         self._writer = csv.writer(file)
-        self._writer.writerow(["id", "labels", "probabilities", "held_out"])
+        last = ["review"] if reviews else []
+        self._writer.writerow(["id", "labels", "probabilities", "held_out", *last])
 
-    def write(self, batch: Predictions, sets: Array, held_out: Array) -> None:
+    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
         columns, values, offsets = _members(sets, batch.probabilities)
         for row, name in enumerate(batch.ids):
             part = slice(offsets[row], offsets[row + 1])
             labels = [batch.labels[column] for column in columns[part]]
             shown = [round(float(value), 6) for value in values[part]]
             cells = [json.dumps(labels, ensure_ascii=False), json.dumps(shown)]
-            self._writer.writerow(
-                [spreadsheet_cell(str(name)), *cells, str(bool(held_out[row])).lower()]
-            )
+            cells.append(str(bool(held_out[row])).lower())
+            if review is not None:
+                seen, _, _ = _members(review[[row]], batch.probabilities[[row]])
+                looked = [batch.labels[column] for column in seen]
+                cells.append(json.dumps(looked, ensure_ascii=False))
+            self._writer.writerow([spreadsheet_cell(str(name)), *cells])
 
 
 def _members(sets: Array, probabilities: Array) -> tuple[Array, Array, Array]:
