@@ -17,6 +17,7 @@ _NAMES = {
     "InputError": "credibly.checks",
     "Pipeline": "credibly.pipeline",
     "Predictions": "credibly.predictions",
+    "CalibratedMultiLabel": "credibly.estimator",
     "CredibleClassifier": "credibly.estimator",
     "load": "credibly.train",
     "calibrate_scores": "credibly.workflows",
@@ -26,6 +27,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "CalibratedMultiLabel",
     "CredibleClassifier",
     "InputError",
     "Pipeline",
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
         workflows,
     )
     from credibly.checks import InputError
-    from credibly.estimator import CredibleClassifier
+    from credibly.estimator import CalibratedMultiLabel, CredibleClassifier
     from credibly.pipeline import Pipeline
     from credibly.predictions import Predictions
     from credibly.train import load

@@ -16,6 +16,12 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_data_frame(value: object) -> bool:
+    """Return whether ``value`` is a pandas data frame, without importing pandas to find out."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(value, pandas.DataFrame)
+
+
 def to_numpy(value: Any) -> Array:
     """Return a numpy view where possible (detached, on the CPU); bfloat16 becomes float32."""
     if is_tensor(value):

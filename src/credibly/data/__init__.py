@@ -18,6 +18,7 @@ from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Rea
 if TYPE_CHECKING:
     from credibly.data._augment import Augment
     from credibly.data._digits import digits
+    from credibly.data._folds import StratifiedFolds
     from credibly.data._images import decode_image
     from credibly.data._load import from_arrays, load
     from credibly.data._parse import read_json
@@ -39,6 +40,7 @@ __all__ = [
     "Data",
     "Option",
     "Reader",
+    "StratifiedFolds",
     "decode_image",
     "digits",
     "from_arrays",
@@ -55,6 +57,7 @@ _WHERE = {
     "CALIBRATION": "_split",
     "DEFAULT_SIZE": "_torch",
     "Data": "_rows",
+    "StratifiedFolds": "_folds",
     "TEST": "_split",
     "TRAIN": "_split",
     "decode_image": "_images",

@@ -110,7 +110,7 @@ class Scorer:
         self._weighted = sample_weight
         return self
 
-    def get_metadata_request(self) -> MetadataRequest:
+    def get_metadata_routing(self) -> MetadataRequest:
         """Return what the scorer requests, for scikit-learn's metadata routing."""
         from sklearn.utils.metadata_routing import MetadataRequest
 

@@ -1,0 +1,359 @@
+"""Calibrated probabilities around any classifier with scikit-learn's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit, logit
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import check_cv
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.utils import _safe_indexing as take_rows
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from credibly import calibrate, checks
+from credibly.arrays import is_data_frame, label_columns
+from credibly.data import StratifiedFolds
+from credibly.targets import UNKNOWN, Coding, decode
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+    from credibly.calibrate import Calibrator
+    from credibly.predictions import Predictions
+
+RESPONSES = ("predict_proba", "decision_function")
+
+
+class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Calibrate a classifier for zero, one or many labels per row.
+
+    The estimator is fitted ``cv`` times; each copy scores the rows that it has not seen, and a
+    calibrator is fitted on these scores. Then the estimator is fitted on all rows. An estimator
+    that is fitted already goes in as ``FrozenEstimator(estimator)``: it is not fitted again, and
+    all rows given to ``fit`` calibrate it, so give it rows that it was not trained on.
+
+    Weights for rare classes (``class_weight="balanced"`` in the estimator) distort probabilities;
+    the calibrator restores them, since its own fit has no such weights.
+
+    ``y`` is (n, L): an array, a data frame, whose column names become the labels, or a sparse
+    matrix. Unknown labels (−1 or NaN) are allowed with a ``FrozenEstimator`` only. Class labels
+    (n,) work too: then exactly one class is present, and probabilities sum to one.
+
+    Args:
+        estimator: a classifier, or a pipeline that ends in one: forests, one-vs-rest, chains, …. An
+            estimator for one target (its tags say so) is fitted once per label by
+            ``MultiOutputClassifier``. None: logistic regression.
+        method: name of a calibrator, or ``"choose"`` for the one with the lowest cross-validated
+            log loss.
+        cv: number of folds, or a splitter; a number makes ``cr.data.StratifiedFolds``.
+        response: ``"predict_proba"``, or ``"decision_function"`` for estimators without
+            probabilities, whose decision values are taken as log-odds.
+        coding: how to read a matrix ``y`` of only −1 and +1; see ``credibly.targets``.
+
+    Attributes:
+        estimator_: the fitted estimator.
+        calibrator_: the fitted map of log-odds.
+        classes_: names of the labels (data frames), column numbers, or class labels.
+        held_out_probabilities_: calibrated, of the rows that the calibrator was fitted on.
+
+    Example:
+        >>> from sklearn.datasets import make_multilabel_classification
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> X, Y = make_multilabel_classification(300, random_state=0)
+        >>> forest = RandomForestClassifier(20, random_state=0)
+        >>> CalibratedMultiLabel(forest, cv=3).fit(X, Y).predict_proba(X).shape
+        (300, 5)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        method: str = "choose",
+        cv: Any = 5,
+        response: str = "predict_proba",
+        coding: Coding | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.cv = cv
+        self.response = response
+        self.coding: Coding | None = coding
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, **parameters: Any
+    ) -> CalibratedMultiLabel:
+        """Fit the estimator and the calibrator.
+
+        Args:
+            X: (n, features), passed to the estimator as it came.
+            y: see above.
+            sample_weight: one weight per row, for the estimator's fit and for the calibrator's.
+            parameters: metadata for the estimator's ``fit`` and the splitter, where scikit-learn's
+                metadata routing is on.
+        """
+        checks.choice("response", self.response, RESPONSES)
+        if y is None:
+            raise checks.InputError(
+                "CalibratedMultiLabel requires y to be passed, but the target y is None."
+            )
+        X, y = indexable(X, y)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        targets = self._targets(y, weights)
+        inner, truth = self._inner(), self._truth(y, targets)
+        routed = self._routed(weights, parameters)
+        if isinstance(self.estimator, FrozenEstimator):
+            self.estimator_ = self.estimator
+            odds = self._log_odds(self.estimator_, X)
+        else:
+            self._refuse_unknown(targets)
+            fit_parameters = dict(routed["estimator"]["fit"])
+            odds = self._cross_fit(inner, X, truth, targets, fit_parameters, routed)
+            final: Any = clone(inner)
+            self.estimator_ = final.fit(X, truth, **fit_parameters)
+        self.calibrator_ = self._calibrator(odds, targets, weights)
+        self.held_out_probabilities_ = self._probabilities(odds)
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the calibrated probability of each label, (n, L)."""
+        check_is_fitted(self)
+        return self._probabilities(self._log_odds(self.estimator_, X))
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
+        estimates = self.predict_proba(X)
+        if self.multi_label_:
+            return (estimates > 0.5).astype(self.target_dtype_)
+        return self.classes_[estimates.argmax(axis=1)]
+
+    def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
+        """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
+
+        The threshold comes from the rows that the calibrator was fitted on; see
+        ``cr.decide.AverageSize`` for ``guarantee``.
+        """
+        from credibly import decide
+
+        estimates = self.predict_proba(X)
+        budget = decide.AverageSize(average_size, guarantee=guarantee)
+        return budget.fit(self.held_out_probabilities_).predict(estimates)
+
+    def to_predictions(
+        self, X: Any, y: Any = None, ids: Sequence[object] | None = None
+    ) -> Predictions:
+        """Return the probabilities of rows as ``cr.Predictions``, with the names of the labels.
+
+        Args:
+            X: rows.
+            y: their truth, if known: (n, L), or class labels.
+            ids: one per row; the index of a data frame ``X``, else row numbers.
+        """
+        from credibly.predictions import Predictions
+
+        estimates = self.predict_proba(X)
+        if ids is None and is_data_frame(X):
+            ids = [str(name) for name in X.index]
+        targets = None
+        if y is not None:
+            targets = decode(_dense(y), coding=self.coding) if self.multi_label_ else self._hot(y)
+        return Predictions.from_arrays(
+            probabilities=estimates.astype(np.float32),
+            targets=targets,
+            labels=[str(name) for name in self.classes_],
+            ids=ids,
+            metadata={"estimator": type(self).__name__, "calibrator": self.calibrator_.state()},
+            coding="unknown",
+        )
+
+    # Targets ---------------------------------------------------------------------------------
+
+    def _targets(self, y: Any, weights: Array | None) -> Array:
+        """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``."""
+        array = _dense(y)
+        self.multi_label_ = array.ndim == 2 and array.shape[1] > 1
+        if not self.multi_label_:
+            array = column_or_1d(array, warn=True)
+            assert_all_finite(array, input_name="y")
+            check_classification_targets(array)
+            self.classes_ = np.unique(array)
+            counted = self.classes_ if weights is None else np.unique(array[weights > 0])
+            if weights is not None and not weights.any():
+                raise checks.InputError("`sample_weight` must not be zero for all rows.")
+            if len(counted) < 2:
+                raise checks.InputError(
+                    "`y` must hold at least two classes in rows that count; got "
+                    f"{len(counted)} class in {len(array)} rows."
+                )
+            return self._hot(array)
+        targets = decode(array, coding=self.coding, name="y")
+        named = is_data_frame(y)
+        self.classes_ = np.asarray(y.columns) if named else np.arange(targets.shape[1])
+        whole = array.dtype.kind in "biu" and targets.dtype.kind != "f"
+        self.target_dtype_ = array.dtype if whole else np.dtype(int)
+        return targets
+
+    def _hot(self, y: Any) -> Array:
+        places = np.searchsorted(self.classes_, np.ravel(_dense(y)))
+        return np.eye(len(self.classes_), dtype=np.int8)[places]
+
+    def _truth(self, y: Any, targets: Array) -> Any:
+        """Return what the estimator is fitted on: whole numbers for a matrix, ``y`` otherwise."""
+        return targets.astype(np.int64) if self.multi_label_ else np.ravel(_dense(y))
+
+    def _refuse_unknown(self, targets: Array) -> None:
+        if (targets == UNKNOWN).any():
+            raise checks.InputError(
+                "`y` must hold known labels only, since the estimator cannot learn from unknown "
+                f"ones; got {int((targets == UNKNOWN).sum())} unknown. Fit the estimator on rows "
+                "that are fully known and pass it as `FrozenEstimator(estimator)`, or use "
+                "`cr.CredibleClassifier`."
+            )
+        if targets.dtype.kind == "f":
+            raise checks.InputError(
+                "`y` must hold 0 and 1, since the estimator cannot learn from soft labels; got "
+                "values between. Use `cr.CredibleClassifier`."
+            )
+
+    # The estimator ---------------------------------------------------------------------------
+
+    def _routed(self, weights: Array | None, parameters: dict[str, Any]) -> Any:
+        """Return what goes to the estimator's ``fit`` and to the splitter's ``split``."""
+        given = {} if weights is None else {"sample_weight": weights}
+        if get_config()["enable_metadata_routing"]:
+            return process_routing(self, "fit", **given, **parameters)
+        return {"estimator": {"fit": {**given, **parameters}}, "splitter": {"split": {}}}
+
+    def _splitter(self) -> Any:
+        return StratifiedFolds(self.cv) if isinstance(self.cv, int) else check_cv(self.cv)
+
+    def _inner(self) -> Any:
+        """Return the estimator to fit: one per label where it can take a single target only."""
+        inner = LogisticRegression() if self.estimator is None else self.estimator
+        if self.multi_label_ and not get_tags(inner).target_tags.multi_output:
+            return MultiOutputClassifier(inner)
+        return inner
+
+    def _cross_fit(
+        self,
+        inner: Any,
+        X: Any,
+        truth: Any,
+        targets: Array,
+        fit_parameters: dict[str, Any],
+        routed: Any,
+    ) -> Array:
+        """Return log-odds of every row by a copy not fitted on it; NaN for rows never held out."""
+        splitter = self._splitter()
+        self._check_folds(targets)
+        odds = np.full(targets.shape, np.nan)
+        for train, test in splitter.split(X, truth, **routed["splitter"]["split"]):
+            part = {
+                name: take_rows(value, train)
+                if np.ndim(value) and len(value) == len(odds)
+                else value
+                for name, value in fit_parameters.items()
+            }
+            copy: Any = clone(inner)
+            copy.fit(take_rows(X, train), take_rows(truth, train), **part)
+            odds[test] = self._log_odds(copy, take_rows(X, test))
+        return odds
+
+    def _check_folds(self, targets: Array) -> None:
+        if self.multi_label_ or not isinstance(self.cv, int):
+            return
+        counts = targets.sum(axis=0)
+        if counts.min() < self.cv:
+            rare = self.classes_[int(counts.argmin())]
+            raise checks.InputError(
+                f"`cv` must be at most the number of rows of each class; got {self.cv}, and class "
+                f"{rare!r} has {int(counts.min())}. Pass a smaller `cv`."
+            )
+
+    def _log_odds(self, fitted: Any, X: Any) -> Array:
+        classes = self.classes_
+        if self.response == "decision_function":
+            odds = np.asarray(fitted.decision_function(X), dtype=np.float64)
+            if odds.ndim == 1:  # two classes: one column of scores
+                odds = np.stack([-odds, odds], axis=1)
+        else:
+            result = fitted.predict_proba(X)
+            with np.errstate(divide="ignore"):
+                odds = logit(label_columns(result, fitted.classes_).astype(np.float64))
+        if odds.shape[1] != len(classes):
+            raise checks.InputError(
+                f"the estimator must give one column per label, {len(classes)}; got "
+                f"{odds.shape[1]}. Was it fitted on other labels?"
+            )
+        return odds
+
+    # Probabilities ---------------------------------------------------------------------------
+
+    def _calibrator(self, odds: Array, targets: Array, weights: Array | None) -> Calibrator:
+        held_out = ~np.isnan(odds).any(axis=1)
+        odds, targets = odds[held_out], targets[held_out]
+        weights = None if weights is None else weights[held_out]
+        if self.method == "choose":
+            return calibrate.choose(odds, targets, weights=weights, coding="unknown")
+        return calibrate.from_name(self.method).fit(odds, targets, weights, coding="unknown")
+
+    def _probabilities(self, odds: Array) -> Array:
+        estimates = expit(self.calibrator_.transform(odds))
+        if self.multi_label_:
+            return estimates
+        total = estimates.sum(axis=1, keepdims=True)
+        even = np.full_like(estimates, 1 / estimates.shape[1])
+        return np.where(total > 0, estimates / np.where(total > 0, total, 1), even)
+
+    # scikit-learn's protocols ----------------------------------------------------------------
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features, as the fitted estimator says."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.n_features_in_
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Names of the features, as the fitted estimator says."""
+        check_is_fitted(self, "estimator_")
+        return self.estimator_.feature_names_in_
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return how metadata are passed on: to the estimator's ``fit`` and to the splitter."""
+        inner = LogisticRegression() if self.estimator is None else self.estimator
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(estimator=inner, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+            .add(
+                splitter=self._splitter(),
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(LogisticRegression() if self.estimator is None else self.estimator)
+        tags.classifier_tags.multi_label = True
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.input_tags.pairwise = inner.input_tags.pairwise
+        return tags
+
+
+def _dense(y: Any) -> Array:
+    return y.toarray() if sparse.issparse(y) else np.asarray(y)
