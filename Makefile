@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-vision faults bench claims docs clean
+.PHONY: setup demo test check browser test-spark test-vision test-text faults bench claims docs clean
 
 setup: .venv/.ready
 
@@ -43,6 +43,13 @@ test-vision:
 	.venv-vision/bin/pip install --quiet -c constraints.txt -e '.[export]' pytest huggingface_hub pyyaml transformers
 	.venv-vision/bin/pip install --quiet --no-deps timm torchvision==0.28.0
 	.venv-vision/bin/python -m pytest tests/vision
+
+# Text encoders and LXMERT of transformers: an environment of their own, as for the networks above.
+test-text:
+	test -x .venv-text/bin/python || $(PYTHON) -m venv .venv-text
+	.venv-text/bin/pip install --quiet -c constraints.txt torch
+	.venv-text/bin/pip install --quiet -c constraints.txt -e '.[text,export]' pytest
+	PYTHONPATH=tests/data .venv-text/bin/python -m pytest tests/text tests/data/test_data_vqa.py
 
 # Kills, full disks and damaged files, at length; the short form is part of `make test`.
 faults: setup

@@ -41,6 +41,7 @@ CALIBRATORS: tuple[str, ...] = (
 MODELS: tuple[str, ...] = (
     "linear",
     "mlp",
+    "tfidf",
     "cnn",
     "resnet20-32",
     "resnet18-32",

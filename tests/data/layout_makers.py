@@ -443,6 +443,38 @@ def make_sun397(root):
     }
 
 
+def make_vqa(root):
+    """Nine questions each whose usual answers are "yes" and "2", written in several ways."""
+    people = {"yes": ["Yes."] * 8 + ["no", "the yes"], "2": ["two"] * 2 + ["2"] + ["many"] * 7}
+    expected = {}
+    for part, first, count, code in (("train", 100, 16, TRAIN), ("val", 200, 2, TEST)):
+        questions, annotations = [], []
+        for number in range(first, first + count):
+            usual = "yes" if number % 2 else "2"
+            image = 10 + number % 3
+            asked = {"image_id": image, "question": f"is it {number}?", "question_id": number}
+            answers = [{"answer": each, "answer_id": n + 1} for n, each in enumerate(people[usual])]
+            questions.append(asked)
+            annotations.append(
+                {
+                    "question_id": number,
+                    "image_id": image,
+                    "question_type": "is it",
+                    "answer_type": "yes/no" if usual == "yes" else "number",
+                    "multiple_choice_answer": usual,
+                    "answers": answers,
+                }
+            )
+            expected[str(number)] = ([usual], code)
+        about = {"info": {}, "license": {}, "data_type": "mscoco", "data_subtype": f"{part}2014"}
+        name = f"{part}2014"
+        write(
+            root / f"v2_OpenEnded_mscoco_{name}_questions.json", {**about, "questions": questions}
+        )
+        write(root / f"v2_mscoco_{name}_annotations.json", {**about, "annotations": annotations})
+    return expected
+
+
 LAYOUTS = {
     "imagefolder": make_imagefolder,
     "coco": make_coco,
@@ -465,6 +497,7 @@ LAYOUTS = {
     "food101": make_food101,
     "pets": make_pets,
     "sun397": make_sun397,
+    "vqa": make_vqa,
     "hf": make_hf,
     "hf parquet": make_hf_parquet,
 }

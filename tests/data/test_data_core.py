@@ -312,7 +312,7 @@ BAD = {
     "rows": ({"features": np.ones((4, 4))}, "a row for each of the 3 rows"),
     "ids": ({"ids": ["x", "x", "y"]}, "'x' appears 2 times"),
     "split": ({"split": [0, 1, 3]}, "0 .train., 1 .test. or 2 .calibration.; got .*3.* at row 2"),
-    "nothing": ({"features": None}, "either `features` or `images`"),
+    "nothing": ({"features": None}, "one of `features`, `images` and `texts`; got none"),
     "images": ({"features": None, "images": np.ones((3, 4, 4))}, "must be uint8"),
     "truth": ({"truth": np.ones((3, 1))}, "must have the shape of `targets`"),
     "augmentation": ({"augmentation": "spin"}, "must be one of"),

@@ -44,9 +44,14 @@ def test_data_may_move(name, tmp_path):
 def test_inputs_become_tensors(name, tmp_path):
     LAYOUTS[name](tmp_path / "data")
     data = load(name, tmp_path / "data")
+    if data.kind == "text":
+        data = data.encoded_by(cr.models.build_text("tfidf", data, 1).encode)
     for train in (True, False):
         inputs, targets, _ = data.torch_dataset(train, image_size=24, seed=1)[len(data) - 1]
-        assert inputs.shape == ((3, 24, 24) if data.kind == "images" else (2,))
+        if data.kind == "text":
+            assert len(inputs) == 1
+        else:
+            assert inputs.shape == ((3, 24, 24) if data.kind == "images" else (2,))
         assert targets.shape == (data.num_labels,)
 
 

@@ -35,8 +35,11 @@ def run(options: Options) -> int:
     if options.json:
         print_json({"file": options.out, **result})
     else:
+        if "encoder" in result:
+            print_text(f"Note: {result['encoder']}.")
+        names = "`, `".join(result.get("inputs", ["inputs"]))
         print_text(
-            f"Wrote {options.out}: input `inputs` {tuple(result['shape'])}, outputs `scores`, "
+            f"Wrote {options.out}: input `{names}` {tuple(result['shape'])}, outputs `scores`, "
             f"`probabilities`, `sets`. Largest difference from torch in probabilities: "
             f"{result['difference']:.1e}."
         )

@@ -1,4 +1,4 @@
-"""Where rows come from: features or images, and what is known of their labels.
+"""Where rows come from: features, images or texts, and what is known of their labels.
 
     >>> import credibly as cr
     >>> data = cr.data.load("digits", n=200, seed=0)
@@ -18,14 +18,16 @@ from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Rea
 if TYPE_CHECKING:
     from credibly.data._augment import Augment
     from credibly.data._digits import digits
+    from credibly.data._encoded import Encoded, SparseRows, Tensors, TokenRows
     from credibly.data._folds import StratifiedFolds
     from credibly.data._images import decode_image
-    from credibly.data._load import from_arrays, load
+    from credibly.data._load import from_arrays, load, load_texts
     from credibly.data._parse import read_json
     from credibly.data._rows import Data
     from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, rarest_label, split_rows
     from credibly.data._synthetic import synthetic
     from credibly.data._torch import DEFAULT_SIZE
+    from credibly.data._vqa import vqa_counts
 
 __all__ = [
     "CALIBRATION",
@@ -38,18 +40,24 @@ __all__ = [
     "TRAIN",
     "Augment",
     "Data",
+    "Encoded",
     "Option",
     "Reader",
+    "SparseRows",
     "StratifiedFolds",
+    "Tensors",
+    "TokenRows",
     "decode_image",
     "digits",
     "from_arrays",
     "hold_out",
     "load",
+    "load_texts",
     "rarest_label",
     "read_json",
     "split_rows",
     "synthetic",
+    "vqa_counts",
 ]
 
 _WHERE = {
@@ -58,17 +66,23 @@ _WHERE = {
     "DEFAULT_SIZE": "_torch",
     "Data": "_rows",
     "StratifiedFolds": "_folds",
+    "Encoded": "_encoded",
+    "SparseRows": "_encoded",
     "TEST": "_split",
     "TRAIN": "_split",
+    "Tensors": "_encoded",
+    "TokenRows": "_encoded",
     "decode_image": "_images",
     "digits": "_digits",
     "from_arrays": "_load",
     "hold_out": "_split",
     "load": "_load",
+    "load_texts": "_load",
     "rarest_label": "_split",
     "read_json": "_parse",
     "split_rows": "_split",
     "synthetic": "_synthetic",
+    "vqa_counts": "_vqa",
 }
 
 

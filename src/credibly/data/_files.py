@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 from pathlib import Path
@@ -14,30 +15,67 @@ from credibly.checks import InputError, fits_memory
 from credibly.data._readers import ArrowTable
 from credibly.data._rows import Data
 from credibly.data._tables import ID_NAMES, Layout, from_table
+from credibly.data._texts import invalid_utf8
 
 DELIMITERS = (",", "\t", ";", "|")
+BLOCK = 1 << 20
+"""Bytes of a CSV file that are parsed at once; a row may be longer."""
 
 
 def read_csv(path: Path, layout: Layout, *, delimiter: str | None = None) -> Data:
-    """Read a CSV file with a header: image paths or features, and labels in one of three ways.
+    """Read a CSV file with a header: features, image paths or texts, and labels in three ways.
 
     Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
-    (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images, any other
-    columns of 0 and 1 are labels too. Empty or ``?`` is unknown. Columns ``id`` and ``split`` are
-    used where present, those in ``ignore`` not at all. Image paths start from the folder of the
+    (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images or texts,
+    any other columns of 0 and 1 are labels too. Empty or ``?`` is unknown. Columns ``id`` and
+    ``split`` are used where present, those in ``ignore`` not at all. ``text`` names the columns of
+    texts. Image paths start from the folder of the
     file, or ``images``, and ``suffix`` is appended to them. ``coding`` is what −1 means in label
     columns of only −1 and +1.
     """
     delimiter = _delimiter(path) if delimiter is None else delimiter
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     header = _header(path, parse)
-    # As text first: types guessed from the first block would fail without saying where.
-    convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()))
+    return from_table(_cells(path, parse, header), path, dataclasses.replace(layout, first_row=2))
+
+
+def _cells(path: Path, parse: pyarrow.csv.ParseOptions, header: list[str]) -> pa.Table:
+    """Return a CSV file as text: types guessed from the first block would fail without a place."""
+
+    def read(kind: pa.DataType, block: int) -> pa.Table:
+        return pyarrow.csv.read_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(block_size=block),
+            parse_options=parse,
+            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, kind)),
+        )
+
+    block = BLOCK
     try:
-        table = pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+        try:
+            return read(pa.string(), block)
+        except pa.ArrowInvalid as error:
+            if "straddl" not in str(error):
+                raise
+            # One row is longer than a block: a very long text.
+            block = min(path.stat().st_size + 1, 2**31 - 1)
+            return read(pa.string(), block)
     except pa.ArrowException as error:
+        if "UTF8" in str(error) or "UTF-8" in str(error):
+            _name_invalid(read(pa.binary(), block), path)
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
-    return from_table(table, path, dataclasses.replace(layout, first_row=2))
+
+
+def _name_invalid(table: pa.Table, path: Path) -> None:
+    """Raise an error that names the first cell that is not UTF-8."""
+    found = {name: invalid_utf8(table.column(name).to_pylist()) for name in table.column_names}
+    places = [(at[0], name, at[1]) for name, at in found.items() if at is not None]
+    if places:
+        row, name, reason = min(places)
+        raise InputError(
+            f"{path}, row {row + 2}, column {name!r} must be UTF-8 text; {reason}. Convert the "
+            "file to UTF-8."
+        )
 
 
 def read_parquet(path: Path, layout: Layout) -> Data:
@@ -94,8 +132,11 @@ def _delimiter(path: Path) -> str:
 
 
 def _header(path: Path, parse: pyarrow.csv.ParseOptions) -> list[str]:
-    try:
-        with pyarrow.csv.open_csv(path, parse_options=parse) as reader:
-            return reader.schema.names
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
+    # Not by pyarrow: a row after the header may be longer than the block it would read.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        try:
+            names = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
+            "".join(names).encode("utf-8")
+        except (csv.Error, UnicodeEncodeError) as error:
+            raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
+    return names

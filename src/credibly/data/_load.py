@@ -105,6 +105,7 @@ def from_arrays(
     targets: ArrayLike,
     features: ArrayLike | None = None,
     images: ArrayLike | None = None,
+    texts: Sequence[str] | Sequence[Sequence[str]] | None = None,
     labels: Sequence[str] | None = None,
     coding: Coding | None = None,
     test: float = 0.2,
@@ -115,8 +116,9 @@ def from_arrays(
 
     Args:
         targets: (n, L), or class indices of shape (n,); see ``credibly.targets``.
-        features: (n, d) numbers; either these or ``images``.
+        features: (n, d) numbers; one of these, ``images`` and ``texts``.
         images: (n, h, w[, c]) uint8.
+        texts: n texts, or n pairs of texts.
         labels: names of the labels; by default ``label-0``, ``label-1``, ….
         coding: what −1 means where ``targets`` holds only −1 and +1.
         test: share of test rows.
@@ -137,10 +139,38 @@ def from_arrays(
         targets=truth,
         features=None if features is None else to_numpy(features),
         images=None if images is None else to_numpy(images),
+        texts=texts,
         augmentation="none" if images is None else "shift",
         coding=coding,
     )
     return _split(rows, seed, test, calibration)
+
+
+def load_texts(
+    source: str | os.PathLike[str] | Data,
+    labels: Sequence[str],
+    *,
+    text: Sequence[str] | None = None,
+) -> dict[str, str]:
+    """Return the texts of a data source by the ids of its rows, to show beside predictions.
+
+    Args:
+        source: what the predictions were made of.
+        labels: the labels of the predictions.
+        text: the columns of the texts, where their names do not tell.
+
+    Example:
+        >>> load_texts(from_arrays(texts=["good", "bad"], targets=[[1], [0]]), ["label-0"])
+        {'0': 'good', '1': 'bad'}
+    """
+    options: dict[str, Any] = {} if text is None else {"text": list(text)}
+    rows = load(source, labels=labels, **options)
+    if rows.texts is None:
+        raise InputError(
+            f"{rows.source} must hold texts to show; it holds {rows.kind}. Name the column of the "
+            "texts."
+        )
+    return {str(key): rows.text(row) for row, key in enumerate(rows.ids)}
 
 
 def _kind_and_path(name: str) -> tuple[str, Path]:
@@ -150,6 +180,8 @@ def _kind_and_path(name: str) -> tuple[str, Path]:
     else:
         path = Path(name).expanduser()
         kind = _ENDINGS.get(path.suffix.lower(), "")
+        if path.suffix.lower() == ".gz":
+            kind = _ENDINGS.get("".join(path.suffixes[-2:]).lower(), "")
         if not kind or path.is_dir():
             raise InputError(_not_understood(name, path))
     if not path.exists():

@@ -74,10 +74,16 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         ),
         "label_column": Option(str, "column of a table that holds label names"),
         "separator": Option(str, "what separates the names in that column"),
+        "text": Option(str, "column of a table that holds texts; two for pairs", many=True),
         "image_column": Option(str, "column of a table that holds image paths or bytes"),
         "images": Option(str, "folder that the image paths of a table start from"),
         "suffix": Option(str, "what to append to the image paths of a table, e.g. .jpg"),
         "ignore": Option(str, "columns of a table to leave out", many=True),
+        "regions": Option(str, "file or folder of features of image regions (vqa)"),
+        "soft": Option(
+            str, "soft targets of vqa from n human answers", choices=("lxmert", "printed")
+        ),
+        "min_occurrence": Option(int, "questions that an answer of vqa must be right for"),
         "delimiter": Option(str, "character between the cells of a CSV file"),
         "xml": Option(str, "file that names the labels of an ARFF file"),
         "year": Option(int, "year of the COCO files, where there are several"),
@@ -108,8 +114,8 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 """Options that some readers take: name → what it is."""
 
 LAYOUT = (
-    *("labels", "label_column", "separator", "image_column", "images", "suffix", "ignore"),
-    "coding",
+    *("labels", "label_column", "separator", "text", "image_column", "images", "suffix"),
+    *("ignore", "coding"),
 )
 """Options that say what the columns of a table are: the fields of ``Layout``."""
 
@@ -133,6 +139,9 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
         "npz": Reader("_npz", "read_npz", ("labels", "coding"), (".npz",)),
         "parquet": Reader("_files", "read_parquet", LAYOUT, (".parquet", ".pq"), table=True),
         "csv": Reader("_files", "read_csv", (*LAYOUT, "delimiter"), (".csv", ".tsv"), table=True),
+        "jsonl": Reader(
+            "_jsonl", "read_jsonl", LAYOUT, (".jsonl", ".ndjson", ".jsonl.gz"), table=True
+        ),
         "arff": Reader("_arff", "read_arff", ("labels", "xml", "coding"), (".arff",)),
         "imagefolder": Reader("_folders", "read_imagefolder", ("labels",)),
         "coco": Reader("_coco", "read_coco", ("year", "drop_empty")),
@@ -154,10 +163,11 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
         "food101": Reader("_transfer", "read_food101"),
         "pets": Reader("_transfer", "read_pets"),
         "sun397": Reader("_transfer", "read_sun397", ("partition",)),
+        "vqa": Reader("_vqa", "read_vqa", ("labels", "regions", "soft", "min_occurrence")),
         "hf": Reader(
             "_huggingface",
             "read_huggingface",
-            ("labels", "label_column", "image_column", "coding"),
+            ("labels", "label_column", "separator", "text", "image_column", "ignore", "coding"),
             table=True,
         ),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,21 +13,26 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError
 from credibly.data._images import LazyImages
+from credibly.data._regions import Regions
 from credibly.data._split import PARTS
+from credibly.data._texts import text_matrix
 from credibly.targets import Coding, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.data._augment import Augment
+    from credibly.data._encoded import Encoded
     from credibly.data._torch import Rows
 
 Augmentation = Literal["none", "shift", "shift+flip", "crop+flip"]
+Kind = Literal["features", "images", "text", "text+regions"]
+INPUTS = ("features", "images", "texts")
 AUGMENTATIONS = ("none", "shift", "shift+flip", "crop+flip")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Data:
-    """``n`` rows of features or images with what is known of ``L`` labels.
+    """``n`` rows of features, images or texts with what is known of ``L`` labels.
 
     Attributes:
         labels: names of the labels.
@@ -35,8 +40,12 @@ class Data:
             of shape (n,) and NaN are taken too, see ``credibly.targets``.
         ids: (n,) unique strings; the row numbers if not given.
         split: (n,) int8; 0 train, 1 test, 2 calibration; all train if not given.
-        features: (n, d) float32, or None for images.
+        features: (n, d) float32, or None for other inputs.
         images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
+        texts: (n, 1) or (n, 2) strings, one text or a pair per row.
+        regions: features of the regions of an image per row, beside its text (``Regions``).
+        encoded: what the encoder of a model made of the texts (``Encoded``); ``encoded_by`` sets
+            it, and training needs it.
         truth: (n, L) true probabilities where somebody knows them (NaN where not), or None.
         source: where the rows come from, without the folder, so that data may move.
         augmentation: what training may do to an image without changing its labels.
@@ -58,6 +67,9 @@ class Data:
     split: Array = None  # pyright: ignore[reportAssignmentType]
     features: Array | None = None
     images: Any = None
+    texts: Any = None
+    regions: Regions | None = None
+    encoded: Encoded | None = None
     truth: Array | None = None
     source: str = "arrays"
     augmentation: Augmentation = "none"
@@ -82,14 +94,29 @@ class Data:
             put("truth", np.asarray(self.truth, dtype=np.float32))
         if isinstance(self.images, np.ndarray) and self.images.ndim == 3:
             put("images", self.images[..., None])
+        if self.texts is not None and not _is_text_matrix(self.texts):
+            put("texts", text_matrix(self.texts, f"{self.source}: "))
         self._check()
 
     def _check(self) -> None:
         rows = len(self.targets)
         where = f"{self.source}: "
-        if (self.features is None) == (self.images is None):
-            raise InputError(f"{where}give either `features` or `images`, not both nor neither.")
-        inputs = self.features if self.images is None else self.images
+        given = [name for name in INPUTS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise InputError(
+                f"{where}give one of `features`, `images` and `texts`; got "
+                f"{' and '.join(given) or 'none of them'}."
+            )
+        if self.regions is not None and self.texts is None:
+            raise InputError(f"{where}`regions` stand beside `texts`, the questions; got none.")
+        inputs = getattr(self, given[0])
+        beside = {"regions": self.regions, "encoded": self.encoded}
+        for name, value in beside.items():
+            if value is not None and len(value) != rows:
+                raise InputError(
+                    f"{where}`{name}` must have a row for each of the {rows} rows; "
+                    f"got {len(value)}."
+                )
         for name, value in {"ids": self.ids, "split": self.split, self.kind: inputs}.items():
             if name in ("ids", "split") and value.ndim != 1:
                 raise InputError(
@@ -114,7 +141,10 @@ class Data:
         checks.choice("augmentation", self.augmentation, AUGMENTATIONS)
 
     @property
-    def kind(self) -> Literal["features", "images"]:
+    def kind(self) -> Kind:
+        """Return what a row is."""
+        if self.texts is not None:
+            return "text" if self.regions is None else "text+regions"
         return "features" if self.images is None else "images"
 
     @property
@@ -123,7 +153,14 @@ class Data:
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """The shape of a model's input: (d,) or (c, h, w); None if images differ in size."""
+        """Return the shape of a model's input; None if images differ in size.
+
+        (d,) features, (c, h, w) of images, (columns,) of texts, (columns, regions, width) of texts
+        with regions.
+        """
+        if self.texts is not None:
+            beside = () if self.regions is None else self.regions.shape
+            return (self.texts.shape[1], *beside)
         if self.features is not None:
             return self.features.shape[1:]
         if isinstance(self.images, np.ndarray):
@@ -137,8 +174,14 @@ class Data:
     def image(self, row: int) -> Array:
         """Return the image of one row: uint8, (height, width, channels)."""
         if self.images is None:
-            raise InputError(f"{self.source} holds features, not images.")
+            raise InputError(f"{self.source} holds {self.kind}, not images.")
         return self.images[row]
+
+    def text(self, row: int) -> str:
+        """Return the text of one row; of a pair, both with a blank line between them."""
+        if self.texts is None:
+            raise InputError(f"{self.source} holds {self.kind}, not texts.")
+        return "\n\n".join(self.texts[row])
 
     def part(self, name: str) -> Data:
         """Return the rows of ``"train"``, ``"calibration"`` or ``"test"``, or ``"all"`` rows."""
@@ -154,8 +197,10 @@ class Data:
             index = slice(int(rows[0]), int(rows[-1]) + 1)
         chosen = {
             name: None if getattr(self, name) is None else getattr(self, name)[index]
-            for name in ("targets", "ids", "split", "features", "truth")
+            for name in ("targets", "ids", "split", "features", "truth", "texts")
         }
+        chosen["regions"] = None if self.regions is None else self.regions.take(rows)
+        chosen["encoded"] = None if self.encoded is None else self.encoded.take(rows)
         images = self.images.take(rows) if isinstance(self.images, LazyImages) else self.images
         if isinstance(images, np.ndarray):
             images = images[index]
@@ -169,6 +214,12 @@ class Data:
         """Return the same rows under another ``source``."""
         return dataclasses.replace(self, source=source, _hash=[])
 
+    def encoded_by(self, encode: Callable[[Array], Encoded]) -> Data:
+        """Return the same rows with what ``encode`` makes of their texts."""
+        if self.texts is None:
+            raise InputError(f"{self.source} holds {self.kind}, not texts.")
+        return dataclasses.replace(self, encoded=encode(self.texts), _hash=self._hash)
+
     def fingerprint(self) -> str:
         """Return a hash of labels, ids, targets, split, source and inputs (of files, the names).
 
@@ -178,10 +229,15 @@ class Data:
             digest = hashlib.sha256()
             for text in (self.source, "\0".join(self.labels), "\0".join(self.ids.tolist())):
                 digest.update(f"{len(text)}\0{text}".encode())
-            inputs = self.features if self.images is None else self.images
-            arrays = [self.targets, self.split, inputs]
+            inputs = [getattr(self, name) for name in (*INPUTS, "regions")]
+            arrays = [self.targets, self.split, *(each for each in inputs if each is not None)]
             for array in arrays:
-                if isinstance(array, np.ndarray):
+                if isinstance(array, np.ndarray) and array.dtype == object:
+                    digest.update(f"{array.shape} texts".encode())
+                    for text in array.flat:
+                        encoded = text.encode("utf-8", "surrogatepass")
+                        digest.update(f"{len(encoded)}\0".encode() + encoded)
+                elif isinstance(array, np.ndarray):
                     digest.update(f"{array.shape}{array.dtype}".encode())
                     digest.update(np.ascontiguousarray(array).data)
                 else:
@@ -213,11 +269,21 @@ class Data:
         positives = float(np.where(known, self.targets, 0).sum())
         share = positives / max(known.any(axis=1).sum(), 1)
         shape = "×".join(map(str, self.input_shape)) if self.input_shape else "from files"
+        if self.texts is not None:
+            count = self.texts.shape[1]
+            shape = "" if count == 1 else f"in {count} columns"
         plural = "" if self.num_labels == 1 else "s"
         return (
             f"Data({len(self)} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "
-            f"{share:.3g} per row; {self.kind} {shape})"
+            f"{share:.3g} per row; {f'{self.kind} {shape}'.strip()})"
         )
+
+
+def _is_text_matrix(texts: object) -> bool:
+    """Return whether ``texts`` were checked before: parts of large data are not checked again."""
+    if not (isinstance(texts, np.ndarray) and texts.dtype == object and texts.ndim == 2):
+        return False
+    return texts.shape[1] in (1, 2) and all(type(text) is str for text in texts.flat)
 
 
 def _labels(labels: Any, source: str) -> list[str]:

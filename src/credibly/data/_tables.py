@@ -1,4 +1,4 @@
-"""Tables, from CSV or Parquet: which columns are labels, features, images, ids and parts."""
+"""Tables, from any file: which columns are labels, features, images, texts, ids and parts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from credibly.data._images import EXTENSIONS, EncodedImages, ImageFiles
 from credibly.data._rows import Data
 from credibly.data._split import TRAIN
 from credibly.data._targets import listed_targets, unknown_targets
+from credibly.data._texts import MOST_COLUMNS, text_cells
 from credibly.targets import UNKNOWN, Coding, allowed, decode, first_invalid
 from credibly.types import Array
 
@@ -31,6 +32,7 @@ IMAGE_NAMES = (
 )
 LIST_NAMES = ("labels", "label", "tags", "classes", "class", "categories", "category", "targets")
 SEPARATORS = ("|", ";", ",", " ")
+TEXT_NAMES = ("text", "texts", "sentence", "comment", "document", "content", "review", "body")
 FEATURE_LISTS = ("features", "embedding", "embeddings")
 
 
@@ -41,6 +43,7 @@ class Layout:
     labels: Sequence[str] | None = None
     label_column: str | None = None
     separator: str | None = None
+    text: Sequence[str] | None = None
     image_column: str | None = None
     images: str | None = None
     suffix: str = ""
@@ -54,11 +57,12 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
     """Return the rows of a table; errors name file, row and column of a cell that does not fit."""
     reader = _Reader(table, path, layout)
     split = reader.split()
-    image_column = reader.image_column()
+    texts = reader.texts()
+    image_column = reader.image_column() if texts is None else None
     ids = reader.ids(image_column)
     labels, targets = reader.targets(split)
     images = None if image_column is None else reader.images(image_column, ids)
-    features = reader.features() if images is None else None
+    features = reader.features() if images is None and texts is None else None
     if ids is None and isinstance(images, ImageFiles):
         ids = np.array(images.names)
     return Data(
@@ -68,6 +72,7 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
         split=split,
         features=features,
         images=images,
+        texts=texts,
         source=path.name,
         augmentation="none" if images is None else "crop+flip",
         coding="unknown",  # decoded here, where row and column have names
@@ -86,6 +91,7 @@ class _Reader:
             )
         self.columns = {name: _plain(table.column(name)) for name in names}
         self.rows, self.path, self.layout = table.num_rows, path, layout
+        self.with_texts = False
         for name in layout.ignore:
             self._must_have(name)
             del self.columns[name]
@@ -110,6 +116,43 @@ class _Reader:
                 )
         parts = published_parts({cell: known[cell] for cell in dict.fromkeys(cells)})
         return np.array([parts[cell] for cell in cells], dtype=np.int8)
+
+    def texts(self) -> Array | None:
+        """Return the columns that ``text`` names, or one that is called like a text."""
+        names = self._text_columns()
+        if not names:
+            return None
+        for name in names:
+            self._must_have(name)
+        self.with_texts = True
+        cells = [text_cells(self.columns.pop(name), name, self._at) for name in names]
+        matrix = np.empty((self.rows, len(names)), dtype=object)
+        for place, column in enumerate(cells):
+            matrix[:, place] = column
+        return matrix
+
+    def _text_columns(self) -> list[str]:
+        given = self.layout.text
+        if given is not None:
+            if isinstance(given, str) or not 1 <= len(given) <= MOST_COLUMNS:
+                raise InputError(
+                    f"`text` must be a list of one or two columns of {self.path}; got {given!r}."
+                )
+            if self.layout.image_column is not None:
+                raise InputError(
+                    f"{self.path}: rows are texts or images; got `text` and `image_column`."
+                )
+            if len(set(given)) < len(given):
+                raise InputError(f"`text` must be two different columns; got {given[0]!r} twice.")
+            return list(given)
+        if self.image_column() is not None:
+            return []
+        found = self._by_name(TEXT_NAMES)
+        labels = {*(self.layout.labels or ()), self.layout.label_column}
+        texts = found is not None and pa.types.is_string(self.columns[found].type)
+        if found is None or not texts or found in labels or _all_numbers(self.columns[found]):
+            return []
+        return [found]
 
     def image_column(self) -> str | None:
         given = self.layout.image_column
@@ -163,8 +206,8 @@ class _Reader:
         return self._rest_as_labels()
 
     def _rest_as_labels(self) -> tuple[list[str], Array]:
-        """Return every column beside the images as a label."""
-        if self.image_column() is None:
+        """Return every column beside the images or texts as a label."""
+        if self.image_column() is None and not self.with_texts:
             raise InputError(
                 f"{self.path} must say which columns are labels: name them y:NAME, pass "
                 f"`labels=[…]`, or put label names into one column called labels. "
@@ -172,7 +215,9 @@ class _Reader:
             )
         names = [name for name in self.columns if name != self.image_column()]
         if not names:
-            raise InputError(f"{self.path} must have a column of labels beside the images.")
+            raise InputError(
+                f"{self.path} must have a column of labels beside the images or texts."
+            )
         return names, self._matrix(names)
 
     def _matrix(self, names: list[str]) -> Array:
@@ -280,6 +325,14 @@ def _without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     trimmed = pc.utf8_trim_whitespace(column)
     blank = pc.is_in(trimmed, value_set=pa.array(["", "?", "NA", "nan", "NaN"]))
     return pc.if_else(blank, pa.scalar(None, pa.string()), trimmed)
+
+
+def _all_numbers(column: pa.ChunkedArray) -> bool:
+    try:
+        _without_blanks(column).cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
 
 
 def _first_non_number(column: pa.ChunkedArray) -> tuple[int, object]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from credibly.checks import InputError
 from credibly.data._augment import UNIFORMS, Augment, changed, mixed_targets, shares
+from credibly.data._encoded import Tensors
 from credibly.data._images import LazyImages, to_rgb
 from credibly.types import Array
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
     from credibly.data._rows import Data
 
-Sample = tuple[Tensor, Tensor, int]
-Batch = tuple[Tensor, Tensor, Tensor]
+Sample = tuple[Any, Tensor, int]
+Batch = tuple[Any, Tensor, Tensor]
 
 DEFAULT_SIZE = 224
 """For image files, when no size is given."""
@@ -46,6 +47,11 @@ class Rows(torch.utils.data.Dataset[Sample]):
         if data.features is not None:
             self._features = torch.from_numpy(np.ascontiguousarray(data.features))
 
+    @property
+    def lengths(self) -> Array | None:
+        """Return the tokens of each row, where rows of like length should share a batch."""
+        return None if self.data.encoded is None else self.data.encoded.lengths
+
     def set_epoch(self, epoch: int) -> None:
         """Which epoch's augmentation to give from now on."""
         self._epoch.fill_(epoch)
@@ -58,13 +64,13 @@ class Rows(torch.utils.data.Dataset[Sample]):
             raise IndexError(row)
         row = int(row) % len(self)
         inputs, targets, _ = self.batch([row])
-        return inputs[0], targets[0], row
+        return (inputs if self.data.texts is not None else inputs[0]), targets[0], row
 
     def batch(self, rows: Tensor | Array | list[int]) -> Batch:
         """Many rows at once: inputs, targets, row numbers."""
         index = torch.as_tensor(rows, dtype=torch.int64)
         inputs, targets = self._inputs(index), self._targets[index]
-        if self.augment.mixup and len(index):
+        if self.augment.mixup and len(index) and self.data.texts is None:
             inputs, targets = self._mixed(inputs, targets, index)
         return inputs, targets, index
 
@@ -78,10 +84,12 @@ class Rows(torch.utils.data.Dataset[Sample]):
         soft = mixed_targets(targets.numpy(), self._targets[other].numpy(), share)
         return inputs, torch.from_numpy(soft)
 
-    def _inputs(self, index: Tensor) -> Tensor:
+    def _inputs(self, index: Tensor) -> Any:
         if self.data.features is not None:
             return self._features[index]
         rows = index.numpy()
+        if self.data.texts is not None:
+            return self._texts(rows)
         style = self.data.augmentation if self.train else "none"
         chance = uniforms(self.seed, int(self._epoch), rows, UNIFORMS)
         if isinstance(self.data.images, LazyImages):
@@ -100,6 +108,20 @@ class Rows(torch.utils.data.Dataset[Sample]):
         if self.augment.changes_pixels and len(rows):
             pixels = changed(pixels, self.augment, chance[:, 6:15])
         return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
+
+    def _texts(self, rows: Array) -> Tensors:
+        if self.data.encoded is None:
+            raise InputError(
+                f"{self.data.source}: texts must be encoded by the model that takes them: "
+                "`data.encoded_by(model.encode)`."
+            )
+        inputs = self.data.encoded.batch(rows)
+        if self.data.regions is not None:
+            features, boxes, mask = self.data.regions.batch(rows)
+            inputs["visual_feats"] = torch.from_numpy(features)
+            inputs["visual_pos"] = torch.from_numpy(boxes)
+            inputs["visual_attention_mask"] = torch.from_numpy(mask)
+        return inputs
 
     def _from_memory(self, rows: Array, style: str, chance: Array) -> Array:
         images = self.data.images[rows]

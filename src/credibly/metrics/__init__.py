@@ -15,6 +15,7 @@ sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverag
               coverage_by_frequency, set_size, size_histogram
 zero labels   zero_label
 retrieval     retrieval_map
+answers       vqa_accuracy, count_accuracy, answer_accuracy, normalize_answer
 trust         interval, paired_interval, proportion_interval
 together      summary, summary_intervals, Running (batches of rows), streaming (torchmetrics)
 elsewhere     scorer (scikit-learn), measure (its numbers by name)
@@ -57,6 +58,12 @@ from credibly.metrics.retrieval import RetrievalMap, retrieval_map
 from credibly.metrics.running import MIN_COUNT, TOP, Running
 from credibly.metrics.scorers import Scorer, measure, scorer
 from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
+from credibly.metrics.vqa import (
+    answer_accuracy,
+    count_accuracy,
+    normalize_answer,
+    vqa_accuracy,
+)
 from credibly.metrics.zero_labels import ZeroLabel, zero_label
 
 if TYPE_CHECKING:
@@ -72,10 +79,12 @@ __all__ = [
     "Running",
     "Scorer",
     "ZeroLabel",
+    "answer_accuracy",
     "average_precision",
     "brier",
     "calibration_error",
     "calibration_noise",
+    "count_accuracy",
     "coverage_by_frequency",
     "coverage_error",
     "exact_match",
@@ -87,6 +96,7 @@ __all__ = [
     "log_loss",
     "mean_average_precision",
     "measure",
+    "normalize_answer",
     "one_error",
     "paired_interval",
     "precision",
@@ -106,6 +116,7 @@ __all__ = [
     "summary_intervals",
     "top_k_calibration_error",
     "top_k_f1",
+    "vqa_accuracy",
     "zero_label",
 ]
 

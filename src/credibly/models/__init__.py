@@ -9,5 +9,15 @@
 from credibly.models._build import MODELS, build
 from credibly.models._features import cache_features
 from credibly.models._network import VIEWS, Network, Standardize
+from credibly.models._text import TextNetwork, build_text
 
-__all__ = ["MODELS", "VIEWS", "Network", "Standardize", "build", "cache_features"]
+__all__ = [
+    "MODELS",
+    "VIEWS",
+    "Network",
+    "Standardize",
+    "TextNetwork",
+    "build",
+    "build_text",
+    "cache_features",
+]

@@ -30,7 +30,7 @@ CONVOLUTIONAL: dict[str, Callable[[int], Any]] = {
 }
 """Networks for images, from the number of channels; each says its ``num_features``."""
 
-MODELS = ("linear", "mlp", "cnn", *CONVOLUTIONAL, "timm:NAME", "hf:NAME")
+MODELS = ("linear", "mlp", "tfidf", "cnn", *CONVOLUTIONAL, "timm:NAME", "hf:NAME")
 """Names for ``build``; NAME stands for one of that library's."""
 
 INPUTS = {"efficientnet-lite0": (_efficientnet.INPUT_MEAN, _efficientnet.INPUT_SCALE)}
@@ -82,6 +82,7 @@ def build(
         >>> build("linear", (3,), num_labels=2, scores_per_label=2).head
         Linear(in_features=3, out_features=4, bias=True)
     """
+    _not_texts(name, inputs)
     shape = _shape(inputs, image_size)
     if num_labels is None:
         if not isinstance(inputs, Data):
@@ -110,6 +111,14 @@ def build(
         fixed_norms=fixed_norms,
         views=views,
     )
+
+
+def _not_texts(name: str, inputs: Data | Sequence[int]) -> None:
+    if name == "tfidf" or (isinstance(inputs, Data) and inputs.texts is not None):
+        what = inputs.kind if isinstance(inputs, Data) else f"inputs of shape {tuple(inputs)}"
+        if what.startswith("text"):
+            raise InputError("networks for texts are built by `cr.models.build_text`.")
+        raise InputError(f"tfidf takes texts; the data hold {what}. Use mlp or linear.")
 
 
 def _shape(inputs: Data | Sequence[int], image_size: int | None) -> tuple[int, ...]:

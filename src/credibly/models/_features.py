@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,9 +51,9 @@ def cache_features(
         part = folder / f"features-{start:09d}.npy"
         stop = min(start + CHUNK, len(data))
         if not part.exists():
-            chunk = torch.utils.data.Subset(rows, range(start, stop))
+            chunk = _Batches(rows, start, stop, batch_size)
             with atomic_path(part) as beside, beside.open("wb") as file:
-                np.save(file, _features(model, chunk, batch_size, workers, device))
+                np.save(file, _features(model, chunk, workers, device))
         parts.append(_read(part, stop - start, model.num_features))
     features = np.concatenate(parts) if parts else np.zeros((0, model.num_features), np.float32)
     return Data(
@@ -67,15 +68,32 @@ def cache_features(
     )
 
 
+class _Batches(torch.utils.data.Dataset[Any]):
+    """Batches of rows as items; rows of like length share one, where they have lengths."""
+
+    def __init__(self, rows: Any, start: int, stop: int, batch_size: int) -> None:
+        order = np.arange(start, stop)
+        if rows.lengths is not None:
+            order = order[np.argsort(rows.lengths[start:stop], kind="stable")]
+        self.rows, self.start = rows, start
+        self.batches = [order[at : at + batch_size] for at in range(0, len(order), batch_size)]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.rows.batch(self.batches[number])
+
+    def places(self) -> np.ndarray:
+        """Return for each row, in the order of the batches, its place in the chunk."""
+        return np.concatenate(self.batches) - self.start
+
+
 def _features(
-    model: Network,
-    rows: torch.utils.data.Dataset,
-    batch_size: int,
-    workers: int,
-    device: str | torch.device,
+    model: Network, rows: _Batches, workers: int, device: str | torch.device
 ) -> np.ndarray:
     loader = torch.utils.data.DataLoader(
-        rows, batch_size=batch_size, num_workers=workers, worker_init_fn=end_with_parent
+        rows, batch_size=None, num_workers=workers, worker_init_fn=end_with_parent
     )
     training = model.training
     model.eval().to(device)
@@ -84,7 +102,10 @@ def _features(
             found = [model.features(inputs.to(device)).float().cpu() for inputs, _, _ in loader]
     finally:
         model.train(training)
-    return torch.cat(found).numpy()
+    features = torch.cat(found).numpy()
+    in_order = np.empty_like(features)
+    in_order[rows.places()] = features
+    return in_order
 
 
 def _claim(folder: Path, model: Network, data: Data, image_size: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,9 +104,12 @@ class Network(nn.Module):
         self.num_features, self.fixed_norms, self.views = num_features, fixed_norms, views
         self.standardize, self.backbone = standardize, backbone
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(num_features, num_scores)
+        self.head = self._head(num_features, num_scores)
         if frozen:
             self.freeze()
+
+    def _head(self, num_features: int, num_scores: int) -> Any:
+        return nn.Linear(num_features, num_scores)
 
     def freeze(self, frozen: bool = True) -> None:
         """Take the backbone out of training, or put it back."""

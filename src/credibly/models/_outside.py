@@ -18,14 +18,14 @@ PRETRAINED = "pretrained"
 """Instead of a file: the weights that the library itself has for this name."""
 
 
-def _library(library: str, model: str) -> Any:
-    """Import ``library``, which ``model`` needs."""
+def library(name: str, model: str) -> Any:
+    """Import the library ``name``, which ``model`` needs."""
     check_library(model)
     try:
-        return import_module(library)
+        return import_module(name)
     except ImportError as error:
         raise InputError(
-            f"`model` {model} needs {library}; it is installed but cannot be imported ({error}). "
+            f"`model` {model} needs {name}; it is installed but cannot be imported ({error}). "
             "Install it again."
         ) from error
 
@@ -34,7 +34,7 @@ def timm_backbone(
     name: str, shape: tuple[int, ...], weights: str | Path | None, standardize: Standardize
 ) -> nn.Module:
     """A timm model without its classifier; inputs are standardised as its weights expect."""
-    timm = _library("timm", f"timm:{name}")
+    timm = library("timm", f"timm:{name}")
     if not timm.is_model(name):
         raise InputError(f"timm has no model {name!r}. {nearest(name, timm.list_models())}")
     settings: dict[str, Any] = {"num_classes": 0, "in_chans": shape[0]}
@@ -67,15 +67,15 @@ def huggingface_backbone(
     ``name`` is a folder with a ``config.json``, or a model in the local cache; nothing is
     downloaded, no code of the model's own is run, and only safetensors weights are read.
     """
-    library = _library("transformers", f"hf:{name}")
+    transformers = library("transformers", f"hf:{name}")
     where = {"local_files_only": True, "trust_remote_code": False}
     try:
         if weights is None:
-            config = library.AutoConfig.from_pretrained(name, **where)
-            model = library.AutoModel.from_config(config)
+            config = transformers.AutoConfig.from_pretrained(name, **where)
+            model = transformers.AutoModel.from_config(config)
         else:
             folder = name if weights == PRETRAINED else str(weights)
-            model = library.AutoModel.from_pretrained(folder, use_safetensors=True, **where)
+            model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True, **where)
     except (OSError, ValueError) as error:
         raise InputError(
             f"hf:{name} must be a folder with config.json (and model.safetensors for its weights), "

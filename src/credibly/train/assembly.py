@@ -40,10 +40,12 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     model = settings.model
     if model == "auto":
         model = _default_model(settings, data)
-    if settings.solver == "lbfgs" and data.kind != "features" and not settings.features:
+    settings = dataclasses.replace(settings, **_solver(settings, model, loss, data))
+    solvable = data.kind == "features" or model == "tfidf" or settings.features
+    if settings.solver == "lbfgs" and not solvable:
         raise InputError(
             f"`solver` lbfgs needs features; {data.source} holds {data.kind}. Train on those of a "
-            "network: --model timm:NAME --frozen --features."
+            "network: --model timm:NAME --frozen --features; on texts, --model tfidf."
         )
     if settings.average_size is not None and settings.average_size > len(data.labels):
         raise InputError(
@@ -52,10 +54,34 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
         )
     if settings.views != "one" and data.kind != "images":
         raise InputError(
-            f"`views` {settings.views} needs images; {data.source} holds features. Use one."
+            f"`views` {settings.views} needs images; {data.source} holds {data.kind}. Use one."
         )
+    if settings.mixup and data.texts is not None:
+        raise InputError(
+            f"`mixup` mixes features or images; {data.source} holds {data.kind}. Leave it out."
+        )
+    if settings.features and model == "tfidf":
+        raise InputError("`features` caches a backbone's output; tfidf has none. Leave it out.")
     size = rows_per_step(settings.batch_size, int((data.split == TRAIN).sum()))
     return dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
+
+
+def _solver(settings: Settings, model: str, loss: str, data: Data) -> dict[str, Any]:
+    """Return the solver that ``auto`` stands for, with what belongs to it.
+
+    A linear model of many terms is best at the optimum of an L2 weight that held-out rows choose;
+    steps with a rate per weight learn single rare terms by heart. Losses with parameters of their
+    own, or that remember rows, are trained by steps.
+    """
+    if settings.solver != "auto":
+        return {}
+    if model != "tfidf" or settings.dropout or loss.startswith(OBJECT):
+        return {"solver": "steps"}
+    named = dataclasses.replace(settings, loss=loss)
+    criterion = loss_of(named, None, num_labels=len(data.labels), num_rows=len(data))
+    if criterion.needs_indices or any(True for _ in criterion.parameters()):
+        return {"solver": "steps"}
+    return {"solver": "lbfgs", "sweep": "l2", "patience": settings.patience or 1}
 
 
 def default_loss(data: Data) -> str:
@@ -75,6 +101,13 @@ def default_loss(data: Data) -> str:
 def _default_model(settings: Settings, data: Data) -> str:
     if data.kind == "features":
         return "linear" if settings.solver == "lbfgs" else "mlp"
+    if data.kind == "text":
+        return "tfidf"
+    if data.kind == "text+regions":
+        raise InputError(
+            f"{data.source} holds questions with regions of images; name a network for both, e.g. "
+            "--model hf:FOLDER of LXMERT."
+        )
     shape = data.input_shape
     if shape is not None and max(shape[1:]) <= SMALL_IMAGE:
         return "cnn"
@@ -107,11 +140,26 @@ def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: 
     }
     if options.get("weights") == "none":  # overrides the weights of a preset
         del options["weights"]
+    num_outputs = criterion.num_outputs(len(data.labels))
+    if data.texts is not None:
+        model = models.build_text(
+            settings.model,
+            data,
+            num_outputs,
+            dropout=settings.dropout,
+            terms=settings.terms,
+            max_length=settings.max_length,
+            frozen=settings.frozen,
+            weights=options.get("weights"),
+        )
+        if settings.prior_bias:
+            set_prior_bias(model.head, criterion, train_targets)
+        return model
     model = models.build(
         settings.model,
         data,
         len(data.labels),
-        num_outputs=criterion.num_outputs(len(data.labels)),
+        num_outputs=num_outputs,
         frozen=settings.frozen,
         fixed_norms=settings.fixed_norms,
         views=settings.views,
@@ -145,7 +193,7 @@ def build_user_model(
 
 
 @torch.no_grad()
-def set_prior_bias(head: nn.Linear, criterion: Loss, targets: Array) -> None:
+def set_prior_bias(head: Any, criterion: Loss, targets: Array) -> None:
     """Set the biases of the last layer so that probabilities start at the labels' rates.
 
     The rates are smoothed by half a row present and half a row absent.

@@ -6,11 +6,13 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from credibly.child_processes import end_with_parent
+from credibly.types import Array
 
 
 def mixed(*numbers: int) -> int:
@@ -24,19 +26,64 @@ def mixed(*numbers: int) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def epoch_batches(num_rows: int, batch_size: int, seed: int, epoch: int) -> list[Tensor]:
+BUCKET = 50
+"""Batches whose rows are sorted by length together: enough to pad little, few enough to mix."""
+
+TOKENS = 16_384
+"""Most tokens of a batch that is scored, padding included."""
+
+
+def epoch_batches(
+    num_rows: int, batch_size: int, seed: int, epoch: int, lengths: Array | None = None
+) -> list[Tensor]:
     """Return the rows of one epoch in their order, in batches of nearly equal size.
 
     Equal sizes, at most ``batch_size``, rather than a small rest at the end: a last batch of one
-    row would break batch norm and weigh that row like a whole batch.
+    row would break batch norm and weigh that row like a whole batch. With ``lengths``, rows of
+    like length share a batch, so that little is padded; the batches come in random order.
 
     Example:
         >>> [len(batch) for batch in epoch_batches(10, 4, seed=0, epoch=0)]
         [4, 3, 3]
+        >>> buckets = epoch_batches(6, 2, seed=0, epoch=0, lengths=np.array([9, 1, 8, 2, 5, 5]))
+        >>> sorted(sorted(batch.tolist()) for batch in buckets)
+        [[0, 2], [1, 3], [4, 5]]
     """
     generator = torch.Generator().manual_seed(mixed(seed, epoch))
     order = torch.randperm(num_rows, generator=generator)
-    return list(order.tensor_split(number_of_batches(num_rows, batch_size)))
+    count = number_of_batches(num_rows, batch_size)
+    if lengths is None:
+        return list(order.tensor_split(count))
+    sizes = [len(batch) for batch in order.tensor_split(count)]
+    batches: list[Tensor] = []
+    for start in range(0, count, BUCKET):
+        inside = sizes[start : start + BUCKET]
+        first = sum(sizes[:start])
+        rows = order[first : first + sum(inside)]
+        by_length = np.argsort(lengths[rows.numpy()], kind="stable")
+        batches += rows[torch.from_numpy(by_length)].split(inside)
+    return [batches[int(place)] for place in torch.randperm(count, generator=generator)]
+
+
+def scoring_batches(rows: Tensor, most_rows: int, lengths: Array | None) -> list[Tensor]:
+    """Return the rows to score in batches; with ``lengths``, sorted and bounded in tokens.
+
+    Example:
+        >>> rows = torch.arange(4)
+        >>> [b.tolist() for b in scoring_batches(rows, 1024, np.array([9000, 1, 9000, 2]))]
+        [[1, 3], [0], [2]]
+    """
+    if lengths is None:
+        return list(rows.split(most_rows))
+    own = lengths[rows.numpy()]
+    order = np.argsort(own, kind="stable")
+    batches: list[list[int]] = []
+    for place in order.tolist():  # from short to long: the last row is the longest of its batch
+        full = not batches or len(batches[-1]) >= most_rows
+        if full or (len(batches[-1]) + 1) * own[place] > TOKENS:
+            batches.append([])
+        batches[-1].append(place)
+    return [rows[torch.tensor(batch)] for batch in batches]
 
 
 def rows_per_step(given: int | None, num_rows: int) -> int:

@@ -16,10 +16,10 @@ from typing import Any
 from credibly.names import CALIBRATORS
 
 OPTIMIZERS = ("adamw", "sgd")
-SCHEDULES = ("cosine", "constant", "step", "onecycle")
+SCHEDULES = ("cosine", "linear", "constant", "step", "onecycle")
 PRECISIONS = ("float32", "bf16", "fp16")
 SELECTIONS = ("nll", "map", "average-k", "last")
-SOLVERS = ("steps", "lbfgs")
+SOLVERS = ("auto", "steps", "lbfgs")
 STYLES = ("none", "shift", "shift+flip", "crop+flip")
 VIEWS = ("one", "flip", "crops")
 
@@ -29,7 +29,10 @@ INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
 
 # Larger values are typing errors; they would end in a failure to allocate memory.
 _LARGEST = {"epochs": 10**6, "accumulate": 10**6, "workers": 256, "seed": 2**63 - 1}
-_LARGEST_SIZES = {"hidden": 2**20, "image_size": 2**13, "batch_size": 2**24}
+_LARGEST_SIZES = {
+    **{"hidden": 2**20, "image_size": 2**13, "batch_size": 2**24},
+    **{"terms": 2**24, "max_length": 2**20},
+}
 
 
 def setting(default: object, help: str, choices: Sequence[object] | None = None) -> Any:
@@ -51,13 +54,17 @@ class Settings:
     """
 
     loss: str = setting("auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label")
-    model: str = setting("auto", "mlp, cnn, timm:NAME, python:MODULE:FACTORY … (docs/models.md)")
+    model: str = setting(
+        "auto", "mlp, tfidf, cnn, timm:NAME, python:MODULE:FACTORY … (docs/models.md)"
+    )
     weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
     frozen: bool = setting(False, "train the last layer only")
     frozen_epochs: int = setting(0, "epochs that train the last layer only, before the backbone")
     fixed_norms: bool = setting(False, "batch norms keep the statistics of the weights file")
     features: bool = setting(False, "compute a frozen backbone's features once and keep them")
     dropout: float | None = setting(None, "dropout before the last layer (default: the model's)")
+    terms: int | None = setting(None, "most terms of tfidf per column (default: 65536)")
+    max_length: int | None = setting(None, "most tokens per text (default: the encoder's)")
     hidden: int | None = setting(None, "hidden width of mlp (default: the model's)")
     image_size: int | None = setting(None, "side images are brought to")
     augment: str | None = setting(None, "how training moves images (default: the data's)", STYLES)
@@ -89,8 +96,9 @@ class Settings:
         "affine", "calibrator fitted on held-out rows", (*CALIBRATORS, "choose")
     )
     solver: str = setting(
-        "steps",
-        "lbfgs: a linear model, or the last layer on cached features, to the optimum",
+        "auto",
+        "lbfgs: linear, tfidf or the last layer on cached features, to the optimum; auto: lbfgs "
+        "with sweep l2 for tfidf, else steps",
         SOLVERS,
     )
     sweep: str | None = setting(None, "l2: choose among 45 weights from 1e-6 to 1e5", ("l2",))
@@ -162,9 +170,9 @@ class Settings:
             checks.fraction("milestones", share, low_open=True, high_open=True)
         for name, most in _LARGEST.items():
             checks.between(name, getattr(self, name), 0, most)
-        for name in ("hidden", "image_size", "batch_size"):
+        for name, most in _LARGEST_SIZES.items():
             if getattr(self, name) is not None:
-                checks.between(name, getattr(self, name), 1, _LARGEST_SIZES[name])
+                checks.between(name, getattr(self, name), 1, most)
         if self.average_size is not None:
             checks.average_size(self.average_size)
         for field in dataclasses.fields(self):
@@ -181,10 +189,11 @@ class Settings:
         if self.select == "average-k" and self.average_size is None:
             raise InputError("`select` average-k needs `average_size` (K); got none.")
         if self.solver == "lbfgs":
-            if self.model not in ("linear", "auto") and not self.features:
+            if self.model not in ("linear", "tfidf", "auto") and not self.features:
                 raise InputError(
-                    "`solver` lbfgs trains `model` linear, or the last layer of another network on "
-                    f"its cached features; got {self.model!r} alone. Add --frozen --features."
+                    "`solver` lbfgs trains `model` linear or tfidf, or the last layer of another "
+                    f"network on its cached features; got {self.model!r} alone. Add --frozen "
+                    "--features."
                 )
             if self.dropout:
                 raise InputError(

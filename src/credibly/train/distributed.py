@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from credibly.train.batches import stream
+from credibly.train.batches import scoring_batches, stream
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -139,12 +139,15 @@ def score(
     own = torch.arange(len(dataset)).tensor_split(processes)[rank]
     was_training = model.training
     model.eval()
+    batches = scoring_batches(own, SCORING_ROWS, dataset.lengths)
     try:
         parts = [
             full_precision(model(batch[0].to(accelerator.device)))
-            for batch in stream(dataset, own.split(SCORING_ROWS), workers)
+            for batch in stream(dataset, batches, workers)
         ]
     finally:
         model.train(was_training)
     local = torch.cat(parts)
+    if dataset.lengths is not None:
+        local = local[torch.argsort(torch.cat(batches))]
     return (torch.cat(_gather_rows(local)) if processes > 1 else local).cpu()

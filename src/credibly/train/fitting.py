@@ -156,6 +156,7 @@ def _check_rows(
 
 def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Module]:
     """Return the rows and the network to train: all of it, or its head on cached features."""
+    data = run.encoded(data)
     if not run.settings.features:
         return data, run.model
     from credibly.models import Network, cache_features

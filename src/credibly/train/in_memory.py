@@ -234,6 +234,8 @@ def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> Fi
 class MatrixRows:
     """Rows of a matrix, dense or CSR, as the trainer reads them: float64."""
 
+    lengths: Array | None = None
+
     def __init__(self, rows: Any, targets: Array) -> None:
         self.rows, self.targets = rows, torch.from_numpy(targets)
 

@@ -23,10 +23,16 @@ from credibly.train.evaluation import EpochEvaluator
 from credibly.types import Array
 
 if TYPE_CHECKING:
-    from credibly.data import Data
+    from credibly.data import Data, SparseRows
     from credibly.losses import Loss
 
 SWEEP = np.logspace(-6, 5, 45)
+SPARSE_SWEEP = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
+"""L2 weights for sparse rows of norm 1, strongest first: scikit-learn's 1/C."""
+
+SPARSE_ITERATIONS = 30
+HISTORY = 5
+"""Pairs of vectors that L-BFGS keeps for sparse models, each as large as the model."""
 
 
 def minimise(
@@ -78,6 +84,39 @@ def minimise(
     return float(found.fun)
 
 
+def minimise_sparse(
+    model: nn.Module, criterion: Loss, inputs: object, targets: Tensor, decay: float
+) -> float:
+    """Do what ``minimise`` does in float32 and with little memory, for models with many weights.
+
+    What is minimised is loss/decay + ½‖weights‖², whose slopes are neither tiny nor huge.
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def closure() -> Tensor:
+        for parameter in trained:
+            parameter.grad = None
+        loss = criterion(model(inputs), targets)
+        decayed = sum((p.square().sum() for p in trained if p.ndim > 1), start=torch.zeros(()))
+        total = loss / decay + decayed / 2
+        total.backward()
+        return total.detach()
+
+    optimizer = torch.optim.LBFGS(
+        trained,
+        max_iter=SPARSE_ITERATIONS,
+        history_size=HISTORY,
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
+    )
+    optimizer.step(closure)
+    value = decay * float(closure())
+    for parameter in trained:
+        parameter.grad = None
+    return value
+
+
 @torch.no_grad()
 def _set(parameters: list[nn.Parameter], vector: Array) -> None:
     start = 0
@@ -101,10 +140,12 @@ def solve(
     Each start is the last result. A checkpoint follows each weight, so an interrupted sweep goes
     on where it was, to the same end.
     """
-    decays = SWEEP[::-1] / len(train) if settings.sweep else np.array([settings.weight_decay])
-    assert train.features is not None
-    inputs = torch.from_numpy(train.features).double()
-    targets = torch.from_numpy(train.targets).double()
+    decays = _decays(settings, criterion, train)
+    sparse = train.features is None
+    inputs: Any = _sparse(train).whole() if sparse else torch.from_numpy(train.features).double()
+    targets = torch.from_numpy(train.targets)
+    targets = targets if sparse else targets.double()
+    reduce = minimise_sparse if sparse else minimise
     done, best, best_at = 0, math.inf, -1
     kept: dict[str, Tensor] = {}
     with checkpoints.restoring(folder) as saved:
@@ -117,7 +158,9 @@ def solve(
     for at in range(done, len(decays)):
         model.train()
         criterion.train()
-        loss = minimise(model, criterion, inputs, targets, float(decays[at]))
+        if settings.patience and at - best_at > settings.patience and best_at >= 0:
+            break
+        loss = reduce(model, criterion, inputs, targets, float(decays[at]))
         criterion.eval()
         figures = evaluator(criterion, score(model, evaluator.rows, SingleProcess()))
         lower = figures.pop("selection")
@@ -132,6 +175,24 @@ def solve(
     result = Checkpoint(kept)
     model.load_state_dict(result.group("model"))
     criterion.load_state_dict(result.group("loss"))
+
+
+def _decays(settings: Settings, criterion: Loss, train: Data) -> Array:
+    """Return the factors on ½‖weights‖² beside the mean loss, strongest first."""
+    if not settings.sweep:
+        return np.array([settings.weight_decay])
+    if train.features is not None:
+        return SWEEP[::-1] / len(train)
+    # A mean over entries where the loss takes labels one by one, else over rows.
+    summed = int((train.targets >= 0).sum()) if criterion.labelwise else len(train)
+    return np.array(SPARSE_SWEEP) / max(summed, 1)
+
+
+def _sparse(train: Data) -> SparseRows:
+    from credibly.data import SparseRows
+
+    assert isinstance(train.encoded, SparseRows)  # resolve_settings refuses others
+    return train.encoded
 
 
 def _state(model: nn.Module, criterion: Loss) -> dict[str, Tensor]:

@@ -73,6 +73,8 @@ def learning_rate(settings: Settings, step: int, total: int) -> float:
     done = (step - rising) / max(total - rising, 1)
     if settings.schedule in ("cosine", "onecycle"):
         return settings.learning_rate * max((1 + math.cos(math.pi * done)) / 2, 1e-4)
+    if settings.schedule == "linear":
+        return settings.learning_rate * max(1 - done, 1e-4)
     if settings.schedule == "step":
         drops = sum(step >= share * total for share in settings.milestones)
         return settings.learning_rate * 0.1**drops

@@ -20,6 +20,7 @@ from credibly.train.distributed import SingleProcess, score
 from credibly.train.run_folder import (
     CALIBRATION,
     CONFIG,
+    ENCODER,
     METRICS,
     MODEL,
     check_config,
@@ -32,6 +33,7 @@ from credibly.train.user_objects import (
     loss_of,
     missing_object,
     refuse_python,
+    text_model,
 )
 from credibly.types import Array, ArrayLike
 
@@ -85,8 +87,15 @@ class Run:
         """Return the fitted decision, if there is one."""
         return self.pipeline.decision
 
+    def encoded(self, rows: Data) -> Data:
+        """Return rows with their texts encoded by the model; others as they are."""
+        if rows.texts is None or rows.encoded is not None:
+            return rows
+        return rows.encoded_by(text_model(self.model).encode)
+
     def scores(self, rows: Data) -> Tensor:
         """Return what the model puts out for each row."""
+        rows = self.encoded(rows)
         dataset = rows.torch_dataset(train=False, image_size=self.settings.image_size)
         device = next(self.model.parameters()).device
         return score(self.model, dataset, SingleProcess(device), self.settings.workers)
@@ -96,10 +105,11 @@ class Run:
         return self.pipeline.log_odds(scores.numpy())
 
     def predict(self, rows: Data | ArrayLike) -> Predictions:
-        """Return predictions for data, or for an array of features or images."""
+        """Return predictions for data, an array of features or images, or a list of texts."""
         from credibly.data import Data
 
-        rows = rows if isinstance(rows, Data) else self._as_data(to_numpy(rows))
+        if not isinstance(rows, Data):
+            rows = self._as_data(rows if self.data["kind"] == "text" else to_numpy(rows))
         self.check(rows)
         return self.predictions(rows, self.scores(rows), truth=bool((rows.targets >= 0).any()))
 
@@ -131,12 +141,20 @@ class Run:
             "data": self.data["source"],
         }
 
-    def _as_data(self, array: Array) -> Data:
+    def _as_data(self, array: Any) -> Data:
         from credibly.data import Data
+
+        if self.data["kind"] == "text+regions":
+            raise InputError(
+                f"{self.folder} takes questions with regions of images; load them by "
+                "`cr.data.load('vqa:…')`."
+            )
 
         unknown = np.full((len(array), len(self.labels)), -1.0, dtype=np.float32)
         if self.data["kind"] == "features":
             return Data(self.labels, unknown, features=array)
+        if self.data["kind"] == "text":
+            return Data(self.labels, unknown, texts=list(array), source="the texts")
         return Data(self.labels, unknown, images=array)
 
     def check(self, rows: Data) -> None:
@@ -147,6 +165,12 @@ class Run:
                 f"{rows.source} holds {rows.kind}."
             )
         shape = rows.input_shape
+        if rows.texts is not None and shape is not None and list(shape) != self.data["shape"]:
+            raise InputError(
+                f"{self.folder} was trained on inputs of shape {tuple(self.data['shape'])} "
+                f"(columns of text, then regions and their width); {rows.source} has "
+                f"{tuple(shape)}."
+            )
         if rows.kind == "features" and shape is not None and list(shape) != self.data["shape"]:
             raise InputError(
                 f"{self.folder} was trained on {self.data['shape'][0]} features per row; "
@@ -196,7 +220,10 @@ def load(
         raise missing_object(settings.model, "model")
     if model is None and settings.model.startswith(PYTHON) and not allow_python:
         raise refuse_python(settings.model)
-    if model is None and ":" not in settings.model:  # else its size is not ours to know
+    kind = config["data"]["kind"]
+    if (
+        model is None and ":" not in settings.model and kind != "text"
+    ):  # else its size is not ours to know
         _same_shapes(folder, settings, config["data"], saved.group("model"), loss)
     run = empty_run(folder, settings, config["data"], model, loss)
     try:
@@ -222,7 +249,7 @@ def _same_shapes(
     """Refuse weights of another model, before memory is allocated for it."""
     criterion = loss_of(settings, loss, num_labels=len(data["labels"]), num_rows=1)
     with torch.device("meta"):  # the model alone: losses look at their numbers
-        expected = _empty_model(settings, data, criterion).state_dict()
+        expected = _empty_model(settings, data, criterion, folder).state_dict()
     for name, tensor in expected.items():
         if name not in saved or saved[name].shape != tensor.shape:
             found = tuple(saved[name].shape) if name in saved else "nothing"
@@ -243,17 +270,27 @@ def empty_run(
     context = {"num_labels": len(data["labels"]), "num_rows": data["train_rows"]}
     criterion = loss_of(settings, loss, **context)
     if model is None:
-        model = _empty_model(settings, data, criterion)
+        model = _empty_model(settings, data, criterion, folder)
     return Run(folder, settings, data, model, Pipeline(criterion))
 
 
-def _empty_model(settings: Settings, data: dict[str, Any], criterion: Loss) -> nn.Module:
+def _empty_model(
+    settings: Settings, data: dict[str, Any], criterion: Loss, folder: Path
+) -> nn.Module:
     from credibly import models
 
     if settings.model.startswith(PYTHON):
         num_scores = len(data["labels"]) * criterion.scores_per_label
         return build_from_factory(settings.model, tuple(data["shape"]), num_scores)
-
+    if data["kind"].startswith("text"):
+        return models.build_text(
+            settings.model,
+            tuple(data["shape"]),
+            criterion.num_outputs(len(data["labels"])),
+            encoder=folder / ENCODER,
+            dropout=settings.dropout,
+            max_length=settings.max_length,
+        )
     options = {
         name: getattr(settings, name)
         for name in ("dropout", "hidden")
@@ -280,7 +317,10 @@ def _read_calibration(run: Run) -> None:
 
 
 def write_run(run: Run) -> None:
-    """Write the weights, then the calibration; each file is complete or not there."""
+    """Write encoder and weights, then the calibration; each file is complete or not there."""
+    if run.data["kind"].startswith("text"):
+        (run.folder / ENCODER).mkdir(exist_ok=True)
+        text_model(run.model).write_encoder(run.folder / ENCODER)
     kept = {
         **prefixed("model", run.model.state_dict()),
         **prefixed("loss", run.criterion.link_state()),

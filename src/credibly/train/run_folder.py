@@ -29,6 +29,10 @@ CONFIG, MODEL, CALIBRATION, METRICS = (
 )
 
 
+ENCODER = "encoder"
+"""Folder of what a network for texts needs beside its weights: vocabulary or tokenizer."""
+
+
 @contextmanager
 def claimed(folder: Path, settings: Settings, data: Data, resume: bool) -> Iterator[None]:
     """Hold ``folder`` for one writer; on a failure with nothing to resume from, leave nothing.
@@ -98,7 +102,7 @@ def _resumable(folder: Path, error: BaseException) -> bool:
 
 def _remove(folder: Path) -> None:
     (folder / CONFIG).unlink(missing_ok=True)
-    for name in ("state", "features", "tensorboard"):
+    for name in ("state", "features", "tensorboard", ENCODER):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -124,7 +128,7 @@ def _claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
 def description(data: Data, settings: Settings) -> dict[str, Any]:
     """Return what a run stores about its data."""
     shape = data.input_shape
-    if shape is None or (len(shape) == 3 and settings.image_size is not None):
+    if shape is None or (data.kind == "images" and settings.image_size is not None):
         side = settings.image_size or 224
         shape = (shape[0] if shape else 3, side, side)
     return {

@@ -63,8 +63,8 @@ class Trainer:
         settings: how to train.
         model: returns the scores of a batch of rows.
         criterion: the loss.
-        rows: the training rows: ``len``, ``set_epoch(epoch)`` and ``batch(indices)``, as
-            ``data.torch_dataset(train=True)`` and ``MatrixRows`` have them.
+        rows: the training rows: ``len``, ``lengths``, ``set_epoch(epoch)`` and
+            ``batch(indices)``, as ``data.torch_dataset(train=True)`` and ``MatrixRows`` have them.
         evaluator: computes the metrics of held-out rows after each epoch.
         accelerator: device, processes and precision; one process on the CPU if not given.
         folder: where checkpoints are written; without it none are.
@@ -128,7 +128,9 @@ class Trainer:
 
     def _train_epoch(self) -> None:
         settings, progress = self.settings, self.progress
-        batches = epoch_batches(len(self.rows), self.batch_size, settings.seed, progress.epoch)
+        batches = epoch_batches(
+            *(len(self.rows), self.batch_size, settings.seed, progress.epoch, self.rows.lengths)
+        )
         left = share(batches, self.accelerator.process_index, self.accelerator.num_processes)
         self.rows.set_epoch(progress.epoch)
         if settings.frozen_epochs and isinstance(self.plain, Network):

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import dataclasses
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import nn
 
 from credibly.checks import InputError
 from credibly.train.configuration import Settings
+from credibly.types import Array
 
 if TYPE_CHECKING:
-    from credibly.data import Data
+    from credibly.data import Data, Encoded
     from credibly.losses import Loss
 
 OBJECT, PYTHON = "object:", "python:"
@@ -117,18 +120,48 @@ def build_from_factory(name: str, shape: tuple[int, ...], num_scores: int) -> nn
     return model
 
 
+@runtime_checkable
+class TextModel(Protocol):
+    """What a network for texts has beside ``forward``."""
+
+    def encode(self, texts: Array) -> Encoded:
+        """Return rows of tensors for texts of shape (rows, columns)."""
+        ...
+
+    def write_encoder(self, folder: Path) -> None:
+        """Write into ``folder`` what ``encode`` needs beside the weights."""
+        ...
+
+
+def text_model(model: nn.Module) -> TextModel:
+    """Return ``model`` as a network for texts.
+
+    Raises:
+        InputError: if it lacks a method that such a network has.
+    """
+    if not isinstance(model, TextModel):
+        raise InputError(
+            f"a network for texts must have the methods `encode(texts)` and `write_encoder(folder)`"
+            f"; {type(model).__name__} lacks them. docs/text.md has a small example."
+        )
+    return model
+
+
 @torch.no_grad()
 def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int | None) -> None:
     """Check on two rows that a user's network returns one score per label (or two)."""
+    data = data.take(np.arange(min(2, len(data))))
+    if data.texts is not None:
+        data = data.encoded_by(text_model(model).encode)
     rows = data.torch_dataset(train=False, image_size=image_size)
-    inputs = rows.batch(torch.arange(min(2, len(data))))[0]
+    inputs = rows.batch(torch.arange(len(data)))[0]
     training = model.training
     model.eval()
     try:
         scores = model(inputs)
     except (RuntimeError, TypeError, ValueError) as error:
         raise InputError(
-            f"the network must take inputs of shape {tuple(inputs.shape)}; it fails: {error}."
+            f"the network must take inputs of shape {_shapes(inputs)}; it fails: {error}."
         ) from error
     finally:
         model.train(training)
@@ -136,8 +169,15 @@ def check_scores(model: nn.Module, data: Data, num_scores: int, image_size: int 
     if shape != (len(inputs), num_scores):
         raise InputError(
             f"the network must return scores of shape (rows, {num_scores}) for inputs of shape "
-            f"{tuple(inputs.shape)}; got {shape}."
+            f"{_shapes(inputs)}; got {shape}."
         )
+
+
+def _shapes(inputs: Any) -> object:
+    """Return the shape of inputs; of several by name, that of each."""
+    if isinstance(inputs, torch.Tensor):
+        return tuple(inputs.shape)
+    return {name: tuple(tensor.shape) for name, tensor in inputs.items()}
 
 
 def loss_of(settings: Settings, loss: Loss | None, **context: object) -> Loss:

@@ -1,0 +1,147 @@
+"""Texts as tensors: what an encoder made of each row, and how rows become a batch."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly.types import Array
+
+
+class Tensors(dict[str, Tensor]):
+    """Inputs of a network by name; ``to`` moves them together, ``len`` is the number of rows.
+
+    Example:
+        >>> inputs = Tensors(rows=2, input_ids=torch.zeros(2, 5, dtype=torch.int64))
+        >>> len(inputs), list(inputs)
+        (2, ['input_ids'])
+    """
+
+    def __init__(self, rows: int, **tensors: Tensor) -> None:
+        super().__init__(tensors)
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _tensors, (self.rows, dict(self))
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Tensors:
+        """Return the same inputs on ``device``."""
+        moved = {name: value.to(device, non_blocking=non_blocking) for name, value in self.items()}
+        return Tensors(self.rows, **moved)
+
+
+def _tensors(rows: int, tensors: dict[str, Tensor]) -> Tensors:
+    return Tensors(rows, **tensors)
+
+
+class Encoded(Protocol):
+    """Rows that an encoder made of texts."""
+
+    @property
+    def lengths(self) -> Array | None:
+        """Return the tokens of each row, by which rows of like length share a batch; or None."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Array) -> Encoded:
+        """Return these rows, in this order."""
+        ...
+
+    def batch(self, rows: Array) -> Tensors:
+        """Return the inputs of these rows."""
+        ...
+
+
+class SparseRows:
+    """Weights of terms, sparse: a batch holds the terms of its rows one after another.
+
+    Attributes:
+        matrix: (rows, terms), CSR, float32.
+    """
+
+    lengths: Array | None = None
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    def __len__(self) -> int:
+        return self.matrix.shape[0]
+
+    def take(self, rows: Array) -> SparseRows:
+        """Return these rows, in this order."""
+        return SparseRows(self.matrix[rows])
+
+    def whole(self) -> Tensors:
+        """Return the batch of all rows, with its transpose, for a fast gradient.
+
+        ``rows_of_terms``, ``values_of_terms`` and ``term_starts`` hold the rows of each term.
+        """
+        inputs, columns = self.batch(np.arange(len(self))), self.matrix.T.tocsr()
+        inputs["rows_of_terms"] = torch.from_numpy(columns.indices)
+        inputs["values_of_terms"] = torch.from_numpy(columns.data)
+        inputs["term_starts"] = torch.from_numpy(columns.indptr[:-1].copy())
+        return inputs
+
+    def batch(self, rows: Array) -> Tensors:
+        """Return ``terms`` and ``values`` of all rows, and ``starts``, where each row begins."""
+        matrix = self.matrix
+        starts, stops = matrix.indptr[rows], matrix.indptr[rows + 1]
+        counts = (stops - starts).astype(np.int64)
+        first = np.cumsum(counts) - counts
+        places = np.arange(int(counts.sum())) + np.repeat(starts - first, counts)
+        return Tensors(
+            len(rows),
+            terms=torch.from_numpy(matrix.indices[places]),
+            values=torch.from_numpy(matrix.data[places]),
+            starts=torch.from_numpy(first.astype(matrix.indices.dtype)),
+        )
+
+
+class TokenRows:
+    """Token numbers of each row, unpadded: a batch is padded to its longest row.
+
+    Attributes:
+        columns: inputs by name (``input_ids``, ``token_type_ids``), all rows one after another.
+        starts: where each row begins and the last ends, (rows + 1,).
+        padding: the value of each input beyond the end of a row.
+    """
+
+    def __init__(self, columns: dict[str, Array], starts: Array, padding: dict[str, int]) -> None:
+        self.columns, self.starts, self.padding = columns, starts, padding
+
+    @property
+    def lengths(self) -> Array | None:
+        """Return the number of tokens of each row."""
+        return np.diff(self.starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def take(self, rows: Array) -> TokenRows:
+        """Return these rows, in this order."""
+        places, counts = self._places(np.asarray(rows))
+        columns = {name: values[places] for name, values in self.columns.items()}
+        return TokenRows(columns, np.concatenate([[0], np.cumsum(counts)]), self.padding)
+
+    def batch(self, rows: Array) -> Tensors:
+        """Return each input as (rows, longest), and ``attention_mask``, 1 where a token is."""
+        places, counts = self._places(rows)
+        mask = np.arange(int(counts.max(initial=1)))[None, :] < counts[:, None]
+        inputs = {}
+        for name, values in self.columns.items():
+            padded = np.full(mask.shape, self.padding[name], dtype=np.int64)
+            padded[mask] = values[places]
+            inputs[name] = torch.from_numpy(padded)
+        return Tensors(len(rows), **inputs, attention_mask=torch.from_numpy(mask.astype(np.int64)))
+
+    def _places(self, rows: Array) -> tuple[Array, Array]:
+        starts, counts = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
+        first = np.cumsum(counts) - counts
+        return np.arange(int(counts.sum())) + np.repeat(starts - first, counts), counts

@@ -1,0 +1,320 @@
+"""Features of image regions, read when asked for: the layouts of bottom-up attention.
+
+======================  ==========================================================================
+``FILE.tsv``            ten columns (LXMERT) or six (bottom-up attention), arrays as base64
+``FILE.h5``, ``.hdf5``  ``image_features`` (images, regions, width), ``image_bb`` (images, regions,
+                        4) and ``image_ids``; or one group per image with ``features``, ``boxes``
+``FOLDER``              one ``ID.npy`` per image, boxes in ``ID.boxes.npy``; or one ``ID.npz``
+======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from credibly.checks import InputError, input_file
+from credibly.types import Array
+
+TSV_COLUMNS = {
+    6: ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features"),
+    10: (
+        *("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf"),
+        *("num_boxes", "boxes", "features"),
+    ),
+}
+_DIGITS = re.compile(r"(\d+)$")
+
+
+def image_number(name: object) -> str:
+    """Return the number at the end of an image's name, as COCO counts: the key of its features.
+
+    Example:
+        >>> image_number("COCO_val2014_000000000042"), image_number(42)
+        ('42', '42')
+    """
+    text = str(name)
+    found = _DIGITS.search(text)
+    return text if found is None else str(int(found[1]))
+
+
+@dataclass(frozen=True)
+class Region:
+    """The regions of one image: features (regions, width), boxes (regions, 4) in [0, 1]."""
+
+    features: Array
+    boxes: Array
+
+
+class RegionSource:
+    """A file or folder of features by image number."""
+
+    path: Path
+    names: dict[str, Any]
+    width: int
+    most: int
+    """The number of regions of the first image; others have at most as many."""
+
+    @abstractmethod
+    def read(self, key: str) -> Region:
+        """Return the regions of one image."""
+
+    def _open(self) -> None:
+        """Take width and number of regions from the first image."""
+        if not self.names:
+            raise InputError(f"{self.path} must hold features of at least one image; it is empty.")
+        first = self.read(next(iter(self.names)))
+        self.most, self.width = first.features.shape
+
+    def checked(self, key: str) -> Region:
+        """Return the regions of one image, of the shape that the first image has."""
+        region = self.read(key)
+        count, width = region.features.shape
+        if width != self.width or count > self.most:
+            raise InputError(
+                f"{self.path}, image {key}: features must have the shape of the first image, "
+                f"{self.most} × {self.width}; got {count} × {width}. Use features of one extractor."
+            )
+        return region
+
+
+class Regions(Sequence[Region]):
+    """One image's regions per row; several rows may ask about the same image."""
+
+    def __init__(self, source: RegionSource, keys: Sequence[str]) -> None:
+        self.source, self.keys = source, list(keys)
+
+    @property
+    def names(self) -> list[str]:
+        """Return what a fingerprint is made of."""
+        return [f"{self.source.path.name} {self.shape}", *self.keys]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of regions and the width of their features."""
+        return self.source.most, self.source.width
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, row: int) -> Region:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.source.checked(self.keys[row])
+
+    def take(self, rows: Array) -> Regions:
+        """Return these rows, in this order."""
+        return Regions(self.source, [self.keys[int(row)] for row in rows])
+
+    def batch(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Return features (n, regions, width), boxes (n, regions, 4) and a mask of real regions."""
+        most, width = self.shape
+        features = np.zeros((len(rows), most, width), np.float32)
+        boxes = np.zeros((len(rows), most, 4), np.float32)
+        mask = np.zeros((len(rows), most), np.int64)
+        for place, row in enumerate(rows):
+            region = self[int(row)]
+            count = len(region.features)
+            features[place, :count], boxes[place, :count] = region.features, region.boxes
+            mask[place, :count] = 1
+        return features, boxes, mask
+
+
+def open_regions(path: Path) -> RegionSource:
+    """Return the features in a file or folder, by its layout."""
+    if path.is_dir():
+        return _ArrayFiles(path)
+    if not path.exists():
+        raise InputError(f"`regions`: {path} does not exist. Give the file or folder of features.")
+    input_file(path)
+    if path.suffix.lower() in (".h5", ".hdf5"):
+        return _Hdf5(path)
+    if path.suffix.lower() == ".tsv":
+        return _Tsv(path)
+    raise InputError(
+        f"`regions` must be a .tsv, .h5 or .hdf5 file or a folder of .npy files; got {path}."
+    )
+
+
+class _Tsv(RegionSource):
+    """Lines are found once; the arrays of an image are decoded when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.names = path, {}
+        with path.open("rb") as file:
+            start = 0
+            for row, line in enumerate(file, start=1):
+                name = line.partition(b"\t")[0].decode("utf-8", "replace").strip()
+                columns = line.count(b"\t") + 1
+                if columns not in TSV_COLUMNS:
+                    raise InputError(
+                        f"{path}, row {row} must have 6 columns (bottom-up attention) or 10 "
+                        f"(LXMERT), separated by tabs; got {columns}."
+                    )
+                key = image_number(name)
+                if key in self.names:
+                    raise InputError(f"{path}, row {row}: image {name!r} appears twice.")
+                self.names[key] = (start, len(line), row)
+                start += len(line)
+        self._open()
+
+    def read(self, key: str) -> Region:
+        start, length, row = self.names[key]
+        with self.path.open("rb") as file:
+            file.seek(start)
+            cells = file.read(length).rstrip(b"\r\n").split(b"\t")
+        record = dict(zip(TSV_COLUMNS[len(cells)], cells, strict=True))
+        where = f"{self.path}, row {row}"
+        count = _whole(record["num_boxes"], f"{where}, column 'num_boxes'")
+        height, width = (
+            _whole(record.get(f"img_{side}", record.get(f"image_{side}", b"")), f"{where}, {side}")
+            for side in ("h", "w")
+        )
+        boxes = _base64(record["boxes"], count, f"{where}, column 'boxes'")
+        features = _base64(record["features"], count, f"{where}, column 'features'")
+        if boxes.shape[1] != 4:
+            raise InputError(
+                f"{where}, column 'boxes' must hold 4 numbers per region; got {boxes.shape[1]}."
+            )
+        return Region(features, boxes / np.array([width, height, width, height], np.float32))
+
+
+def _whole(cell: bytes, where: str) -> int:
+    try:
+        number = int(cell)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise InputError(f"{where} must be a whole number of at least 1; got {cell[:20]!r}.")
+    return number
+
+
+def _base64(cell: bytes, count: int, where: str) -> Array:
+    try:
+        content = base64.b64decode(cell, validate=True)
+    except binascii.Error as error:
+        raise InputError(f"{where} must be base64; {error}.") from None
+    if not content or len(content) % (4 * count):
+        raise InputError(
+            f"{where} must hold float32 numbers for {count} regions; got {len(content)} bytes."
+        )
+    return np.frombuffer(content, np.float32).reshape(count, -1)
+
+
+class _Hdf5(RegionSource):
+    """The file stays open: pages of it are read when asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            h5py = import_module("h5py")
+        except ImportError:
+            raise InputError(
+                f"{path} needs h5py to be read; it is not installed. Run: pip install h5py."
+            ) from None
+        try:
+            self.file = h5py.File(path, "r")
+        except OSError as error:
+            raise InputError(f"{path} must be an HDF5 file; {error}.") from None
+        if "image_features" in self.file:
+            self.names = self._rows()
+        else:
+            self.names = {image_number(name): name for name in self.file}
+        self._open()
+
+    def _rows(self) -> dict[str, Any]:
+        lacking = [name for name in ("image_bb", "image_ids") if name not in self.file]
+        if lacking:
+            raise InputError(
+                f"{self.path} must hold `image_features`, `image_bb` and `image_ids`; it has no "
+                f"{lacking[0]!r}. A pickled table of ids cannot be read: add the ids as a dataset."
+            )
+        ids = [image_number(_text(each)) for each in self.file["image_ids"][:]]
+        return {key: row for row, key in enumerate(ids)}
+
+    def read(self, key: str) -> Region:
+        place = self.names[key]
+        if isinstance(place, int):
+            features = self.file["image_features"][place]
+            boxes = self.file["image_bb"][place]
+        else:
+            group: Any = self.file[place]
+            features, boxes = _of_group(group, f"{self.path}, image {place!r}")
+        return _region(features, boxes, f"{self.path}, image {key}")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _of_group(group: Any, where: str) -> tuple[Any, Any]:
+    for name in ("features", "boxes"):
+        if name not in group:
+            raise InputError(f"{where} must hold `features` and `boxes`; it has no {name!r}.")
+    return group["features"][:], group["boxes"][:]
+
+
+class _ArrayFiles(RegionSource):
+    """A folder with one file of arrays per image; never a pickle."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        files = [*sorted(path.glob("*.npy")), *sorted(path.glob("*.npz"))]
+        files = [file for file in files if not file.name.endswith(".boxes.npy")]
+        self.names = {image_number(file.stem): file for file in files}
+        self._open()
+
+    def read(self, key: str) -> Region:
+        file = self.names[key]
+        try:
+            if file.suffix == ".npz":
+                with np.load(file, allow_pickle=False) as arrays:
+                    features, boxes = _of_npz(arrays, file)
+            else:
+                features = np.load(file, allow_pickle=False)
+                boxes = np.load(file.with_suffix(".boxes.npy"), allow_pickle=False)
+        except FileNotFoundError:
+            raise InputError(
+                f"{file.with_suffix('.boxes.npy')} is missing: the boxes of {file.name}, "
+                "(regions, 4) as shares of the image's sides."
+            ) from None
+        except (ValueError, OSError, EOFError) as error:
+            raise InputError(f"{file} must hold arrays of numbers; {error}.") from None
+        return _region(features, boxes, str(file))
+
+
+def _of_npz(arrays: Any, file: Path) -> tuple[Array, Array]:
+    """Return features and boxes of ``x``, ``bbox``, ``image_w``, ``image_h``, or by plain names."""
+    for name in ("x", "features"):
+        if name in arrays:
+            features = arrays[name]
+            break
+    else:
+        raise InputError(f"{file} must hold an array `features` (or `x`); got {arrays.files}.")
+    name = "bbox" if "bbox" in arrays else "boxes"
+    if name not in arrays:
+        raise InputError(f"{file} must hold an array `boxes` (or `bbox`); got {arrays.files}.")
+    boxes = arrays[name]
+    if features.ndim == 2 and features.shape[0] != len(boxes) == features.shape[1]:
+        features = features.T  # stored as (width, regions)
+    if "image_w" in arrays and "image_h" in arrays:
+        sides = [float(arrays["image_w"]), float(arrays["image_h"])] * 2
+        boxes = boxes / np.array(sides, np.float32)
+    return features, boxes
+
+
+def _region(features: Any, boxes: Any, where: str) -> Region:
+    features, boxes = np.asarray(features, np.float32), np.asarray(boxes, np.float32)
+    if features.ndim != 2 or boxes.shape != (len(features), 4):
+        raise InputError(
+            f"{where}: features must have shape (regions, width) and boxes (regions, 4); got "
+            f"{features.shape} and {boxes.shape}."
+        )
+    return Region(features, boxes)

@@ -1,0 +1,221 @@
+"""Texts as rows: every kind of table, every script, and what must be refused with its place."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import credibly as cr
+from credibly.data import Data, SparseRows, TokenRows
+
+TEXTS = [
+    "a plain comment",
+    "",
+    'quotes, "commas"\nand lines',
+    "東京都は日本の首都です",
+    "Привет, мир",
+    "مرحبا بالعالم",
+    "สวัสดีชาวโลก",
+    "👩‍👩‍👧 emoji \u200d and \x00-free",
+    "long " * 2000,
+    "the end",
+]
+TOXIC = [0, 1, 0, -1, 1, 0, 1, 0, 1, 0]
+SPLIT = ["train"] * 6 + ["test"] * 2 + ["calibration"] * 2
+
+
+def table():
+    ids = [f"c{row}" for row in range(len(TEXTS))]
+    toxic = [None if value < 0 else value for value in TOXIC]
+    return pa.table({"id": ids, "comment": TEXTS, "toxic": toxic, "split": SPLIT, "note": ids})
+
+
+def write_csv(path, delimiter=","):
+    import csv
+
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(table().column_names)
+        for row in table().to_pylist():
+            writer.writerow(["" if cell is None else cell for cell in row.values()])
+
+
+def write_jsonl(path):
+    lines = [json.dumps(row, ensure_ascii=False) for row in table().to_pylist()]
+    content = "\n".join(lines).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def write_hf(path):
+    (path / "data").mkdir(parents=True)
+    rows = table()
+    for part in ("train", "test", "calibration"):
+        chosen = rows.filter(pa.compute.equal(rows["split"], part)).drop_columns(["split"])
+        name = "validation" if part == "calibration" else part
+        pq.write_table(chosen, path / "data" / f"{name}-00000-of-00001.parquet")
+
+
+WRITERS = {
+    "comments.csv": write_csv,
+    "comments.tsv": lambda path: write_csv(path, "\t"),
+    "comments.parquet": lambda path: pq.write_table(table(), path),
+    "comments.jsonl": write_jsonl,
+    "comments.jsonl.gz": write_jsonl,
+    "hf:comments": write_hf,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_kind_of_file_gives_the_same_rows(name, tmp_path):
+    kind, _, file = name.rpartition(":")
+    WRITERS[name](tmp_path / file)
+    source = f"{kind}:{tmp_path / file}" if kind else tmp_path / file
+    rows = cr.data.load(source, text=["comment"], labels=["toxic"])
+    order = np.argsort(rows.ids)
+    assert rows.kind == "text"
+    assert rows.texts[order, 0].tolist() == TEXTS
+    assert rows.targets[order, 0].tolist() == TOXIC
+    assert np.bincount(rows.split).tolist() == [6, 2, 2]
+
+
+def test_pairs_frames_and_column_names_that_tell():
+    frame = pa.table({"question": ["is it?", "why?"], "passage": ["yes", ""], "y:ok": [1, 0]})
+    pairs = cr.data.load(frame, text=["question", "passage"])
+    assert pairs.texts.tolist() == [["is it?", "yes"], ["why?", ""]]
+    assert pairs.input_shape == (2,)
+    assert pairs.text(0) == "is it?\n\nyes"
+    assert cr.data.load(frame.rename_columns(["text", "passage", "y:ok"])).texts.shape == (2, 1)
+
+
+def test_soft_and_listed_labels_follow_the_rules_of_tables():
+    soft = cr.data.load(pa.table({"text": ["a", "b"], "y:x": [0.3, None]}))
+    assert soft.targets[:, 0].tolist() == [np.float32(0.3), -1]
+    listed = cr.data.load(pa.table({"text": ["a", "b"], "labels": ["x|z", None]}))
+    assert listed.labels == ["x", "z"]
+    assert listed.targets.tolist() == [[1, 1], [-1, -1]]
+
+
+def test_the_fingerprint_tells_texts_apart():
+    def rows(*texts):
+        return Data(["x"], np.zeros((2, 1)), texts=list(texts)).fingerprint()
+
+    assert rows("a", "bc") == rows("a", "bc")
+    assert len({rows("a", "bc"), rows("ab", "c"), rows("bc", "a")}) == 3
+
+
+def test_a_row_longer_than_a_block_of_the_reader(tmp_path):
+    long = "word " * 500_000
+    (tmp_path / "x.csv").write_text(f'text,y:a\n"{long}",1\nshort,0\n', encoding="utf-8")
+    rows = cr.data.load(tmp_path / "x.csv")
+    assert sorted(len(text) for text in rows.texts[:, 0]) == [5, len(long)]
+
+
+BROKEN = {
+    "no such column": (b"comment,y:a\nx,1\n", {"text": ["coment"]}, "no column 'coment'.*comment"),
+    "numbers": (
+        b"score,y:a\n1.5,1\n2,0\n",
+        {"text": ["score"]},
+        r"x\.csv, row 2, column 'score' must hold texts; all its 2 cells are numbers",
+    ),
+    "not UTF-8": (
+        b"id,comment,y:a\n1,fine,1\n2,caf\xe9 now,0\n",
+        {"text": ["comment"]},
+        r"x\.csv, row 3, column 'comment' must be UTF-8 text; byte 0xe9 at 3",
+    ),
+    "three columns": (b"a,b,c,y:a\nx,y,z,1\n", {"text": ["a", "b", "c"]}, "one or two columns"),
+    "one column twice": (b"a,y:a\nx,1\n", {"text": ["a", "a"]}, "two different columns"),
+    "no labels": (b"comment\nx\ny\n", {}, "column of labels beside the images or texts"),
+    "a label of words": (
+        b"comment,y:a\nx,yes\n",
+        {"text": ["comment"]},
+        r"x\.csv, row 2, column 'y:a' must be a number; got 'yes'",
+    ),
+    "texts and images": (
+        b"comment,image,y:a\nx,a.png,1\n",
+        {"text": ["comment"], "image_column": "image"},
+        "texts or images",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_is_wrong_is_named_with_file_row_and_column(case, tmp_path):
+    content, options, words = BROKEN[case]
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(cr.InputError, match=words):
+        cr.data.load(tmp_path / "x.csv", **options)
+
+
+LINES = {
+    b'{"text": "a", "y:x": 1}\nnot json\n': r"x\.jsonl, row 2 must be a JSON object",
+    b'{"text": "a", "y:x": 1}\n["a"]\n': r"x\.jsonl, row 2 must be a JSON object; got",
+    b'{"text": "a", "y:x": 1}\n{"text": "\xff"}\n': r"row 2 must be UTF-8 text; byte 0xff",
+    b'{"text": "a", "y:x": 1}\n{"text": ["b"], "y:x": 0}\n': "row 2, column 'text' must be of",
+    b"\n\n": "one JSON object per line; it is empty",
+}
+
+
+@pytest.mark.parametrize("content", LINES, ids=LINES.values())
+def test_a_bad_line_is_named(content, tmp_path):
+    (tmp_path / "x.jsonl").write_bytes(content)
+    with pytest.raises(cr.InputError, match=LINES[content]):
+        cr.data.load(tmp_path / "x.jsonl")
+
+
+def test_invalid_text_in_parquet_is_named(tmp_path):
+    broken = pa.array([b"fine", b"caf\xe9"]).view(pa.string())
+    pq.write_table(pa.table({"text": broken, "y:a": [1, 0]}), tmp_path / "x.parquet")
+    with pytest.raises(cr.InputError, match=r"x\.parquet, row 1, column 'text' must be UTF-8"):
+        cr.data.load(tmp_path / "x.parquet", text=["text"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [([["a", "b", "c"]], "or a pair"), ([1, 2], "must be strings; got 1 in row 0")],
+)
+def test_arrays_of_something_else_are_refused(texts, words):
+    with pytest.raises(cr.InputError, match=words):
+        Data(["x"], np.zeros((len(texts), 1)), texts=texts)
+
+
+def test_texts_by_id_show_what_predictions_are_about(tmp_path):
+    write_csv(tmp_path / "c.csv")
+    texts = cr.data.load_texts(tmp_path / "c.csv", ["toxic"], text=["comment"])
+    assert texts["c4"] == TEXTS[4]
+    with pytest.raises(cr.InputError, match="must hold texts to show; it holds features"):
+        cr.data.load_texts("synthetic", [f"label-{n:02d}" for n in range(20)])
+
+
+# Encoded rows ----------------------------------------------------------------------------------
+
+
+def test_a_sparse_batch_is_the_rows_of_the_matrix():
+    from scipy import sparse
+
+    dense = np.random.default_rng(0).random((7, 5)) * (np.arange(35).reshape(7, 5) % 3 == 0)
+    dense[2] = 0
+    rows = SparseRows(sparse.csr_matrix(dense.astype(np.float32)))
+    chosen = np.array([6, 2, 2, 0])
+    for inputs, truth in ((rows.batch(chosen), dense[chosen]), (rows.whole(), dense)):
+        bag = {name: inputs[name] for name in ("terms", "starts", "values")}
+        counts = np.diff([*bag["starts"].tolist(), len(bag["terms"])])
+        built = np.zeros(truth.shape)
+        built[np.repeat(np.arange(len(truth)), counts), bag["terms"]] = bag["values"]
+        assert np.allclose(built, truth)
+    assert np.array_equal(rows.take(chosen).matrix.toarray(), rows.matrix[chosen].toarray())
+
+
+def test_tokens_are_padded_to_the_longest_row_of_the_batch():
+    ids = np.array([1, 2, 3, 4, 5, 6])
+    rows = TokenRows({"input_ids": ids}, np.array([0, 2, 2, 5, 6]), {"input_ids": 9})
+    assert rows.lengths.tolist() == [2, 0, 3, 1]
+    batch = rows.batch(np.array([3, 0, 1]))
+    assert batch["input_ids"].tolist() == [[6, 9], [1, 2], [9, 9]]
+    assert batch["attention_mask"].tolist() == [[1, 0], [1, 1], [0, 0]]
+    assert rows.take(np.array([2, 0])).batch(np.array([1, 0]))["input_ids"].tolist() == [
+        [1, 2, 9],
+        [3, 4, 5],
+    ]

@@ -1,0 +1,210 @@
+"""Training on texts with tfidf: from a file to probabilities, resumed, exported, refused."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+import credibly as cr
+from credibly.cli import main
+from credibly.data import Data
+from credibly.models import build_text
+from credibly.train import Settings
+from credibly.train.lbfgs import minimise, minimise_sparse
+
+WORDS = ["red", "green", "dog", "cat", "東京都", "привет", "tree", "of", "the", "car"]
+LABELS = ["red", "dog", "東京都", "never"]
+
+
+def comments(rows=240, columns=1, seed=0):
+    """Texts whose words are the labels, with empty texts, unknown and soft targets."""
+    generator = np.random.default_rng(seed)
+    texts = [" ".join(generator.choice(WORDS, 5)) for _ in range(rows)]
+    texts[3], texts[7] = "", "of the " * 3000
+    targets = np.array([[float(label in text) for label in LABELS] for text in texts])
+    targets[5], targets[6, 0], targets[8, 1] = -1, -1, 0.3
+    split = np.array([0, 0, 0, 1, 2])[np.arange(rows) % 5]
+    matrix = [[text, text[::-1]][:columns] for text in texts]
+    return Data(LABELS, targets, texts=matrix, split=split, source="comments")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return cr.train.fit(comments(), tmp_path_factory.mktemp("text") / "run")
+
+
+def test_tfidf_is_the_default_and_learns_its_words(run):
+    assert (run.settings.model, run.settings.solver) == ("tfidf", "lbfgs")
+    assert run.metrics["mAP@y"] > 0.99
+    p = run.predict(["a red car", "東京都 tree", ""]).probabilities
+    assert p[0, 0] > 0.9 > 0.1 > p[0, 1]
+    assert p[1, 2] > 0.9 > 0.1 > p[1, 0]
+    assert np.isfinite(p).all()
+
+
+def test_a_run_loads_without_pickle_and_predicts_the_same(run):
+    files = {path.suffix for path in run.folder.rglob("*") if path.is_file()}
+    assert files <= {".toml", ".json", ".jsonl", ".safetensors", ".parquet"}
+    again, rows = cr.load(run.folder), comments(seed=1)
+    assert np.array_equal(again.predict(rows).probabilities, run.predict(rows).probabilities)
+    terms = json.loads((run.folder / "encoder" / "vocabulary.json").read_text())["columns"][0]
+    assert {"東京", "red"} <= set(terms)
+
+
+def test_the_weights_of_terms_are_those_of_scikit_learn():
+    texts = np.array([["the cat sat"], ["the dog, the cat"], [""], ["dog dog dog"]], dtype=object)
+    data = Data(["x"], np.zeros((4, 1)), texts=texts)
+    ours = build_text("tfidf", data, 1).encode(texts).matrix.toarray()
+    theirs = TfidfVectorizer(sublinear_tf=True).fit_transform(texts[:, 0]).toarray()
+    assert np.allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["bce", "spa", "asl", "spa+lpr", "softmax", "twl"])
+def test_the_sparse_optimum_is_the_dense_one(loss):
+    rows = comments(60).take(np.arange(9, 60))
+    torch.manual_seed(0)
+    model = build_text("tfidf", rows, len(LABELS))
+    encoded = model.encode(rows.texts)
+    criterion = cr.losses.from_name(loss, num_labels=len(LABELS))
+    targets = torch.from_numpy(rows.targets)
+    dense = torch.nn.Linear(encoded.matrix.shape[1], len(LABELS))
+    torch.nn.init.zeros_(dense.weight), torch.nn.init.zeros_(dense.bias)
+    inputs = torch.from_numpy(encoded.matrix.toarray()).double()
+    best = minimise(dense, criterion, inputs, targets.double(), 1e-2)
+    for _ in range(3):
+        found = minimise_sparse(model, criterion, encoded.whole(), targets, 1e-2)
+    assert found == pytest.approx(best, rel=1e-3)
+
+
+def test_the_fast_gradient_is_that_of_a_dense_layer():
+    rows = comments(30)
+    model = build_text("tfidf", rows, 3)
+    encoded = model.encode(rows.texts)
+    torch.nn.init.normal_(model.head.weight)
+    weight = model.head.weight
+    pull = torch.randn(30, 3)
+    dense = torch.from_numpy(encoded.matrix.toarray())
+    gradients = []
+    for inputs in (dense, encoded.whole(), encoded.batch(np.arange(30))):
+        weight.grad = None
+        scores = model(inputs)
+        (scores * pull).sum().backward()
+        gradients.append((scores.detach(), weight.grad.clone()))
+    for scores, gradient in gradients[1:]:
+        assert torch.allclose(scores, gradients[0][0], atol=1e-5)
+        assert torch.allclose(gradient, gradients[0][1], atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"solver": "steps", "epochs": 3}], ids=str)
+def test_an_interrupted_run_goes_on_to_the_same_bits(settings, tmp_path):
+    rows, wanted = comments(), Settings(checkpoint_seconds=0.0, **settings)
+    whole = cr.train.fit(rows, tmp_path / "whole", wanted)
+
+    class Stop(cr.train.Callback):
+        def on_update(self, done, total):
+            if done == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cr.train.fit(rows, tmp_path / "cut", wanted, callback=Stop())
+    resumed = cr.train.fit(rows, tmp_path / "cut", wanted, resume=True)
+    for name in ("model.safetensors", "predictions.parquet"):
+        one, two = (folder / name for folder in (whole.folder, resumed.folder))
+        assert one.read_bytes() == two.read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"solver": "steps", "dropout": 0.2, "epochs": 2},
+        {"loss": "role", "average_size": 2.0, "epochs": 2},
+        {"loss": "quasibinary", "epochs": 2},
+    ],
+    ids=str,
+)
+def test_steps_train_what_the_solver_cannot(settings, tmp_path):
+    run = cr.train.fit(comments(), tmp_path / "run", Settings(**settings))
+    assert np.isfinite(run.predict(["red", ""]).probabilities).all()
+
+
+def test_pairs_have_a_vocabulary_for_each_column(tmp_path):
+    run = cr.train.fit(comments(columns=2), tmp_path / "run", Settings(sweep=None))
+    assert len(cr.load(run.folder).model.vocabularies) == 2
+    assert run.predict([["red", "der"], ["dog", "god"]]).probabilities.shape == (2, 4)
+    with pytest.raises(cr.InputError, match=r"shape \(2,\).*has \(1,\)"):
+        run.predict(["red"])
+
+
+def test_export_takes_weights_of_terms_and_says_so(run, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    about = cr.train.export(run, tmp_path / "m.onnx")
+    assert "vocabulary" in about["encoder"]
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    texts = np.array([["the red dog"], ["tree"]], dtype=object)
+    dense = run.model.encode(texts).matrix.toarray()
+    found = session.run(["probabilities"], {"inputs": dense})[0]
+    assert np.allclose(found, run.predict(texts.tolist()).probabilities, atol=1e-5)
+
+
+def test_one_command_trains_on_a_file(tmp_path, capsys):
+    rows = comments(200)
+    table = ["comment,red,dog"]
+    table += [
+        f'"{text}",{int(a > 0.5)},{int(b > 0.5)}'
+        for (text,), (a, b, *_) in zip(rows.texts, np.maximum(rows.targets, 0), strict=True)
+    ]
+    (tmp_path / "c.csv").write_text("\n".join(table), encoding="utf-8")
+    out = tmp_path / "run"
+    options = ["--text", "comment", "--labels", "red,dog", "--out", str(out), "--quiet"]
+    assert main(["train", str(tmp_path / "c.csv"), *options]) == 0
+    new = tmp_path / "new.jsonl"
+    new.write_text('{"comment": "a red dog"}\n{"comment": ""}\n', encoding="utf-8")
+    done = [
+        "predict",
+        str(out),
+        str(new),
+        "--text",
+        "comment",
+        "--out",
+        str(tmp_path / "p.parquet"),
+    ]
+    assert main([*done, "--quiet"]) == 0
+    assert cr.Predictions.read(tmp_path / "p.parquet").probabilities[0].min() > 0.5
+    capsys.readouterr()
+
+
+def test_what_texts_cannot_do_is_refused(tmp_path):
+    rows = comments()
+    for settings, words in {
+        "mixup": (Settings(mixup=0.2), "mixes features or images"),
+        "mlp": (Settings(model="mlp"), "one for text: tfidf"),
+        "features": (Settings(model="tfidf", frozen=True, features=True), "tfidf has none"),
+        "views": (Settings(views="flip"), "needs images"),
+    }.values():
+        with pytest.raises(cr.InputError, match=words):
+            cr.train.fit(rows, tmp_path / "run", settings)
+    with pytest.raises(cr.InputError, match="tfidf takes texts"):
+        cr.train.fit(cr.data.synthetic(100), tmp_path / "run", Settings(model="tfidf"))
+    blank = Data(["x"], np.arange(20)[:, None] % 2, texts=[""] * 20, split=np.arange(20) % 3)
+    with pytest.raises(cr.InputError, match="texts with words; got none"):
+        cr.train.fit(blank, tmp_path / "run")
+
+
+def test_a_damaged_vocabulary_is_named(run, tmp_path):
+    shutil.copytree(run.folder, tmp_path / "run")
+    file = tmp_path / "run" / "encoder" / "vocabulary.json"
+    for content, words in {
+        "{}": "must hold `columns`",
+        '{"columns": [["a", "a"]]}': "different terms",
+        '{"columns": [["a", "b"]]}': "does not fit",
+    }.items():
+        file.write_text(content)
+        with pytest.raises(cr.InputError, match=words):
+            cr.load(tmp_path / "run")
+    os.remove(file)
+    with pytest.raises(cr.InputError, match=r"vocabulary\.json"):
+        cr.load(tmp_path / "run")
