@@ -22,7 +22,9 @@ pytestmark = pytest.mark.skipif(
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "multipart": "python-multipart"}
 NOT_PACKAGES = {"credibly", "_typeshed"}  # the latter exists for type checkers only
 # Declared because another package needs it, or imported by a name that is made up at run time.
-USED_BY_OTHERS = {"onnx", "python-multipart", "timm", "torchvision"}
+USED_BY_OTHERS = {
+    *("h5py", "onnx", "python-multipart", "timm", "tokenizers", "torchvision", "transformers"),
+}
 
 
 def imports(path: Path) -> Iterator[tuple[int, list[str]]]:
