@@ -9,7 +9,7 @@ label sets      a bool matrix: which labels are returned for which row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,3 +24,10 @@ if TYPE_CHECKING:
     ArrayLike: TypeAlias = "np.ndarray[Any, Any] | Tensor"
 else:
     Scores = Targets = LogOdds = Probabilities = Values = Array = ArrayLike = Any
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """A table that gives its columns through the Arrow C stream interface: any data frame."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...

@@ -10,12 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 # In the order of `credibly --help`.
 COMMANDS: tuple[str, ...] = (
     "demo",
     "train",
     "predict",
+    "import",
     "evaluate",
     "calibrate",
     "sets",
@@ -58,7 +60,7 @@ def _run(argv: list[str]) -> int:
     from credibly.cli._command import build_parser, resolve
     from credibly.cli._errors import in_flags, sentence
 
-    modules = {name: import_module(f"credibly.cli.{name}") for name in COMMANDS}
+    modules = {name: import_module(f"credibly.cli.{_file(name)}") for name in COMMANDS}
     named = any(text == "--config" or text.startswith("--config=") for text in argv)
     parser = build_parser(modules, file_may_complete=named)
     arguments = vars(parser.parse_args(argv))
@@ -80,6 +82,11 @@ def _run(argv: list[str]) -> int:
         _terminal.complain(f"credibly {command}: {text}")
         _drop_unwritable_output()
         return 2
+
+
+def _file(command: str) -> str:
+    """Return the module of a command; a word of Python has an underscore behind it."""
+    return f"{command}_" if iskeyword(command) else command
 
 
 def _drop_unwritable_output() -> None:

@@ -24,6 +24,7 @@ def option(
     choices: Sequence[object] | None = None,
     metavar: str | None = None,
     between: tuple[float, float] | None = None,
+    flag: str | None = None,
 ) -> Any:
     """Declare a field of an ``Options`` dataclass that is also a flag or a positional argument.
 
@@ -34,6 +35,7 @@ def option(
         choices: the values allowed.
         metavar: what the help text calls its value.
         between: the smallest and the largest number allowed.
+        flag: its name on the command line, where the name of the field cannot be it (``as``).
     """
     metadata = {
         "help": help,
@@ -41,6 +43,7 @@ def option(
         "choices": choices,
         "metavar": metavar,
         "between": between,
+        "flag": flag,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -87,7 +90,7 @@ def build_parser(
         for field in dataclasses.fields(module.Options):
             _add(sub, field, hints[field.name], file_may_complete)
         sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
-        sub.known = (*map(_flag, dataclasses.fields(module.Options)), "--config")
+        sub.known = (*map(flag_of, dataclasses.fields(module.Options)), "--config")
     parser.known = tuple(modules)
     return parser
 
@@ -146,7 +149,8 @@ def _add(
             settings["nargs"] = "?"
         parser.add_argument(field.name, type=kind, **settings)
         return
-    flag = _flag(field)
+    flag = flag_of(field)
+    settings["dest"] = field.name
     if kind is bool:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
     elif many:
@@ -157,8 +161,9 @@ def _add(
         parser.add_argument(flag, type=kind, required=required, **settings)
 
 
-def _flag(field: dataclasses.Field[object]) -> str:
-    return "--" + field.name.replace("_", "-")
+def flag_of(field: dataclasses.Field[object]) -> str:
+    """Return the flag of a field, such as ``--average-size``."""
+    return "--" + (field.metadata.get("flag") or field.name).replace("_", "-")
 
 
 def _list_of(kind: Any) -> Any:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from credibly.cli._command import flag_of
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -70,4 +72,4 @@ def _texts(value: object) -> list[str]:
 def _shown(field: dataclasses.Field[object]) -> str:
     if field.metadata.get("positional"):
         return field.metadata.get("metavar") or field.name.upper()
-    return "--" + field.name.replace("_", "-")
+    return flag_of(field)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from credibly.cli._bring import BringOptions, check_inputs, coding_of, layout_of
 from credibly.cli._command import option
 from credibly.names import CALIBRATORS
 
@@ -15,7 +16,7 @@ SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(BringOptions):
     """Turn the scores of a model trained elsewhere into calibrated probabilities.
 
     The scores go through the link of the loss they were trained with, then through a calibrator
@@ -24,15 +25,31 @@ class Options:
     label columns, `y:<label>`, optional `id`, `split`). Where `split` marks calibration rows (2),
     those are used for fitting and the test rows (1) for judging; train rows (0) for neither.
 
+    The truth may be in another file (--truth), the fitted map can be saved and applied to other
+    rows of the same model, and probabilities are calibrated through their log-odds.
+
     Examples:
       credibly calibrate scores.npz --loss asl --out predictions.parquet
+      credibly calibrate val.npz --loss asl --truth y.csv --save map.json
+      credibly calibrate test.npz --apply map.json --out predictions.parquet
+      credibly calibrate probabilities.csv --as probabilities --truth y.csv --save map.json
       credibly calibrate scores.csv --loss 'asl(gamma_neg=4, detach_weight=true)' \\
         --method choose --out predictions.parquet
     """
 
     scores: str = option(help="file of scores and truth", positional=True, metavar="SCORES")
-    loss: str = option(help="loss the model was trained with, e.g. asl, 'focal(gamma_neg=3)'")
-    out: str = option(help="predictions file to write", metavar="FILE")
+    loss: str | None = option(
+        None, help="loss the model was trained with, e.g. asl, 'focal(gamma_neg=3)'"
+    )
+    out: str | None = option(None, help="predictions file to write", metavar="FILE")
+    save: str | None = option(None, help="file to write the fitted map to", metavar="MAP")
+    apply: str | None = option(None, help="map to apply instead of fitting one", metavar="MAP")
+    values: str | None = option(
+        None,
+        help="what plain columns and arrays hold (default: logits)",
+        choices=("logits", "probabilities"),
+        flag="as",
+    )
     method: str = option(
         "affine",
         help="calibrator; choose takes the best in folds",
@@ -44,44 +61,94 @@ class Options:
         "all", help="rows to write; judged leaves out the rest", choices=("all", "judged")
     )
     seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
-    coding: str | None = option(
-        None,
-        help="meaning of −1 in targets of only −1 and +1: signed (absent) or unknown",
-        choices=("signed", "unknown"),
-    )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 
 
 def run(options: Options) -> int:
+    from credibly.checks import InputError
     from credibly.files import check_out
     from credibly.names import check_loss
 
-    check_loss(options.loss)
-    check_out(options.out, (".parquet",), inputs=[options.scores])
+    if options.out is None and options.save is None:
+        raise InputError("--out or --save must be given: a file of predictions, or of the map.")
+    if options.loss is not None:
+        check_loss(options.loss)
+    inputs = check_inputs(options, options.scores, options.apply)
+    if options.out is not None:
+        check_out(options.out, (".parquet",), inputs=inputs)
+    if options.save is not None:
+        check_out(options.save, (".json",), inputs=inputs)
+    return _fit(options) if options.apply is None else _apply(options)
+
+
+def _fit(options: Options) -> int:
     from credibly.cli import _tables
     from credibly.workflows import FitRows, calibrate_file
 
-    fit_rows = FitRows(options.fraction, options.rows, options.seed)
-    coding: Any = options.coding
+    values: Any = options.values
     result = calibrate_file(
         options.scores,
         options.loss,
         method=options.method,
-        fit_rows=fit_rows,
-        coding=coding,
+        fit_rows=FitRows(options.fraction, options.rows, options.seed),
+        coding=coding_of(options),
         partial=options.partial,
+        values=values,
+        truth=options.truth,
+        layout=layout_of(options),
+        certain=options.certain,
     )
     kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
-    kept.write(options.out)
+    if options.out is not None:
+        kept.write(options.out)
+    if options.save is not None:
+        result.probability_map.write(options.save)
     if options.json:
-        _tables.print_json({"out": options.out, **result.to_dict()})
+        _tables.print_json({"out": options.out, "save": options.save, **result.to_dict()})
     elif not options.quiet:
         _show(result)
-        _tables.print_text(
-            f"{len(kept):,} rows written to {options.out}{_fitted_note(options, result)}"
-        )
+        if options.out is not None:
+            _tables.print_text(
+                f"{len(kept):,} rows written to {options.out}{_fitted_note(options, result)}"
+            )
+        if options.save is not None:
+            _tables.print_text(
+                f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
+                f"{options.save} --out predictions.parquet"
+            )
+    return 0
+
+
+def _apply(options: Options) -> int:
+    from credibly.checks import InputError
+    from credibly.cli import _tables
+    from credibly.workflows import ProbabilityMap
+
+    for name in ("loss", "save", "values"):
+        if getattr(options, name) is not None:
+            flag = "as" if name == "values" else name
+            raise InputError(
+                f"--{flag} does not go with --apply: the map knows what it was fitted on."
+            )
+    assert options.apply is not None
+    if options.out is None:
+        raise InputError("--out must be given with --apply: the predictions file to write.")
+    fitted = ProbabilityMap.read(options.apply)
+    predictions = fitted.apply(
+        options.scores,
+        truth=options.truth,
+        layout=layout_of(options),
+        certain=options.certain,
+        coding=coding_of(options),
+        partial=options.partial,
+    )
+    predictions.write(options.out)
+    if options.json:
+        _tables.print_json({"out": options.out, "rows": len(predictions), "map": options.apply})
+    elif not options.quiet:
+        _tables.print_text(f"{len(predictions):,} rows written to {options.out}")
     return 0
 
 
@@ -100,6 +167,9 @@ def _show(result: CalibratedScores) -> None:
     title = f"judged on {len(result.held_out):,} rows that were not used for fitting"
     rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
     _tables.print_table(title, ["", *SHOWN], rows)
+    if result.advice:
+        _tables.print_text(result.advice)
+        return
     change, low, high = result.change
     _tables.print_text(
         f"{result.calibrator!r}, fitted on {len(result.fitted):,} rows, changes NLL by "

@@ -12,10 +12,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from credibly.checks import InputError, fits_memory
-from credibly.data._readers import ArrowTable
 from credibly.data._rows import Data
 from credibly.data._tables import ID_NAMES, Layout, from_table
 from credibly.data._texts import invalid_utf8
+from credibly.types import ArrowTable
 
 DELIMITERS = (",", "\t", ";", "|")
 BLOCK = 1 << 20

@@ -22,7 +22,6 @@ from credibly.data._readers import (
     LAYOUT,
     OPTIONS,
     SHARED,
-    ArrowTable,
     Option,
     Reader,
 )
@@ -30,7 +29,7 @@ from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 from credibly.data._targets import default_labels
 from credibly.targets import Coding
-from credibly.types import ArrayLike
+from credibly.types import ArrayLike, ArrowTable
 
 _ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
 

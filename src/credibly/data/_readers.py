@@ -8,14 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
-
-
-@runtime_checkable
-class ArrowTable(Protocol):
-    """A table that gives its columns through the Arrow C stream interface."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
 @dataclass(frozen=True)

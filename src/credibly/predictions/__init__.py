@@ -10,12 +10,20 @@ layout, the labels in order, and whatever the writer knew: loss, link, calibrato
 
 ``Predictions`` is the table in memory. ``Dataset`` is one file or a folder of shards, opened but
 not read; every reader of predictions goes through it. ``Writer`` writes a file in batches.
-``read_table`` imports what other programs wrote.
+``read_table`` reads what other programs wrote, ``Predictions.from_file`` and ``from_values`` import
+it.
 """
 
 import warnings
 from typing import Any
 
+from credibly.predictions._bring import (
+    Layout,
+    Values,
+    check_declared,
+    with_truth,
+)
+from credibly.predictions._bring import read as read_values
 from credibly.predictions._completeness import shard_metadata, shard_name
 from credibly.predictions._dataset import Dataset, identity
 from credibly.predictions._importers import ImportedTable, read_table
@@ -33,16 +41,21 @@ __all__ = [
     "TRUTH",
     "Dataset",
     "ImportedTable",
+    "Layout",
     "Predictions",
     "Schema",
     "Shard",
+    "Values",
     "Writer",
+    "check_declared",
     "identity",
     "label_mismatch",
     "read_arrays",
     "read_table",
+    "read_values",
     "shard_metadata",
     "shard_name",
+    "with_truth",
 ]
 
 _RENAMED: dict[str, Any] = {"Scan": Dataset, "ForeignTable": ImportedTable}

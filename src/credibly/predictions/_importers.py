@@ -1,4 +1,4 @@
-"""Import scores or probabilities that another program wrote: npz, CSV or Parquet."""
+"""Read scores or probabilities that another program wrote: arrays and tables in files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from credibly.predictions import _schema, _validation
 from credibly.predictions._arrow import id_array, number_matrix
 from credibly.predictions._completeness import check_names
 from credibly.predictions._dataset import parquet_files
-from credibly.predictions._npz import read_arrays
+from credibly.predictions._npz import read_array, read_arrays
 from credibly.predictions._shard import open_parquet
 from credibly.predictions._table import Predictions
 from credibly.targets import UNKNOWN, Coding
@@ -26,10 +26,23 @@ if TYPE_CHECKING:
 
     from credibly.losses import Loss
 
-Kind = Literal["npz", "csv", "parquet"]
+Kind = Literal["npz", "npy", "pt", "csv", "parquet", "arrow"]
 Meaning = Literal["probabilities", "scores"]
+KINDS: dict[str, Kind] = {
+    ".npz": "npz",
+    ".npy": "npy",
+    ".pt": "pt",
+    ".pth": "pt",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+"""Kinds of files by their ending."""
+
+ID_NAMES = ("id", "ids", "image_id", "imageid", "row_id", "filename", "file_name", "image_name")
+"""Names of columns that hold ids, in small letters; the first that a table has is taken."""
 _ARRAYS = ("probabilities", "scores", "targets", "labels", "ids", "split")
-_NOT_LABELS = (_schema.ID, "split")
 
 
 @dataclass(frozen=True)
@@ -62,25 +75,45 @@ def read_table(
     labels: Sequence[str] | None = None,
     coding: Coding | None = None,
     partial: bool = False,
+    id_column: str | None = None,
 ) -> ImportedTable:
     """Read a file by its ending, or as ``kind``.
 
     Args:
-        path: an ``.npz``, ``.csv`` or ``.parquet`` file, or a folder of Parquet files.
+        path: an ``.npz``, ``.npy``, ``.pt`` (tensors only), ``.csv``, ``.parquet``, ``.arrow`` or
+            ``.feather`` file, or a folder of Parquet files.
         kind: of the file, where its ending does not say.
-        plain: what columns with plain label names hold.
-        labels: which columns are labels; all but ``id`` and ``split`` if not given.
+        plain: what columns with plain label names, and arrays without a name, hold.
+        labels: which columns are labels, all but ids and ``split`` if not given; for arrays, the
+            names of their columns.
         coding: how to read targets of only −1 and +1.
         partial: whether a folder may lack shards of a prediction; otherwise that is an error.
+        id_column: the column that holds the ids; by default the first of ``ID_NAMES``.
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
+    arrays, columns = open_file(path, id_column, kind=kind, plain=plain, partial=partial)
+    if columns is None:
+        return from_arrays(arrays or {}, f"{path}: ", labels, coding)
+    return from_columns(columns, f"{path}: ", plain, labels, coding, id_column)
+
+
+def open_file(
+    path: Path,
+    id_column: str | None = None,
+    *,
+    kind: Kind | None = None,
+    plain: str = "targets",
+    partial: bool = False,
+) -> tuple[dict[str, Array] | None, pa.Table | None]:
+    """Return the arrays of a file by name, or its columns; one of the two is None."""
     kind = kind or _kind(path)
-    if kind == "npz":
-        return _from_npz(path, coding)
-    columns = _csv(path) if kind == "csv" else _parquet(path, partial)
-    return _from_columns(columns, f"{path}: ", plain, labels, coding)
+    if kind in ("npz", "npy", "pt"):
+        return _arrays(path, kind, plain), None
+    if kind == "parquet":
+        return None, _parquet(path, partial)
+    return None, _csv(path, id_column) if kind == "csv" else _arrow(path)
 
 
 def from_file(
@@ -101,7 +134,7 @@ def from_file(
                 f"{table.where}holds scores only; give the `loss` they were trained with: "
                 "it owns the map from scores to probabilities."
             )
-        probabilities = _through(loss, table)
+        probabilities = through(loss, table)
         metadata = {"loss": str(loss)}
     return Predictions.from_arrays(
         probabilities=probabilities,
@@ -115,7 +148,7 @@ def from_file(
     )
 
 
-def _through(loss: str | Loss, table: ImportedTable) -> Array:
+def through(loss: str | Loss, table: ImportedTable) -> Array:
     import torch
 
     from credibly import losses
@@ -127,17 +160,57 @@ def _through(loss: str | Loss, table: ImportedTable) -> Array:
 
 
 def _kind(path: Path) -> Kind:
-    kinds: dict[str, Kind] = {".npz": "npz", ".csv": "csv", ".parquet": "parquet"}
     if path.is_dir():
         return "parquet"
-    if path.suffix.lower() not in kinds:
-        raise InputError(f"{path} must end in .npz, .csv or .parquet; it ends in {path.suffix!r}.")
-    return kinds[path.suffix.lower()]
+    if path.suffix.lower() not in KINDS:
+        *endings, last = KINDS
+        raise InputError(
+            f"{path} must end in {', '.join(endings)} or {last}; it ends in {path.suffix!r}."
+        )
+    return KINDS[path.suffix.lower()]
 
 
-def _from_npz(path: Path, coding: Coding | None) -> ImportedTable:
-    arrays = read_arrays(path, _ARRAYS)
-    where = f"{path}: "
+def _arrays(path: Path, kind: Kind, plain: str) -> dict[str, Array]:
+    """Return the arrays of a file by name; one without a name has the meaning ``plain``."""
+    if kind == "npz":
+        return read_arrays(path, _ARRAYS)
+    if kind == "npy":
+        return {plain: read_array(path)}
+    return _tensors(path, plain)
+
+
+def _tensors(path: Path, plain: str) -> dict[str, Array]:
+    """Return the tensors of a ``.pt`` file: a tensor, or a dict of them; nothing is executed."""
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged archives raise anything at all
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(
+            f"{path} must hold a tensor, or a dict of tensors and lists, and nothing that runs "
+            f"code (torch.save); {type(error).__name__}: {str(error).splitlines()[0]:.200}"
+        ) from error
+    if isinstance(content, torch.Tensor):
+        return {plain: to_numpy(content)}
+    if not isinstance(content, dict):
+        kind = type(content).__name__
+        raise InputError(f"{path} must hold a tensor or a dict of tensors; it holds a {kind}.")
+    named = {{"logits": "scores"}.get(str(name), str(name)): each for name, each in content.items()}
+    for name in named:
+        if name not in _ARRAYS:
+            raise InputError(f"{path}: unknown tensor {name!r:.80}. {nearest(name, _ARRAYS)}")
+    return {name: to_numpy(each) for name, each in named.items()}
+
+
+def from_arrays(
+    arrays: dict[str, Array],
+    where: str,
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+) -> ImportedTable:
+    """Return arrays by name (``scores`` or ``probabilities``, …) as a table, shapes checked."""
     main = arrays.get("probabilities", arrays.get("scores"))
     if main is None or main.ndim != 2:
         found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
@@ -147,8 +220,8 @@ def _from_npz(path: Path, coding: Coding | None) -> ImportedTable:
         )
     if main.shape[0] == 0:
         raise InputError(f"{where}must have at least one row; it is empty.")
-    names = arrays.get("labels")
-    labels = _validation.as_labels(range(main.shape[1]) if names is None else names.tolist(), where)
+    names = _names(arrays, labels, main, where)
+    labels = _validation.as_labels(range(main.shape[1]) if names is None else names, where)
     targets = arrays.get("targets")
     if targets is not None:
         targets = _validation.as_targets(targets, labels, where, coding=coding)
@@ -169,13 +242,60 @@ def _from_npz(path: Path, coding: Coding | None) -> ImportedTable:
     )
 
 
-def _csv(path: Path) -> pa.Table:
+def _names(
+    arrays: dict[str, Array], labels: Sequence[str] | None, main: Array, where: str
+) -> Sequence[object] | None:
+    """Return the names of the columns: those given must be those of the file, where it has any."""
+    own = None if "labels" not in arrays else arrays["labels"].tolist()
+    if labels is None:
+        return own
+    if own is not None and [str(name) for name in own] != [str(name) for name in labels]:
+        raise InputError(
+            f"{where}`labels` must be those of the file, in its order, {str(own)[:80]}; got "
+            f"{str(list(labels))[:80]}. Leave them out."
+        )
+    if main.shape[1] % len(labels):
+        raise InputError(
+            f"{where}`labels` must name every column, {main.shape[1]}; got {len(labels)} names."
+        )
+    return labels
+
+
+def id_name(names: Sequence[str], id_column: str | None, where: str) -> str | None:
+    """Return the column that holds the ids; None if there is none."""
+    if id_column is not None:
+        if id_column not in names:
+            raise InputError(
+                f"{where}there must be a column {id_column!r}, as `id_column` says. "
+                f"{nearest(id_column, names)}"
+            )
+        return id_column
+    small = {name.lower(): name for name in reversed(names)}
+    return next((small[name] for name in ID_NAMES if name in small), None)
+
+
+def _arrow(path: Path) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import feather
+
+    try:
+        return feather.read_table(path)  # Arrow's file format, whatever its ending
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{path} must be a complete Arrow file; {error}.") from error
+
+
+def _csv(path: Path, id_column: str | None) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv
 
-    # Ids keep their leading zeros.
-    options = csv.ConvertOptions(column_types={_schema.ID: pa.string()})
     try:
+        with csv.open_csv(path) as reader:
+            name = id_name(reader.schema.names, id_column, f"{path}: ")
+        # Ids keep their leading zeros.
+        kept: dict[str, Any] = {name or _schema.ID: pa.string()}
+        options = csv.ConvertOptions(column_types=kept)
         table = csv.read_csv(path, convert_options=options)
         _ = table.column_names  # decoded here: names may not be text
         return table
@@ -200,13 +320,15 @@ def _parquet(path: Path, partial: bool) -> pa.Table:
         raise InputError(f"{path} must be complete Parquet of one schema; {error}.") from error
 
 
-def _from_columns(
+def from_columns(
     table: pa.Table,
     where: str,
     plain: Meaning,
-    labels: Sequence[str] | None,
-    coding: Coding | None,
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+    id_column: str | None = None,
 ) -> ImportedTable:
+    """Return the columns of a table: ``p:<label>``, ``s:<label>``, ``y:<label>`` or plain ones."""
     names = table.column_names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -219,8 +341,10 @@ def _from_columns(
     }
     prefixed = found[_schema.PROBABILITY] or found[_schema.SCORE]
     used = {prefix + name for prefix, group in found.items() for name in group}
+    id_column = id_name(names, id_column, where)
     chosen = _validation.as_labels(
-        labels or prefixed or [n for n in names if n not in used and n not in _NOT_LABELS], where
+        labels or prefixed or [n for n in names if n not in used and n not in (id_column, "split")],
+        where,
     )
 
     def cells(prefix: str, *, nulls: bool = False) -> Array | None:
@@ -231,7 +355,7 @@ def _from_columns(
             if prefix + name not in names:
                 hint = nearest(prefix + name, names)
                 raise InputError(f"{where}there must be a column {prefix + name!r}. {hint}")
-            columns[prefix + name] = table.column(prefix + name).combine_chunks()
+            columns[prefix + name] = column(table, prefix + name)
         return number_matrix(columns, where, nulls=nulls, fill=math.nan)
 
     bare = None if prefixed else cells("")
@@ -239,25 +363,26 @@ def _from_columns(
     return ImportedTable(
         where=where,
         labels=chosen,
-        ids=_optional(table, _schema.ID, where),
+        ids=None if id_column is None else id_array(column(table, id_column), where),
         probabilities=bare if plain == "probabilities" and not prefixed else cells("p:"),
         scores=bare if plain == "scores" and not prefixed else cells("s:"),
-        targets=None if truth is None else _decoded(truth, chosen, where, coding),
-        split=_optional(table, "split", where),
+        targets=None if truth is None else decoded(truth, chosen, where, coding),
+        split=_split(table, where),
     )
 
 
-def _decoded(truth: Array, labels: list[str], where: str, coding: Coding | None) -> Array:
+def decoded(truth: Array, labels: list[str], where: str, coding: Coding | None) -> Array:
     """Return targets; where no cell holds −1, unknown ones are the empty cells and nothing else."""
     if coding is None and not (truth == UNKNOWN).any():
         coding = "unknown"
     return _validation.as_targets(truth, labels, where, coding=coding)
 
 
-def _optional(table: pa.Table, name: str, where: str) -> Array | Any:
-    if name not in table.column_names:
+def column(table: pa.Table, name: str) -> Any:
+    return table.column(name).combine_chunks()
+
+
+def _split(table: pa.Table, where: str) -> Array | None:
+    if "split" not in table.column_names:
         return None
-    column: Any = table.column(name).combine_chunks()
-    if name == _schema.ID:
-        return id_array(column, where)
-    return number_matrix({name: column}, where)[:, 0]
+    return number_matrix({"split": column(table, "split")}, where)[:, 0]

@@ -48,27 +48,45 @@ def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dic
         ) from error
 
 
+def read_array(path: Path) -> Array:
+    """Return the array of an ``.npy`` file; pickled objects are refused."""
+    try:
+        fits_memory(f"{path}", path.stat().st_size, itemsize=1)
+        with path.open("rb") as file:
+            return _content(file, path.stat().st_size, f"{path}")
+    except (ValueError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{path} must be a complete .npy file of numbers (numpy.save); {error}."
+        ) from error
+
+
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, name: str) -> Array:
     with archive.open(member) as file:
-        shape, fortran, dtype = _header(file)
-        where = f"{path}: `{name}`"
-        if dtype.kind not in PLAIN or (dtype.itemsize == 0 and math.prod(shape)):
-            raise InputError(f"{where} must be plain arrays (no pickled objects); got {dtype}.")
-        if not shape or min(shape) < 0:
-            raise InputError(f"{where} must be an array with rows; got shape {shape}.")
-        if not math.prod(shape) and max(shape) > LONGEST_EMPTY:
-            raise InputError(f"{where} must hold something; got shape {shape}.")
-        needed = math.prod(shape) * dtype.itemsize
-        if needed != member.file_size - file.tell():
-            raise InputError(
-                f"{where} must hold {needed:,} bytes, as its header says; "
-                f"the file has {member.file_size - file.tell():,}."
-            )
-        content = bytearray(file.read())
-        if dtype.kind == "U" and not _is_text(np.frombuffer(content, f"{dtype.byteorder}u4")):
-            raise InputError(f"{where} must be Unicode text; it holds numbers that are no letters.")
-        cells = np.frombuffer(content, dtype=dtype)
-        return cells.reshape(shape, order="F" if fortran else "C")
+        return _content(file, member.file_size, f"{path}: `{name}`")
+
+
+def _content(file: IO[bytes], size: int, where: str) -> Array:
+    """Return the array that a file of ``size`` bytes holds, its header compared with its bytes."""
+    shape, fortran, dtype = _header(file)
+    if dtype.kind not in PLAIN or (dtype.itemsize == 0 and math.prod(shape)):
+        raise InputError(f"{where} must be plain arrays (no pickled objects); got {dtype}.")
+    if not shape or min(shape) < 0:
+        raise InputError(f"{where} must be an array with rows; got shape {shape}.")
+    if not math.prod(shape) and max(shape) > LONGEST_EMPTY:
+        raise InputError(f"{where} must hold something; got shape {shape}.")
+    needed = math.prod(shape) * dtype.itemsize
+    if needed != size - file.tell():
+        raise InputError(
+            f"{where} must hold {needed:,} bytes, as its header says; "
+            f"the file has {size - file.tell():,}."
+        )
+    content = bytearray(file.read())
+    if dtype.kind == "U" and not _is_text(np.frombuffer(content, f"{dtype.byteorder}u4")):
+        raise InputError(f"{where} must be Unicode text; it holds numbers that are no letters.")
+    cells = np.frombuffer(content, dtype=dtype)
+    return cells.reshape(shape, order="F" if fortran else "C")
 
 
 def _is_text(codes: Array) -> bool:

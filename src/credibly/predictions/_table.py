@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,7 +18,19 @@ from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
     from credibly.losses import Loss
+    from credibly.predictions._bring import Layout, Values
     from credibly.predictions._dataset import Dataset
+
+
+class Evaluated(Protocol):
+    """What the Trainer of Hugging Face gives back: logits and truth."""
+
+    @property
+    def predictions(self) -> Any: ...
+
+    @property
+    def label_ids(self) -> Any: ...
+
 
 Path = str | os.PathLike[str]
 Rows = slice | Sequence[int] | Array
@@ -193,6 +205,115 @@ class Predictions:
         from credibly.predictions._importers import from_file
 
         return from_file(path, "parquet", loss=loss, labels=labels, coding=coding)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: Path,
+        values: Values,
+        *,
+        loss: str | Loss | None = None,
+        truth: Any = None,
+        layout: Layout | None = None,
+        certain: bool = False,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import values that another program wrote, declared as logits or as probabilities.
+
+        Args:
+            path: an ``.npy``, ``.npz``, ``.pt`` (tensors only, nothing is executed), ``.csv``,
+                ``.parquet``, ``.arrow`` or ``.feather`` file.
+            values: ``"logits"`` (what a model puts out before any sigmoid: margins, scores) or
+                ``"probabilities"``.
+            loss: of logits, the loss that they were trained with, or its name; it owns the map to
+                probabilities. ``"bce"`` where a plain sigmoid belongs.
+            truth: a file, a data frame or a matrix with the truth, matched by id and label name
+                where both have ids, by order otherwise. A file has one column per label, or one
+                that lists the labels of a row (``cat dog``).
+            layout: how rows and labels are named there.
+            certain: accept logits that all lie in [0, 1].
+            coding: how to read targets of only −1 and +1.
+
+        Raises:
+            InputError: if the values contradict the declaration, or a row or label has no truth.
+        """
+        from credibly.predictions._bring import bring
+
+        return bring(
+            path, values, loss=loss, truth=truth, layout=layout, certain=certain, coding=coding
+        )
+
+    @classmethod
+    def from_values(
+        cls,
+        source: Any,
+        values: Values,
+        *,
+        loss: str | Loss | None = None,
+        truth: Any = None,
+        layout: Layout | None = None,
+        ids: Sequence[object] | Array | None = None,
+        certain: bool = False,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import values in memory, declared as logits or as probabilities.
+
+        Args:
+            source: a matrix (array or tensor); a list with one array per label, (rows, 2) as
+                forests of scikit-learn return them or (rows,) as boosters trained per label do; a
+                data frame of pandas, polars or pyarrow, whose column names become labels.
+            values, loss, truth, layout, certain, coding: as for ``from_file``.
+            ids: one per row; by default the id column or the named index of a data frame.
+
+        Example:
+            >>> forest = [np.array([[0.1, 0.9]]), np.array([[0.6, 0.4]])]  # predict_proba
+            >>> from credibly.predictions import Layout
+            >>> layout = Layout(labels=["cat", "dog"])
+            >>> Predictions.from_values(forest, "probabilities", layout=layout).probabilities
+            array([[0.9, 0.4]], dtype=float32)
+        """
+        from credibly.predictions._bring import bring
+
+        return bring(
+            source,
+            values,
+            loss=loss,
+            truth=truth,
+            layout=layout,
+            ids=ids,
+            certain=certain,
+            coding=coding,
+        )
+
+    @classmethod
+    def from_evaluation(
+        cls,
+        evaluation: Evaluated,
+        *,
+        loss: str | Loss,
+        layout: Layout | None = None,
+        ids: Sequence[object] | Array | None = None,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import what the Trainer of Hugging Face gives back: ``trainer.predict(rows)``.
+
+        Args:
+            evaluation: an ``EvalPrediction`` or ``PredictionOutput``: logits in ``predictions``
+                (of a tuple, the first), truth in ``label_ids`` (None without any).
+            loss: the loss that the model was trained with, or its name.
+            layout, ids, coding: as for ``from_values``.
+        """
+        logits = evaluation.predictions
+        logits = logits[0] if isinstance(logits, tuple) else logits
+        return cls.from_values(
+            logits,
+            "logits",
+            loss=loss,
+            truth=evaluation.label_ids,
+            layout=layout,
+            ids=ids,
+            coding=coding,
+        )
 
     # Parts and wholes ------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from credibly.workflows.calibration import (
         CalibratedScores,
+        ProbabilityMap,
         calibrate_file,
         calibrate_scores,
     )
@@ -28,6 +29,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "FitRows",
+    "ProbabilityMap",
     "WrittenSets",
     "calibrate_file",
     "calibrate_scores",
@@ -43,6 +45,7 @@ _MODULES = {
     "Comparison": "comparison",
     "Evaluation": "evaluation",
     "FitRows": "fit_rows",
+    "ProbabilityMap": "calibration",
     "WrittenSets": "label_sets",
     "calibrate_file": "calibration",
     "calibrate_scores": "calibration",

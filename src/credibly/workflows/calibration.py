@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import calibrate, metrics
-from credibly.arrays import to_numpy
-from credibly.checks import InputError
+from credibly.arrays import like, to_numpy
+from credibly.checks import InputError, choice, located
+from credibly.files import read_json_object, write_json
 from credibly.pipeline import Pipeline
-from credibly.predictions import ImportedTable, Predictions, read_table
+from credibly.predictions import (
+    ImportedTable,
+    Layout,
+    Predictions,
+    Values,
+    check_declared,
+    label_mismatch,
+    read_values,
+    with_truth,
+)
 from credibly.targets import Coding, decode
 from credibly.types import Array, ArrayLike
 from credibly.workflows.fit_rows import FitRows
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from credibly.metrics import Interval
 
 TEST, CALIBRATION = 1, 2
+MAP_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,9 @@ class CalibratedScores:
             one), and with the calibrator.
         compared: name of the stage before the calibrator.
         change: by how much the calibrator changes the log loss of that stage, with a 95 % interval.
+        values: what was given: ``"logits"`` or ``"probabilities"``.
+        link_change: by how much the link of the loss changes the log loss of a plain sigmoid, with
+            a 95 % interval; None without a link of its own.
     """
 
     predictions: Predictions
@@ -52,6 +66,30 @@ class CalibratedScores:
     stages: dict[str, dict[str, float]]
     compared: str
     change: Interval
+    values: Values = "logits"
+    link_change: Interval | None = None
+
+    @property
+    def loss_fits(self) -> bool:
+        """Whether the scores agree with the loss named: a plain sigmoid is not clearly better."""
+        return self.link_change is None or not self.link_change.low > 0
+
+    @property
+    def advice(self) -> str:
+        """A sentence about a loss that does not fit the scores; empty if it does."""
+        if self.loss_fits or self.link_change is None:
+            return ""
+        change, low, high = self.link_change
+        return (
+            f"The link of {self.loss} does not fit these scores: on held-out rows a plain sigmoid "
+            f"has an NLL that is lower by {change:.4f} [{low:.4f}, {high:.4f}]. If the model was "
+            "trained with binary cross-entropy, name that loss: bce."
+        )
+
+    @property
+    def probability_map(self) -> ProbabilityMap:
+        """The fitted map, to write to a file and apply to other rows of the same model."""
+        return ProbabilityMap(self.pipeline, self.predictions.labels, self.values)
 
     @property
     def calibrator(self) -> Calibrator:
@@ -68,6 +106,9 @@ class CalibratedScores:
             "judged_rows": len(self.held_out),
             "stages": self.stages,
             "nll_change": {"against": self.compared, **self.change._asdict()},
+            "values": self.values,
+            "loss_fits": self.loss_fits,
+            "advice": self.advice,
         }
 
     def __repr__(self) -> str:
@@ -76,31 +117,37 @@ class CalibratedScores:
             f"{self.calibrator!r}, fitted on {len(self.fitted):,} rows, changes NLL by "
             f"{change:+.4f} [{low:+.4f}, {high:+.4f}] (95 %) against {self.compared}, "
             f"on {len(self.held_out):,} other rows"
-        )
+        ) + (f". {self.advice}" if self.advice else "")
 
 
 def calibrate_scores(
     scores: ArrayLike,
     targets: ArrayLike,
-    loss: str | Loss,
+    loss: str | Loss | None,
     *,
     labels: Sequence[str] | None = None,
     ids: Sequence[object] | Array | None = None,
     method: str = "affine",
     fit_rows: FitRows | None = None,
     coding: Coding | None = None,
+    values: Values = "logits",
+    certain: bool = False,
 ) -> CalibratedScores:
     """Calibrate scores with known truth: link of the loss, then a calibrator fitted on some rows.
 
     Args:
         scores: outputs of the model, shape (rows, labels), before any sigmoid.
         targets: 1 present, 0 absent, −1 unknown, or soft in [0, 1]; or class indices (rows,).
-        loss: the loss the model was trained with, or its name, such as ``"asl"``.
+        loss: the loss the model was trained with, or its name, such as ``"asl"``; None for
+            probabilities.
         labels: names of the labels; by default "0", "1", ….
         ids: one per row, all different; by default the row numbers.
         method: name of a calibrator, or ``"choose"`` for the best one in cross-validation.
         fit_rows: the rows to fit on; by default half of those with known truth, seed 0.
         coding: what −1 means in ``targets``, as for ``cr.targets.decode``.
+        values: what ``scores`` holds: ``"logits"``, or ``"probabilities"``, which are calibrated
+            through their log-odds.
+        certain: accept logits that all lie in [0, 1].
 
     Returns:
         The calibrated predictions and what each stage does to the numbers, on the other rows.
@@ -118,27 +165,33 @@ def calibrate_scores(
         >>> result.pipeline.probabilities(np.zeros((1, 3))).shape
         (1, 3)
     """
-    values = to_numpy(scores)
-    if values.ndim != 2:
-        raise InputError(f"`scores` must have shape (rows, labels); got {values.shape}.")
-    count = _num_labels(loss, values.shape[1]) if labels is None else len(labels)
+    array = to_numpy(scores)
+    if array.ndim != 2:
+        raise InputError(f"`scores` must have shape (rows, labels); got {array.shape}.")
+    count = _num_labels(loss, array.shape[1]) if labels is None else len(labels)
     names = [str(place) for place in range(count)] if labels is None else list(labels)
     truth = decode(targets, coding=coding, num_labels=count)
     given = None if ids is None else np.asarray(ids)
-    table = ImportedTable("", names, given, None, values, truth, None)
+    logits, probabilities = (array, None) if values == "logits" else (None, array)
+    table = ImportedTable("", names, given, probabilities, logits, truth, None)
+    table = _declare(table, values, loss, certain=certain)
     return _calibrate_table(table, loss, method, fit_rows or FitRows())
 
 
 def calibrate_file(
     path: str | os.PathLike[str],
-    loss: str,
+    loss: str | None = None,
     *,
     method: str = "affine",
     fit_rows: FitRows | None = None,
     coding: Coding | None = None,
     partial: bool = False,
+    values: Values | None = None,
+    truth: Any = None,
+    layout: Layout | None = None,
+    certain: bool = False,
 ) -> CalibratedScores:
-    """Calibrate a file of scores and truth: .npz, .csv or .parquet.
+    """Calibrate a file of scores and truth, of any kind that ``Predictions.from_file`` reads.
 
     If the file's ``split`` marks calibration rows (2), those are fitted on and the test rows (1)
     are judged. If it marks test rows only, both parts are drawn from those, because the model has
@@ -146,38 +199,71 @@ def calibrate_file(
 
     Args:
         path: the file.
-        loss: name of the loss the model was trained with.
+        loss: name of the loss the model was trained with; None for probabilities.
         method: as for ``calibrate_scores``.
         fit_rows: as for ``calibrate_scores``; unused where ``split`` marks calibration rows.
         coding: what −1 means in targets of only −1 and +1: ``"signed"`` or ``"unknown"``.
         partial: whether a folder may lack shards; otherwise that is an error.
+        values: what the file holds, ``"logits"`` or ``"probabilities"``; by default what its arrays
+            or columns are named after, and logits where they have plain names.
+        truth, layout, certain: as for ``Predictions.from_file``.
 
     Raises:
         InputError: as for ``calibrate_scores``, and if the file lacks scores or truth.
     """
-    table = read_table(path, plain="scores", coding=coding, partial=partial)
-    if table.scores is None or table.targets is None:
-        lacking = "scores" if table.scores is None else "targets (columns 'y:<label>')"
-        raise InputError(f"{table.where}must hold scores and targets; it has no {lacking}.")
+    layout = layout or Layout()
+    table = read_values(path, values or "logits", layout, coding=coding, partial=partial)
+    table = with_truth(table, truth, layout, coding)
+    if values is None:
+        values = "probabilities" if table.scores is None and loss is None else "logits"
+    if table.targets is None or (values == "logits" and table.scores is None):
+        lacking = "targets (columns 'y:<label>')" if table.targets is None else "scores"
+        raise InputError(
+            f"{table.where}must hold scores and targets; it has no {lacking}. The truth of another "
+            'file is given by `truth`, probabilities are calibrated with `values="probabilities"`.'
+        )
+    table = _declare(table, values, loss, certain=certain)
     result = _calibrate_table(table, loss, method, fit_rows or FitRows())
     metadata = {**result.predictions.metadata, "source": Path(path).name}
     return replace(result, predictions=replace(result.predictions, metadata=metadata))
 
 
-def _num_labels(loss: str | Loss, num_scores: int) -> int:
+def _declare(
+    table: ImportedTable, values: Values, loss: str | Loss | None, *, certain: bool
+) -> ImportedTable:
+    """Return the table with only what it was declared to hold; refuse a contradiction."""
+    check_declared(table, values, certain=certain)
+    if values == "probabilities" and loss is not None:
+        raise InputError(
+            f"{table.where}`loss` belongs to logits, whose link it owns; the values are declared "
+            "as probabilities. Leave one of the two out."
+        )
+    if values == "logits" and loss is None:
+        raise InputError(
+            f"{table.where}logits need the `loss` that they were trained with, such as "
+            '`loss="bce"` for a plain sigmoid.'
+        )
+    if values == "probabilities":
+        return replace(table, scores=None)
+    return replace(table, probabilities=None)
+
+
+def _num_labels(loss: str | Loss | None, num_scores: int) -> int:
     """Return how many labels have ``num_scores`` scores: some losses take two per label."""
+    if loss is None:
+        return num_scores
     return num_scores // _scores_per_label(Pipeline(loss, context={"num_labels": num_scores}))
 
 
 def _scores_per_label(pipeline: Pipeline) -> int:
-    assert pipeline.loss is not None
-    return pipeline.loss.scores_per_label
+    return 1 if pipeline.loss is None else pipeline.loss.scores_per_label
 
 
 def _calibrate_table(
-    table: ImportedTable, loss: str | Loss, method: str, fit_rows: FitRows
+    table: ImportedTable, loss: str | Loss | None, method: str, fit_rows: FitRows
 ) -> CalibratedScores:
     pipeline = Pipeline(loss, context={"num_labels": len(table.labels)})
+    values: Values = "logits" if table.probabilities is None else "probabilities"
     scores = _checked_scores(table, _scores_per_label(pipeline))
     ranking = pipeline.ranking_scores(scores)
     bare = Predictions.from_arrays(  # checks ids, truth and scores before any work is done
@@ -185,8 +271,8 @@ def _calibrate_table(
         targets=table.targets,
         labels=table.labels,
         ids=table.ids,
-        scores=ranking,
-        metadata={"loss": str(loss), "seed": fit_rows.seed},
+        scores=ranking if values == "logits" else None,
+        metadata={"loss": None if loss is None else str(loss), "seed": fit_rows.seed},
         coding="unknown",  # decoded when they were read
         where=table.where,
     )
@@ -206,16 +292,18 @@ def _calibrate_table(
             "calibration": {"fitted_rows": len(fitted), "judged_rows": len(held_out)},
         },
     )
-    stages = {"sigmoid of the scores": bare.probabilities[held_out]}
+    first = "sigmoid of the scores" if values == "logits" else "probabilities as given"
+    stages = {first: bare.probabilities[held_out]}
     if link is not None:
         linked = Pipeline(pipeline.loss).probabilities(scores[held_out])
         stages["link of the loss"] = linked.astype(np.float32)
     stages[f"+ {calibrator.name}"] = calibrated.probabilities[held_out]
     *_, compared, last = stages
     truth = bare.targets[held_out]
+    own_link = link is not None and not np.allclose(stages[compared], stages[first], atol=1e-6)
     return CalibratedScores(
         predictions=calibrated,
-        loss=str(loss),
+        loss="" if loss is None else str(loss),
         pipeline=pipeline,
         fitted=fitted,
         held_out=held_out,
@@ -224,14 +312,16 @@ def _calibrate_table(
             for name, probabilities in stages.items()
         },
         compared=compared,
-        change=metrics.paired_interval(
-            metrics.log_loss,
-            stages[last],
-            stages[compared],
-            truth,
-            method="analytic",
-            coding="unknown",
-        ),
+        change=_change(stages[last], stages[compared], truth),
+        values=values,
+        link_change=_change(stages[compared], stages[first], truth) if own_link else None,
+    )
+
+
+def _change(new: Array, old: Array, truth: Array) -> Interval:
+    """Return the change in log loss with a 95 % interval."""
+    return metrics.paired_interval(
+        metrics.log_loss, new, old, truth, method="analytic", coding="unknown"
     )
 
 
@@ -253,6 +343,8 @@ def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Arr
 
 
 def _checked_scores(table: ImportedTable, scores_per_label: int) -> Array:
+    if table.probabilities is not None:
+        return as_log_odds(table.probabilities, f"{table.where}probabilities")
     scores = np.asarray(table.scores, dtype=np.float32)
     width = len(table.labels) * scores_per_label
     if scores.shape[1] != width:
@@ -291,3 +383,153 @@ def _fit_calibrator(
         calibrator = calibrate.from_name(method).fit(log_odds, targets, coding="unknown")
     pipeline.calibrator = calibrator
     return calibrator
+
+
+def as_log_odds(probabilities: ArrayLike, name: str = "probabilities") -> Array:
+    """Return the log-odds of probabilities, float64; ±inf for 1 and 0.
+
+    Example:
+        >>> as_log_odds(np.array([[0.5, 1.0]]))
+        array([[ 0., inf]])
+    """
+    from scipy.special import logit
+
+    array = to_numpy(probabilities)
+    bad = ~((array >= 0) & (array <= 1))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            f"{name} must lie in [0, 1]; got {array[row, column]:.6g} in row {row}, column "
+            f'{column}. If these are logits, declare them: `values="logits"`.'
+        )
+    return logit(array.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class ProbabilityMap:
+    """A fitted map from the values of one model to calibrated probabilities, for other rows of it.
+
+    Attributes:
+        pipeline: link of the loss (none for probabilities) and fitted calibrator.
+        labels: names of the labels, in the order of the columns that it was fitted on.
+        values: what it maps: ``"logits"`` or ``"probabilities"``.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> scores = rng.normal(size=(400, 2))
+        >>> targets = rng.random((400, 2)) < 1 / (1 + np.exp(-2 * scores))
+        >>> fitted = calibrate_scores(scores, targets, "bce", labels=["cat", "dog"])
+        >>> fitted.probability_map.probabilities(np.zeros((1, 2))).shape
+        (1, 2)
+    """
+
+    pipeline: Pipeline
+    labels: list[str]
+    values: Values
+
+    def probabilities(self, values: ArrayLike) -> Any:
+        """Return calibrated probabilities of a matrix whose columns are in the order of the map."""
+        array = to_numpy(values)
+        width = len(self.labels) * _scores_per_label(self.pipeline)
+        if array.ndim != 2 or array.shape[1] != width:
+            raise InputError(
+                f"`values` must have the {width} columns that the map was fitted on; got shape "
+                f"{array.shape}."
+            )
+        odds = as_log_odds(array) if self.values == "probabilities" else array
+        return like(self.pipeline.probabilities(odds), values)
+
+    def apply(
+        self,
+        source: Any,
+        *,
+        truth: Any = None,
+        layout: Layout | None = None,
+        certain: bool = False,
+        coding: Coding | None = None,
+        partial: bool = False,
+    ) -> Predictions:
+        """Return calibrated predictions of a file, an array or a data frame.
+
+        Args:
+            source: as for ``Predictions.from_values``, or a file. Columns with names may stand in
+                another order; columns without names must be those of the map.
+            truth, layout, certain, coding: as for ``Predictions.from_file``.
+            partial: whether a folder may lack shards.
+
+        Raises:
+            InputError: if the labels are others than those that the map was fitted on.
+        """
+        layout = layout or Layout()
+        table = read_values(source, self.values, layout, coding=coding, partial=partial)
+        check_declared(table, self.values, certain=certain)
+        table = with_truth(self._in_order(table), truth, layout, coding)
+        given = to_numpy(table.probabilities)
+        if self.values == "logits":
+            per_label = _scores_per_label(self.pipeline)
+            given = _checked_scores(replace(table, probabilities=None), per_label)
+        calibrator = self.pipeline.calibrator
+        return Predictions.from_arrays(
+            probabilities=self.probabilities(given).astype(np.float32),
+            targets=table.targets,
+            labels=self.labels,
+            ids=table.ids,
+            scores=self.pipeline.ranking_scores(given) if self.values == "logits" else None,
+            metadata={
+                "loss": self.pipeline.loss_name,
+                "calibrator": None if calibrator is None else calibrator.state(),
+                "calibration": {"applied": True},
+            },
+            coding="unknown",
+            where=table.where,
+        )
+
+    def _in_order(self, table: ImportedTable) -> ImportedTable:
+        """Return the table with its columns in the order of the map."""
+        if table.labels == self.labels:
+            return table
+        per_label = _scores_per_label(self.pipeline)
+        held = to_numpy(table.scores if self.values == "logits" else table.probabilities)
+        unnamed = [str(place) for place in range(held.shape[1])]
+        if table.labels == unnamed:
+            if held.shape[1] != len(self.labels) * per_label:
+                raise InputError(
+                    f"{table.where}must have the {len(self.labels)} labels that the map was fitted "
+                    f"on; it has {held.shape[1]} columns."
+                )
+            return replace(table, labels=self.labels)
+        if set(table.labels) != set(self.labels) or per_label > 1:
+            message = label_mismatch("the file", table.labels, self.labels)
+            raise InputError(f"{table.where}the map was fitted on other labels: {message}")
+        order = [table.labels.index(name) for name in self.labels]
+
+        def moved(matrix: Array | None) -> Array | None:
+            return None if matrix is None else matrix[:, order]
+
+        return replace(
+            table,
+            labels=self.labels,
+            probabilities=moved(table.probabilities),
+            scores=moved(table.scores),
+            targets=moved(table.targets),
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the map as JSON; the file is complete or not there."""
+        state = {"map": MAP_VERSION, "values": self.values, "labels": self.labels}
+        write_json(path, {**state, "pipeline": self.pipeline.state()})
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> ProbabilityMap:
+        """Return the map that ``write`` stored; nothing is unpickled."""
+        advice = "Write it with `credibly calibrate … --save FILE`."
+        document = read_json_object(Path(path), advice)
+        labels, values = document.get("labels"), document.get("values")
+        named = isinstance(labels, list) and all(isinstance(name, str) for name in labels)
+        if document.get("map") != MAP_VERSION or not named or not labels:
+            raise InputError(
+                f"{path} must be a map of version {MAP_VERSION} with its labels. {advice}"
+            )
+        with located(str(path)):
+            checked: Values = choice("values", values, ("logits", "probabilities"))
+            return cls(Pipeline.from_state(document.get("pipeline") or {}), list(labels), checked)
