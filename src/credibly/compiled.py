@@ -62,8 +62,8 @@ def cache_folder() -> Path | None:
     """Return the folder of compiled code, made if need be; None where there is none to trust.
 
     It is ``NUMBA_CACHE_DIR`` if that is set, else ``credibly/kernels`` in the user's folder of
-    caches. It must belong to the user, and neither the folder nor one above it may be writable by
-    others.
+    caches. It must belong to the user or to root, and neither the folder nor one above it may be
+    writable by others.
     """
     named = numba.config.CACHE_DIR  # type: ignore[attr-defined]
     return _trusted_folder(os.path.abspath(named) if named else _user_cache())
@@ -98,7 +98,8 @@ def _only_ours(folder: Path) -> bool:
     if os.name != "posix":  # elsewhere the folder of a user's caches has an access list of its own
         return True
     about = folder.stat()
-    if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+    # Root's folder is read, for images that were warmed up when they were built.
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
         return False
     for parent in folder.parents:
         about = parent.stat()
@@ -107,6 +108,24 @@ def _only_ours(folder: Path) -> bool:
         if about.st_uid not in (0, os.geteuid()) or open_to_others:
             return False
     return True
+
+
+@cache
+def _announce() -> None:
+    """Say once per process, to people and not to logs, that the first use takes longer."""
+    from rich.console import Console
+
+    console = Console(stderr=True, soft_wrap=True)
+    if not (console.is_terminal or console.is_jupyter):
+        return
+    if cache_folder() is None:
+        often = (
+            "in every process, since no folder of yours can keep the result: set NUMBA_CACHE_DIR"
+        )
+    else:
+        often = "once; `credibly warmup` does it ahead of time"
+    text = f"credibly: compiling loops for this processor, which takes some seconds, {often}."
+    console.print(text, markup=False, highlight=False)
 
 
 class _Code(CompileResultCacheImpl):
@@ -141,6 +160,7 @@ class KernelCache(NullCache):
                 found, code = _read(path)
                 if found == key:
                     return self._code.rebuild(target_context, code)
+        _announce()
         return None
 
     def save_overload(self, sig: Any, cres: Any) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from credibly.workflows.evaluation import Evaluation, evaluate, evaluate_all
     from credibly.workflows.fit_rows import FitRows
     from credibly.workflows.label_sets import WrittenSets, write_sets
+    from credibly.workflows.warming import WarmUp, warm_up
 
 __all__ = [
     "CalibratedScores",
@@ -30,12 +31,14 @@ __all__ = [
     "Evaluation",
     "FitRows",
     "ProbabilityMap",
+    "WarmUp",
     "WrittenSets",
     "calibrate_file",
     "calibrate_scores",
     "compare",
     "evaluate",
     "evaluate_all",
+    "warm_up",
     "write_sets",
 ]
 
@@ -46,12 +49,14 @@ _MODULES = {
     "Evaluation": "evaluation",
     "FitRows": "fit_rows",
     "ProbabilityMap": "calibration",
+    "WarmUp": "warming",
     "WrittenSets": "label_sets",
     "calibrate_file": "calibration",
     "calibrate_scores": "calibration",
     "compare": "comparison",
     "evaluate": "evaluation",
     "evaluate_all": "evaluation",
+    "warm_up": "warming",
     "write_sets": "label_sets",
 }
 
