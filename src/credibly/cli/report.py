@@ -22,6 +22,8 @@ class Options:
         200, help="bootstrap resamples behind each interval", between=(2, 100_000)
     )
     seed: int = option(0, help="seed of the bootstrap", between=(0, 2**63 - 1))
+    texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
+    text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print where it went as JSON")
     quiet: bool = option(False, help="print nothing")
@@ -34,6 +36,11 @@ def run(options: Options) -> int:
     from credibly import report
     from credibly.cli._tables import print_json, print_text, progress
 
+    texts = None
+    if options.texts:
+        from credibly.cli.search import texts_of
+
+        texts = texts_of(options.predictions[0], options.texts, options.text)
     with progress(options.out, total=1, quiet=options.quiet or options.json) as advance:
         page = report.write(
             options.predictions,
@@ -41,6 +48,7 @@ def run(options: Options) -> int:
             resamples=options.resamples,
             seed=options.seed,
             partial=options.partial,
+            texts=texts,
             advance=advance,
         )
     if options.json:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from credibly.retrieve import Answer, Hit, JointModel
 
 
+SHOWN = 80
+"""Characters of a text in a table."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Search predictions by labels wanted and unwanted, most probable first.
@@ -43,6 +47,8 @@ class Options:
         metavar="FILE",
     )
     images: str | None = option(None, help="folder of the images that ids name", metavar="DIR")
+    texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
+    text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     explain: bool = option(False, help="also how each condition was read, and the SQL")
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print the result as JSON")
@@ -64,6 +70,8 @@ def run(options: Options) -> int:
     )
     if options.images:
         answer = replace(answer, hits=[_with_path(hit, options.images) for hit in answer.hits])
+    if options.texts:
+        answer = answer.with_texts(texts_of(options.predictions, options.texts, options.text))
     if options.json:
         document = answer.to_dict()
         if options.explain:
@@ -124,6 +132,7 @@ def _print_hits(answer: Answer) -> None:
     names = list(answer.hits[0].conditions)
     truth = any(hit.truth is not None for hit in answer.hits)
     paths = any(hit.path is not None for hit in answer.hits)
+    texts = any(hit.text is not None for hit in answer.hits)
     columns = ["", "id", "probability", *names, *(["truth"] if truth else [])]
     rows = []
     for place, hit in enumerate(answer.hits, start=1):
@@ -131,8 +140,23 @@ def _print_hits(answer: Answer) -> None:
         row += [_shown(hit.conditions[name]) for name in names]
         if truth:
             row.append({True: "hit", False: "no", None: "?"}[hit.truth])
-        rows.append([*row, hit.path or ""] if paths else row)
-    _tables.print_table("", [*columns, "path"] if paths else columns, rows)
+        rows.append([*row, *([hit.path or ""] if paths else []), *([_start(hit)] if texts else [])])
+    columns += [*(["path"] if paths else []), *(["text"] if texts else [])]
+    _tables.print_table("", columns, rows)
+
+
+def _start(hit: Hit) -> str:
+    """Return the beginning of a text, on one line."""
+    line = " ".join((hit.text or "").split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+
+
+def texts_of(predictions: str, data: str, columns: tuple[str, ...] | None) -> dict[str, str]:
+    """Return the texts of rows by id, from the data that the predictions were made of."""
+    from credibly.data import load_texts
+    from credibly.predictions import Predictions
+
+    return load_texts(data, Predictions.scan(predictions).labels, text=columns)
 
 
 def _print_summary(answer: Answer, joint: JointModel | None) -> None:

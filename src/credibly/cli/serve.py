@@ -22,7 +22,9 @@ class Options:
         help="a predictions file, or two to compare", positional=True
     )
     images: str | None = option(None, help="folder of images named by row ids")
-    run: str | None = option(None, help="a trained run: opens /api/predict")
+    run: str | None = option(None, help="a trained run: opens /api/predict, and /try for texts")
+    texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
+    text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
     host: str = option("127.0.0.1", help="address to listen on; others can reach it if changed")
     partial: bool = option(False, help="read a folder although some of its shards are missing")
@@ -46,6 +48,8 @@ def run(options: Options) -> int:
         options.predictions,
         images=options.images,
         run=options.run,
+        texts=options.texts,
+        text=options.text,
         hosts=(*local, options.host),
         partial=options.partial,
     )

@@ -200,26 +200,33 @@ def _shape(inputs: Data | tuple[int, ...], config: Any, name: str) -> tuple[int,
     return tuple(shape)
 
 
+TOKENIZER_FILES = (
+    *("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "tokenizer.model"),
+    "sentencepiece.bpe.model",
+)
+
+
 def _tokenizer(transformers: Any, folder: str, name: str, config: Any) -> Any:
+    # Without any of its files transformers makes a tokenizer that knows no words.
+    if Path(folder).is_dir() and not any((Path(folder) / f).exists() for f in TOKENIZER_FILES):
+        raise InputError(
+            f"{name} must have a tokenizer beside config.json ({', '.join(TOKENIZER_FILES[:2])} …);"
+            f" {folder} holds none. Save it there: `tokenizer.save_pretrained({folder!r})`."
+        )
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, use_fast=True
         )
     except Exception as error:  # a missing or damaged tokenizer fails in many ways
         raise InputError(
-            f"{name} must have a tokenizer beside config.json (tokenizer.json, or vocab.txt); "
-            f"{_line(error)}. Save it there: `tokenizer.save_pretrained({folder!r})`."
+            f"{name} must have a tokenizer beside config.json; {_line(error)}. Save it there: "
+            f"`tokenizer.save_pretrained({folder!r})`."
         ) from error
     known = int(config.vocab_size)
     if len(tokenizer) > known:
         raise InputError(
             f"{name}: its tokenizer knows {len(tokenizer):,} tokens, its model {known:,}; the "
             "tokenizer is of another model. Put the files of one model into the folder."
-        )
-    if not tokenizer("a")["input_ids"]:
-        raise InputError(
-            f"{name}: its tokenizer gives no token for 'a'; it has no vocabulary. Save the "
-            f"tokenizer of the model there: `tokenizer.save_pretrained({folder!r})`."
         )
     return tokenizer
 

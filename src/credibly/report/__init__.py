@@ -24,6 +24,7 @@ def write(
     resamples: int = 200,
     seed: int = 0,
     partial: bool = False,
+    texts: Mapping[str, str] | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
     """Read predictions files and write the report; ``out`` is complete or not there.
@@ -35,6 +36,7 @@ def write(
         resamples: bootstrap resamples behind each interval.
         seed: of the bootstrap, and of the sample taken of very large files.
         partial: whether a folder may lack shards; otherwise that is an error.
+        texts: texts by row id; the report then shows examples.
         advance: called with the share of the work done since its last call.
     """
     called = list(names) if names else names_of([Path(path) for path in paths])
@@ -49,6 +51,7 @@ def write(
         resamples=resamples,
         seed=seed,
         total_rows=total_rows,
+        texts=texts,
         advance=lambda share: advance(0.9 * share),
     )
     with atomic_path(out) as beside:
@@ -73,6 +76,7 @@ def render(
     resamples: int = 200,
     seed: int = 0,
     total_rows: Mapping[str, int] | None = None,
+    texts: Mapping[str, str] | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> str:
     """Return the report as HTML text.
@@ -82,6 +86,7 @@ def render(
         resamples: resamples behind each interval.
         seed: seed of the resamples.
         total_rows: rows of the files, where ``methods`` hold a sample of them.
+        texts: texts by row id; the report then shows examples.
         advance: called with the share of the work done since its last call.
 
     Example:
@@ -106,4 +111,4 @@ def render(
                 f"{other!r} differ. Use `Predictions.select` to keep the shared ones."
             )
     total = {name: len(one) for name, one in methods.items()} | dict(total_rows or {})
-    return page(methods, total, resamples=resamples, seed=seed, advance=advance)
+    return page(methods, total, texts, resamples=resamples, seed=seed, advance=advance)

@@ -16,6 +16,7 @@ from credibly.summaries import COLUMNS, comparison, label_table, verdict
 def page(
     methods: Mapping[str, Predictions],
     total_rows: Mapping[str, int],
+    texts: Mapping[str, str] | None = None,
     *,
     resamples: int,
     seed: int,
@@ -48,9 +49,45 @@ def page(
         comparison=numbers,
         charts=drawings,
         labels=tables,
+        examples={name: _examples(one, texts) for name, one in methods.items()} if texts else {},
         made=_how(methods, resamples, seed),
         version=__version__,
     )
+
+
+EXAMPLES = 8
+"""Texts of each kind: those where a label is missed or given most wrongly, and those certain."""
+
+SHOWN = 400
+"""Characters of a text."""
+
+
+def _examples(one: Predictions, texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return rows with their texts: the most confident mistakes, or the most certain labels."""
+    import numpy as np
+
+    values = one.probabilities
+    wrong = (
+        values
+        if one.targets is None
+        else np.where(one.targets >= 0, np.abs(values - one.targets), -1.0)
+    )
+    worst = wrong.max(axis=1)
+    chosen = [int(row) for row in np.argsort(-worst, kind="stable") if str(one.ids[row]) in texts]
+    rows = []
+    for row in chosen[:EXAMPLES]:
+        label = int(wrong[row].argmax())
+        text = texts[str(one.ids[row])]
+        rows.append(
+            {
+                "id": str(one.ids[row]),
+                "text": text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…",
+                "label": one.labels[label],
+                "probability": float(values[row, label]),
+                "truth": None if one.targets is None else float(one.targets[row, label]),
+            }
+        )
+    return rows
 
 
 def _how(methods: Mapping[str, Predictions], resamples: int, seed: int) -> dict[str, Any]:

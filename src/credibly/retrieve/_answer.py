@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from credibly.retrieve._diagram import Diagram
@@ -20,6 +20,7 @@ class Hit:
         conditions: probability of each condition alone, by its text (``+fork``, ``-knife``).
         truth: whether the row satisfies the query, None where that is not known.
         path: the row's file, where the predictions name one.
+        text: the row's text, where it was looked up.
     """
 
     id: Any
@@ -27,6 +28,7 @@ class Hit:
     conditions: Mapping[str, float]
     truth: bool | None = None
     path: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class Answer:
     known_hits: int | None = None
     contradiction: bool = False
     sql: tuple[str, ...] = ()
+
+    def with_texts(self, texts: Mapping[str, str]) -> Answer:
+        """Return the answer with the text of each row that ``texts`` has, by id."""
+        hits = [replace(hit, text=texts.get(str(hit.id))) for hit in self.hits]
+        return replace(self, hits=hits)
 
     @property
     def ids(self) -> list[Any]:
@@ -93,6 +100,8 @@ def _plain(hit: Hit) -> dict[str, Any]:
         row["truth"] = hit.truth
     if hit.path is not None:
         row["path"] = hit.path
+    if hit.text is not None:
+        row["text"] = hit.text
     return row
 
 

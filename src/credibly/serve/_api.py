@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request
@@ -18,6 +18,8 @@ from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.serve._model import MOST_VALUES, Busy, Model
 from credibly.serve._served import ServedPredictions
+
+Body = TypeVar("Body", bound=BaseModel)
 
 router = APIRouter(prefix="/api", tags=["api"])
 
@@ -54,6 +56,13 @@ class Features(BaseModel):
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
 
 
+class Texts(BaseModel):
+    """Texts, one per row or a list of a row's columns, as the run was trained on."""
+
+    texts: list[str | list[str]] = Field(min_length=1, max_length=1000)
+    average_size: float | None = Field(default=None, ge=0.05, le=1e6)
+
+
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorMessage}
     for status in (400, 403, 404, 408, 413, 414, 421, 422, 431, 503, 505)
@@ -83,6 +92,7 @@ async def health(request: Request) -> dict[str, Any]:
             for file in served.files
         ],
         "images": served.images is not None,
+        "texts": bool(served.texts),
         "run": served.model is not None,
     }
 
@@ -107,7 +117,8 @@ def search(
     request: Request, file: FileNumber, q: QueryText, top: Top = 20, raw: Raw = False
 ) -> dict[str, Any]:
     """The most probable rows for a query, each condition's share, and expected hits."""
-    return _file(request, file, raw).search(q, top).to_dict()
+    answer = _file(request, file, raw).search(q, top)
+    return answer.with_texts(state_of(request).texts).to_dict()
 
 
 @router.get("/label", responses=FAILURES)
@@ -157,6 +168,24 @@ async def predict(request: Request) -> dict[str, Any]:
 
 
 @router.post(
+    "/predict/text",
+    responses=FAILURES,
+    openapi_extra=_body("application/json", Texts.model_json_schema()),
+)
+async def predict_text(request: Request) -> dict[str, Any]:
+    """Probabilities and a label set for each text."""
+    body = await request.body()
+
+    def work() -> dict[str, Any]:
+        _require_json(request)
+        asked = _parsed(Texts, body)
+        rows = [[each] if isinstance(each, str) else each for each in asked.texts]
+        return _model(request).predict_texts(rows, _decision(request, asked.average_size))
+
+    return await _model(request).in_turn(work)
+
+
+@router.post(
     "/predict/image",
     responses=FAILURES,
     openapi_extra=_body("application/octet-stream", {"type": "string", "format": "binary"}),
@@ -171,19 +200,27 @@ async def predict_image(request: Request, average_size: Size | None = None) -> d
     return await _model(request).in_turn(work)
 
 
-def _features(request: Request, body: bytes) -> Features:
+def _require_json(request: Request) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise InputError(f"the body must be application/json; got {kind[:100]!r}.")
+
+
+def _parsed(kind: type[Body], body: bytes) -> Body:
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+
+
+def _features(request: Request, body: bytes) -> Features:
+    _require_json(request)
     if body.count(b",") > MOST_VALUES:  # before they are parsed, which takes far more memory
         raise InputError(
             f"a request must hold at most {MOST_VALUES:,} numbers. Send fewer rows, or use "
             "`credibly predict`."
         )
-    try:
-        return Features.model_validate_json(body)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
+    return _parsed(Features, body)
 
 
 def _model(request: Request) -> Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,6 +39,7 @@ class AppState:
     files: tuple[ServedPredictions, ...]
     images: Images | None = None
     model: Model | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -78,6 +79,8 @@ def create_app(
     *,
     images: str | os.PathLike[str] | None = None,
     run: str | os.PathLike[str] | None = None,
+    texts: str | os.PathLike[str] | None = None,
+    text: Sequence[str] | None = None,
     hosts: Sequence[str] = LOCAL,
     partial: bool = False,
 ) -> Any:
@@ -86,12 +89,17 @@ def create_app(
     Args:
         predictions: one file, or two to compare; each may be a folder of shards.
         images: folder of images named by row ids.
-        run: a trained run, which opens ``/api/predict``.
+        run: a trained run, which opens ``/api/predict``, and ``/try`` where it takes texts.
+        texts: data that hold the texts of the rows, shown beside their ids.
+        text: the columns of the texts, where their names do not tell.
         hosts: names the server answers to; a request with another Host header is refused.
         partial: whether a folder may lack shards; otherwise that is an error.
     """
+    files = tuple(ServedPredictions(path, partial=partial) for path in predictions)
+    shown = {} if texts is None or not files else _texts(texts, files[0].labels, text)
     served = AppState(
-        files=tuple(ServedPredictions(path, partial=partial) for path in predictions),
+        files=files,
+        texts=shown,
         images=None if images is None else Images(images),
         model=None if run is None else Model(_load(run)),
     )
@@ -122,6 +130,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     # Kernels are compiled and files read before the first request is answered.
     await to_thread.run_sync(app.state.served.warm_up)
     yield
+
+
+def _texts(
+    source: str | os.PathLike[str], labels: Sequence[str], text: Sequence[str] | None
+) -> dict[str, str]:
+    from credibly.data import load_texts
+
+    return load_texts(source, labels, text=text)
 
 
 def _load(run: str | os.PathLike[str]) -> Any:

@@ -20,6 +20,9 @@ MOST_PIXELS = 25_000_000
 MOST_VALUES = 2_000_000
 """Numbers that reach the network in one request: rows × channels × pixels, or rows × features."""
 
+MOST_CHARACTERS = 1_000_000
+"""Characters of all texts of one request."""
+
 AT_ONCE = 2
 """Predictions at once: each takes memory for all activations of the network."""
 
@@ -72,9 +75,37 @@ class Model:
             )
         return self._answer(_pixels(content, tuple(self.run.data["shape"]))[None], decide)
 
+    @property
+    def text_columns(self) -> int:
+        """Return how many texts a row of the run has; 0 where rows are something else."""
+        return int(self.run.data["shape"][0]) if self.run.data["kind"] == "text" else 0
+
+    def predict_texts(
+        self, texts: list[list[str]], decide: Callable[[], Decision | None]
+    ) -> dict[str, Any]:
+        """Return probabilities and sets for texts, each row a list of its columns."""
+        if not self.text_columns:
+            raise InputError(f"this model takes {self.run.data['kind']}, not texts.")
+        for row, columns in enumerate(texts):
+            if len(columns) != self.text_columns:
+                raise InputError(
+                    f"every row of `texts` must hold {self.text_columns} text(s); row {row} holds "
+                    f"{len(columns)}."
+                )
+        total = sum(len(text) for columns in texts for text in columns)
+        if total > MOST_CHARACTERS:
+            raise InputError(
+                f"a request must hold at most {MOST_CHARACTERS:,} characters; got {total:,}. Send "
+                "fewer texts, or use `credibly predict`."
+            )
+        return self._predicted(texts, decide)
+
     def _answer(self, array: Array, decide: Callable[[], Decision | None]) -> dict[str, Any]:
         self._check_size(*array.shape)
-        predictions = self.run.predict(array)
+        return self._predicted(array, decide)
+
+    def _predicted(self, rows: Any, decide: Callable[[], Decision | None]) -> dict[str, Any]:
+        predictions = self.run.predict(rows)
         decision = decide() or self.run.pipeline.rule
         sets = decision.predict(predictions.probabilities)
         labels = predictions.labels
