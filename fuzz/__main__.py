@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
+import re
 import sys
 import tempfile
 import warnings
@@ -64,10 +65,11 @@ def _compiled() -> list[str]:
     import credibly
 
     root = Path(credibly.__file__).parent
+    compiles = re.compile(r"^(import|from) (numba|credibly\.compiled)\b", re.MULTILINE)
     return [
         ".".join(("credibly", *path.relative_to(root).with_suffix("").parts))
         for path in root.rglob("*.py")
-        if "numba" in path.read_text(encoding="utf-8")
+        if compiles.search(path.read_text(encoding="utf-8"))
     ]
 
 
