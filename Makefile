@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-vision test-text faults bench claims docs clean
+.PHONY: setup demo test check browser test-spark test-vision test-text chaos bench claims docs clean
 
 setup: .venv/.ready
 
@@ -51,9 +51,11 @@ test-text:
 	.venv-text/bin/pip install --quiet -c constraints.txt -e '.[text,export]' pytest
 	PYTHONPATH=tests/data .venv-text/bin/python -m pytest tests/text tests/data/test_data_vqa.py
 
-# Kills, full disks and damaged files, at length; the short form is part of `make test`.
-faults: setup
-	$(BIN)/python tests/faults/long.py --kills 25 --out faults.json
+# Kills, failing disks, power loss and attacks on the server; counts go to chaos.json, and a second
+# call goes on from there. The short form is part of `make test`.
+MINUTES ?= 60
+chaos: setup
+	$(BIN)/python tests/faults/chaos.py --minutes $(MINUTES) --record chaos.json
 
 bench: setup
 	$(BIN)/python -m benchmarks

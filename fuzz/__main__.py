@@ -47,6 +47,7 @@ def _campaign(asked: argparse.Namespace) -> None:
     target = module.Target()
     corpus = Path(tempfile.mkdtemp(prefix=f"fuzz-{asked.target}-"))
     for number, seed in enumerate(target.seeds()):
+        target.attempt(seed)  # what is imported on first use takes longer than an input may
         (corpus / f"seed-{number}").write_bytes(seed)
     length = f"-runs={asked.runs}" if asked.runs else f"-max_total_time={asked.seconds}"
     arguments = [

@@ -45,7 +45,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     out_can_be_written(path, "path")
     path = Path(os.path.realpath(path))  # write through links, beside the file they point to
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     sweep(path.parent, path.name)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     with _locked(beside.with_suffix(".lock")):
@@ -57,6 +57,14 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             _flush(path.parent)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, so that they are there after a power loss too."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        _flush(folder.parent)
 
 
 def write_json(path: str | os.PathLike[str], document: object) -> None:
@@ -86,17 +94,22 @@ def sweep(folder: Path, name: str | None = None) -> None:
     """Remove what killed writers of ``name`` (by default of any file) left in ``folder``.
 
     A temporary file goes only with its lock in hand, which the system takes from a writer when it
-    dies, and not before. What may not be looked at, locked or removed stays.
+    dies, and not before; or when it has no lock at all, which a writer makes first and removes
+    last. (A power loss can keep one and not the other.) What may not be looked at, locked or
+    removed stays.
     """
     if fcntl is None:
         return
     target = ".+" if name is None else re.escape(name)
-    pattern = re.compile(rf"\.{target}\.[0-9a-f]{{8}}\.lock", re.DOTALL)
+    pattern = re.compile(rf"\.{target}\.[0-9a-f]{{8}}\.(lock|part)", re.DOTALL)
     with suppress(OSError):
-        for lock in [path for path in folder.iterdir() if pattern.fullmatch(path.name)]:
-            with suppress(OSError), lock.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                lock.with_suffix(".part").unlink(missing_ok=True)
+        for path in [path for path in folder.iterdir() if pattern.fullmatch(path.name)]:
+            lock, part = path.with_suffix(".lock"), path.with_suffix(".part")
+            if path == part and lock.exists():
+                continue  # the lock's turn comes, or came
+            with suppress(OSError), path.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where there are no locks
+                part.unlink(missing_ok=True)
                 lock.unlink(missing_ok=True)
 
 
@@ -154,6 +167,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _flush(path: Path) -> None:
+    if os.name != "posix" and path.is_dir():  # only POSIX systems open folders
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

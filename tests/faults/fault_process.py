@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import time
@@ -12,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from fault_storage import FailingDisk, PowerLoss
 
 from credibly.cli import COMMANDS
 
@@ -39,15 +42,24 @@ SERVER.set_forkserver_preload(
 class Fault:
     """What happens to a process.
 
-    ``kind`` is "none", "delay" (killed from outside after ``at`` seconds), "sight" (killed from
-    outside when the ``at``-th change of the folder ``watched`` is seen), "flush", "rename" or
-    "renamed" (killed just before the ``at``-th flush to disk or rename, or just after it), "limit"
-    (no file may grow past ``at`` bytes) or "unprivileged" (files' permissions count, even for
-    root).
+    ``kind`` is one of
+
+    - "none";
+    - "delay": killed from outside after ``at`` seconds;
+    - "sight": killed from outside when the ``at``-th change of the folder ``watched`` is seen;
+    - "flush", "rename", "renamed": killed just before the ``at``-th flush or rename, or just
+      after it;
+    - "limit": no file may grow past ``at`` bytes;
+    - "memory": at most ``at`` bytes of address space;
+    - "unprivileged": files' permissions count, even for root;
+    - "error": the ``at``-th operation on the folder ``watched`` raises (``fault_storage``);
+    - "power": power is lost at the ``at``-th flush, rename or removal in ``watched``, or at the end
+      for 0; what is left is in ``after`` of the notes.
     """
 
     kind: str = "none"
     at: float = 0
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,9 +73,10 @@ class Ended:
 
 def run(command: Sequence[str], fault: Fault, notes: Path, watched: Path | None = None) -> Ended:
     """Run ``credibly COMMAND …`` under a fault; ``notes`` is a folder for what it prints."""
+    shutil.rmtree(notes / "after", ignore_errors=True)
     notes.mkdir(parents=True, exist_ok=True)
     ours, theirs = SERVER.Pipe()
-    child = SERVER.Process(target=_child, args=(list(command), fault, str(notes), theirs))
+    child = SERVER.Process(target=_child, args=(list(command), fault, str(notes), theirs, watched))
     child.start()
     theirs.close()
     ours.recv()
@@ -100,7 +113,9 @@ def _sizes(folder: Path) -> dict[str, int]:
     return sizes
 
 
-def _child(command: list[str], fault: Fault, notes: str, begun: Any) -> None:
+def _child(
+    command: list[str], fault: Fault, notes: str, begun: Any, watched: Path | None = None
+) -> None:
     import torch
 
     from credibly.cli import main
@@ -109,11 +124,27 @@ def _child(command: list[str], fault: Fault, notes: str, begun: Any) -> None:
     for stream, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(f"{notes}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), stream)
     _arm(fault)
+    disk = _failing_disk(fault, watched, Path(notes) / "after")
     begun.send(True)
     code = main(command)
+    if isinstance(disk, PowerLoss) and code == 0:  # it was faster than the power loss
+        disk.lose_power()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _failing_disk(
+    fault: Fault, watched: Path | None, after: Path
+) -> FailingDisk | PowerLoss | None:
+    if watched is None or fault.kind not in ("error", "power"):
+        return None
+    if fault.kind == "error":
+        disk = FailingDisk(watched, int(fault.at))
+    else:
+        disk = PowerLoss(watched, after, int(fault.at), fault.seed)
+    disk.arm()
+    return disk
 
 
 def _arm(fault: Fault) -> None:
@@ -123,6 +154,10 @@ def _arm(fault: Fault) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.at), int(fault.at)))
+    elif fault.kind == "memory":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (int(fault.at), int(fault.at)))
     elif fault.kind == "unprivileged":
         drop_privileges()
 

@@ -59,8 +59,27 @@ def _report(world: Path, out: Path, resamples: str = "6") -> list[str]:
     return [*command, "--out", str(out / "report.html"), "--quiet"]
 
 
+def _train_pictures(world: Path, out: Path) -> list[str]:
+    command = ["train", str(world / "pictures.npz"), "--out", str(out / "run"), "--resume"]
+    command += ["--model", "cnn", "--hidden", "4", "--epochs", "2", "--batch-size", "16"]
+    return [*command, "--checkpoint-seconds", "0", "--workers", "2", "--quiet", "--json"]
+
+
+def _joint(world: Path, out: Path, seed: str = "1") -> list[str]:
+    command = ["joint", "fit", str(world / "predictions.parquet"), "--components", "1,2"]
+    return [*command, "--seed", seed, "--out", str(out / "joint.json"), "--quiet"]
+
+
+def _export(world: Path, out: Path) -> list[str]:
+    return ["export", str(world / "run"), "--out", str(out / "run.onnx"), "--json"]
+
+
 CASES = {
     "train": Case(_train),
+    "train --workers 2": Case(_train_pictures),
+    "compare --jobs 2": Case(lambda world, out: [*_compare(world, out), "--jobs", "2"]),
+    "joint": Case(_joint, lambda world, out: _joint(world, out, "0")),
+    "export": Case(_export),
     "predict": Case(_predict),
     "calibrate": Case(_calibrate, lambda world, out: _calibrate(world, out, "temperature")),
     "sets": Case(_sets, lambda world, out: _sets(world, out, "1")),
@@ -87,6 +106,8 @@ def make_world(world: Path) -> Path:
     np.savez(world / "rows.npz", features=features, targets=targets, labels=names, split=split)
     np.savez(world / "scores.npz", scores=scores, targets=targets, labels=names)
     _write_text(world, features, scores, targets)
+    pictures = generator.integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
+    np.savez(world / "pictures.npz", images=pictures, targets=targets[60:120], labels=names)
     (world / "run.toml").write_text('loss = "bce"\nmodel = "linear"\nepochs = 2\n')
     train = ["train", str(world / "rows.npz"), "--out", str(world / "run"), *QUICK]
     assert main(train) == 0

@@ -82,13 +82,20 @@ def test_writers_of_one_file_at_once_all_succeed_and_the_last_stays(replaced, tm
 
 def test_only_leftovers_of_the_same_file_go(tmp_path):
     Writer(tmp_path / "other.txt", "half").kill()
-    kept = [*names(tmp_path), f".{NAME}.part", f".{NAME}.0123456g.lock", f".{NAME}.01234567.part"]
+    kept = [*names(tmp_path), f".{NAME}.part", f".{NAME}.0123456g.lock", f".{NAME}.0123456g.part"]
     for name in kept[2:]:
         (tmp_path / name).write_text("not ours")
     (tmp_path / f".{NAME}.89abcdef.lock").mkdir()  # cannot be opened, and so stays
     with atomic_path(tmp_path / NAME) as beside:
         beside.write_text("whole")
     assert names(tmp_path) == sorted([*kept, f".{NAME}.89abcdef.lock", NAME])
+
+
+def test_a_temporary_file_whose_lock_a_power_loss_forgot_goes(tmp_path):
+    (tmp_path / f".{NAME}.01234567.part").write_text("half")
+    with atomic_path(tmp_path / NAME) as beside:
+        beside.write_text("whole")
+    assert names(tmp_path) == [NAME]
 
 
 def test_without_locks_files_are_written_and_nothing_is_swept(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import torch
 from credibly.checks import InputError
 from credibly.child_processes import end_with_parent
 from credibly.data import Data
-from credibly.files import atomic_path, read_json_object
+from credibly.files import atomic_path, make_folder, read_json_object
 from credibly.models._network import Network
 
 CHUNK = 4096
@@ -43,7 +43,7 @@ def cache_features(
         (50, 64)
     """
     folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     _claim(folder, model, data, image_size)
     rows = data.torch_dataset(train=False, image_size=image_size)
     parts = []

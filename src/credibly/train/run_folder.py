@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from credibly import __version__
 from credibly.checks import InputError
-from credibly.files import sweep
+from credibly.files import make_folder, sweep
 from credibly.train.configuration import INCIDENTAL, Settings, read_toml, write_toml
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def claimed(folder: Path, settings: Settings, data: Data, resume: bool) -> Itera
         InputError: if another process writes to the folder, or if it holds something else.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     fresh = not (folder / CONFIG).exists()
     try:
         with locked(folder):
