@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "serve",
     "audit",
     "export",
+    "check",
     "warmup",
 )
 

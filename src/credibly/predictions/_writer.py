@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly import __version__
+from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import _schema, _validation
@@ -138,7 +138,9 @@ class Writer:
             self._flush(self._waiting_rows)
         document = _schema.encode_metadata(self.metadata, self.labels, self.num_rows)
         self._file.add_key_value_metadata({_schema.KEY.decode(): document})
+        self._file.add_key_value_metadata({checksums.KEY: checksums.PLACEHOLDER})
         self._close()
+        checksums.seal(self._beside)
         hashes = np.concatenate(self._hashes)
         if len(np.unique(hashes)) < len(hashes):  # equal ids, or (hardly ever) only equal hashes
             _validation.check_unique(Dataset(self._beside).ids(), f"{self.path}: ")

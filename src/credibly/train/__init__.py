@@ -32,12 +32,14 @@ from credibly.train.presets import DATA_OPTIONS, PRESETS, preset
 if TYPE_CHECKING:
     from credibly.train.assembly import build_loss, resolve_settings
     from credibly.train.callbacks import Callback, Watcher
+    from credibly.train.checkpoint import read_tensors
     from credibly.train.distributed import WholeLoss, gather
     from credibly.train.fitting import fit
     from credibly.train.in_memory import FittedModel, fit_matrix
     from credibly.train.onnx import export
     from credibly.train.prediction import predict_to
     from credibly.train.run import Run, load
+    from credibly.train.run_files import is_run, run_readers
     from credibly.train.run_folder import read_config
 
 __all__ = [
@@ -54,11 +56,14 @@ __all__ = [
     "fit",
     "fit_matrix",
     "gather",
+    "is_run",
     "load",
     "predict_to",
     "preset",
     "read_config",
+    "read_tensors",
     "resolve_settings",
+    "run_readers",
 ]
 
 # No module has the name of a function: importing it would put the module in the function's place.
@@ -73,10 +78,13 @@ _MODULES = {
     "fit": "fitting",
     "fit_matrix": "in_memory",
     "gather": "distributed",
+    "is_run": "run_files",
     "load": "run",
     "predict_to": "prediction",
     "read_config": "run_folder",
+    "read_tensors": "checkpoint",
     "resolve_settings": "assembly",
+    "run_readers": "run_files",
 }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly import __version__
+from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.files import atomic_path
 
@@ -54,10 +54,12 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str,
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
-    header = {"credibly": json.dumps({"version": __version__, **values}, sort_keys=True)}
+    about = {"version": __version__, checksums.KEY: checksums.PLACEHOLDER, **values}
+    header = {"credibly": json.dumps(about, sort_keys=True)}
     try:
         with atomic_path(path) as beside:
             save_file(plain, beside, metadata=header)
+            checksums.seal(beside)
             beside.chmod(0o666 & ~_umask())  # safetensors leaves it readable to the owner only
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from error
@@ -70,7 +72,7 @@ def _umask() -> int:
 
 
 def read_tensors(path: Path) -> Checkpoint:
-    """Return what ``save_tensors`` wrote."""
+    """Return what ``save_tensors`` wrote; refuse a file whose bytes are others."""
     from safetensors import SafetensorError, safe_open
 
     if path.is_dir():
@@ -89,6 +91,8 @@ def read_tensors(path: Path) -> Checkpoint:
         raise InputError(f"{path}: its header's entry must be JSON; {error}.") from error
     if not isinstance(values, dict) or not isinstance(values.get("version"), str):
         raise InputError(f"{path}: its header's entry must hold a version; got {header[:80]!r}.")
+    checksums.check(path)
+    values.pop(checksums.KEY, None)
     return Checkpoint(tensors, values)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from credibly.workflows.comparison import Comparison, compare
     from credibly.workflows.evaluation import Evaluation, evaluate, evaluate_all
     from credibly.workflows.fit_rows import FitRows
+    from credibly.workflows.integrity import FileCheck, Integrity, check_files
     from credibly.workflows.label_sets import WrittenSets, write_sets
     from credibly.workflows.warming import WarmUp, warm_up
 
@@ -29,12 +30,15 @@ __all__ = [
     "CalibratedScores",
     "Comparison",
     "Evaluation",
+    "FileCheck",
     "FitRows",
+    "Integrity",
     "ProbabilityMap",
     "WarmUp",
     "WrittenSets",
     "calibrate_file",
     "calibrate_scores",
+    "check_files",
     "compare",
     "evaluate",
     "evaluate_all",
@@ -47,12 +51,15 @@ _MODULES = {
     "CalibratedScores": "calibration",
     "Comparison": "comparison",
     "Evaluation": "evaluation",
+    "FileCheck": "integrity",
     "FitRows": "fit_rows",
+    "Integrity": "integrity",
     "ProbabilityMap": "calibration",
     "WarmUp": "warming",
     "WrittenSets": "label_sets",
     "calibrate_file": "calibration",
     "calibrate_scores": "calibration",
+    "check_files": "integrity",
     "compare": "comparison",
     "evaluate": "evaluation",
     "evaluate_all": "evaluation",

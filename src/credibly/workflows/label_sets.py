@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from credibly.checks import InputError
+from credibly.checksums import KEY, PLACEHOLDER, seal
 from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.predictions import Dataset, Predictions, label_mismatch
@@ -249,6 +250,32 @@ def _add_shares(total: list[float], parts: Array, wholes: Array) -> None:
     total[1] += int(some.sum())
 
 
+COLUMNS = ("id", "labels", "probabilities", "held_out")
+
+
+def is_sets_file(path: Path) -> bool:
+    """Return whether a Parquet file holds label sets, by its columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return tuple(pq.read_schema(path).names) == COLUMNS
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return False  # told in more words by whoever reads it
+
+
+def read_sets_file(path: Path) -> int:
+    """Read a Parquet file of label sets to its end; return its number of rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            return sum(batch.num_rows for batch in file.iter_batches())
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} must be a complete Parquet file; {error}.") from error
+
+
 class _Sink(Protocol):
     def write(
         self, batch: Predictions, sets: Array, held_out: Array, review: Array | None
@@ -268,6 +295,7 @@ def _sets_file(path: Path, document: dict[str, Any], *, reviews: bool) -> Iterat
             yield sink
         finally:
             sink.close()
+        seal(beside)
 
 
 class _Parquet:
@@ -304,6 +332,7 @@ class _Parquet:
         self._file.write_table(pa.Table.from_arrays(cells, schema=self._schema))
 
     def close(self) -> None:
+        self._file.add_key_value_metadata({KEY: PLACEHOLDER})
         self._file.close()
 
 

@@ -1,0 +1,201 @@
+"""Checksums and ``credibly check``: any changed byte is found, and what is wrong is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from credibly import InputError, Predictions, checksums
+from credibly.cli import main
+from credibly.predictions import Writer, shard_metadata, shard_name
+from credibly.train import Settings, fit
+from credibly.train.checkpoint import read_tensors, save_tensors
+from credibly.workflows import check_files
+
+GOLDEN = Path(__file__).parents[1] / "compatibility/golden"
+
+
+def some_rows(first: int = 0, count: int = 6) -> Predictions:
+    rng = np.random.default_rng(first)
+    return Predictions.from_arrays(
+        probabilities=rng.random((count, 3)),
+        targets=rng.integers(0, 2, (count, 3)),
+        # Names that look like a checksum do not confuse it.
+        labels=["dog", checksums.PLACEHOLDER, "credibly.checksum"],
+        ids=[f"row{first + row}" for row in range(count)],
+    )
+
+
+@pytest.fixture
+def predictions(tmp_path):
+    some_rows().write(tmp_path / "predictions.parquet")
+    return tmp_path / "predictions.parquet"
+
+
+@pytest.fixture
+def tensors(tmp_path):
+    values = {"step": 3}
+    save_tensors(tmp_path / "some.safetensors", {"a": torch.arange(4.0)}, values)
+    return tmp_path / "some.safetensors"
+
+
+@pytest.fixture
+def parts(tmp_path):
+    for index in range(3):
+        path = tmp_path / "parts" / shard_name(index, 3)
+        with Writer(path, some_rows().labels, metadata=shard_metadata(index, 3, 18)) as file:
+            file.append(some_rows(6 * index))
+    return tmp_path / "parts"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    import credibly as cr
+
+    folder = tmp_path_factory.mktemp("integrity") / "run"
+    settings = Settings(model="linear", epochs=1, checkpoint_seconds=0)
+    fit(cr.data.synthetic(60, num_features=3), folder, settings)
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("kind", ["predictions", "tensors"])
+def test_every_changed_byte_is_found(kind, request):
+    path = request.getfixturevalue(kind)
+    assert checksums.verify(path) == "sound"
+    content = path.read_bytes()
+    step = max(1, len(content) // 400)
+    marks = [content.rfind(b"sha256-of-file=") + i for i in range(-30, 90)]
+    for place in sorted({*range(0, len(content), step), *marks, *range(len(content) - 12, 0)}):
+        if not 0 <= place < len(content):
+            continue
+        damaged = bytearray(content)
+        damaged[place] ^= 0x04
+        path.write_bytes(damaged)
+        try:
+            sound = checksums.verify(path) == "sound"
+        except InputError:
+            sound = False
+        assert not sound, place
+    for length in (0, 1, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        assert not check_files(path).sound
+    path.write_bytes(content + b"x")
+    assert not check_files(path).sound
+
+
+def test_labels_that_look_like_a_checksum_do_no_harm(tmp_path):
+    labels = ["credibly.checksum", checksums.PLACEHOLDER]
+    rows = Predictions.from_arrays(probabilities=[[0.5, 0.25]], labels=labels)
+    rows.write(tmp_path / "odd.parquet")
+    assert Predictions.read(tmp_path / "odd.parquet").labels == labels
+    assert check_files(tmp_path / "odd.parquet").sound
+
+
+def test_flipped_weights_are_refused_when_they_are_read(tensors):
+    assert read_tensors(tensors).values == {"step": 3, "version": read_tensors_version(tensors)}
+    content = bytearray(tensors.read_bytes())
+    content[-3] ^= 1
+    tensors.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged: its bytes are not those that were written"):
+        read_tensors(tensors)
+
+
+def read_tensors_version(path: Path) -> str:
+    return read_tensors(path).values["version"]
+
+
+def test_a_checksum_is_the_same_for_the_same_rows(tmp_path):
+    for name in ("one.parquet", "two.parquet"):
+        some_rows().write(tmp_path / name)
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
+
+
+def test_sound_files_are_said_to_be_sound(predictions, parts, run, tmp_path, capsys):
+    sets = ["sets", str(predictions), "--average-size", "1", "--quiet"]
+    assert main([*sets, "--out", str(tmp_path / "sets.parquet")]) == 0
+    for path in (predictions, parts, run, tmp_path / "sets.parquet", run / "metrics.json"):
+        assert main(["check", str(path)]) == 0, capsys.readouterr()
+        assert "nothing is wrong" in capsys.readouterr().out
+        assert main(["check", str(path), "--quiet"]) == 0
+        assert capsys.readouterr().out == ""
+        assert main(["check", str(path), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["sound"]
+        kinds = {each["checksum"] for each in found["files"]}
+        assert kinds <= {"sound", ""}
+        assert "sound" in kinds or path.suffix == ".json"
+
+
+def test_files_of_earlier_versions_are_read_and_said_to_have_no_checksum(tmp_path):
+    old = [GOLDEN / "predictions-1.0.parquet", GOLDEN / "run-1.0", GOLDEN / "parts-0.1"]
+    for path in old:
+        found = check_files(path)
+        assert found.sound, found
+        assert {each.checksum for each in found.files} <= {"none", ""}
+        assert any(each.checksum == "none" for each in found.files)
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a flipped bit in a part": ("parts", "part-00001-of-00003.parquet", _flip, "part-00001"),
+    "a missing part": ("parts", "part-00002-of-00003.parquet", Path.unlink, "must hold all 3"),
+    "a cut part": ("parts", "part-00000-of-00003.parquet", lambda p: p.write_bytes(b"PAR1"), "00"),
+    "flipped weights": ("run", "model.safetensors", _flip, "model.safetensors"),
+    "flipped predictions": ("run", "predictions.parquet", _flip, "predictions.parquet"),
+    "a cut configuration": ("run", "config.toml", lambda p: p.write_text("[data"), "config.toml"),
+    "no JSON": ("run", "calibration.json", lambda p: p.write_text("{"), "calibration.json"),
+    "another calibration": (
+        "run",
+        "calibration.json",
+        lambda p: p.write_text('{"calibrator": {"name": "unheard"}}'),
+        "unheard",
+    ),
+    "a damaged log": ("run", "log.jsonl", lambda p: p.write_text("x\n"), "log.jsonl, line 1"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_found_and_named(damage, request, capsys):
+    fixture, name, spoil, said = DAMAGE[damage]
+    folder = request.getfixturevalue(fixture)
+    spoil(folder / name)
+    assert main(["check", str(folder)]) == 1
+    out, error = capsys.readouterr()
+    assert said in out.replace("\n", "")
+    assert error == ""
+    assert main(["check", str(folder), "--quiet"]) == 1
+    assert said in capsys.readouterr().out.replace("\n", "")
+
+
+def test_equal_ids_in_two_parts_are_found(parts):
+    path = parts / shard_name(2, 3)
+    with Writer(path, some_rows().labels, metadata=shard_metadata(2, 3, 18)) as file:
+        file.append(some_rows(0))
+    found = check_files(parts)
+    assert not found.sound
+    assert "row0" in str(found.files[-1].problem)
+
+
+def test_what_cannot_be_checked_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("hello")
+    for path in ("notes.txt", ".", "missing.parquet"):
+        assert main(["check", str(tmp_path / path)]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert main(["check", "/dev/zero"]) == 2
+    assert "device" in capsys.readouterr().err
