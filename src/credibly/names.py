@@ -28,6 +28,9 @@ LOSSES: dict[str, str] = {
 }
 """Names and aliases of the losses, and their classes in ``credibly.losses``."""
 
+SUFFIXES: tuple[str, ...] = ("lpr", "twl")
+"""Terms that may follow a loss after a '+'."""
+
 CALIBRATORS: tuple[str, ...] = (
     "none",
     "temperature",
@@ -85,8 +88,9 @@ def check_loss(name: str) -> None:
         raise InputError(f"unknown loss {match[1]!r}. {nearest(match[1].lower(), LOSSES)}")
     for part in rest:
         match = _PART.fullmatch(part)
-        if match is not None and match[1].lower() != "lpr":
-            raise InputError(f"after '+' only 'lpr' can stand; got {match[1]!r} in {name!r}.")
+        if match is not None and match[1].lower() not in SUFFIXES:
+            known = " or ".join(SUFFIXES)
+            raise InputError(f"after '+' only {known} can stand; got {match[1]!r} in {name!r}.")
 
 
 def check_model(name: str) -> None:

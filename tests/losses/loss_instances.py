@@ -42,6 +42,9 @@ LOSSES = [
     cl.LabelPairs(cl.BCE(), weight=0.5),
     cl.LabelPairs(cl.Softmax()),
     cl.LabelPairs(cl.Focal(), on="published"),
+    cl.TwoWayTerm(cl.BCE()),
+    cl.TwoWayTerm(cl.SPA(), weight=0.5, temperature_pos=2.0),
+    cl.TwoWayTerm(cl.Softmax()),
 ]
 
 

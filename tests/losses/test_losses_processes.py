@@ -16,6 +16,7 @@ from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.quasibinary import Quasibinary
 from credibly.losses.rows import RowLoss
 from credibly.losses.two_way import TwoWay
+from credibly.losses.two_way_term import TwoWayTerm
 from credibly.train.distributed import WholeLoss
 
 LABELS = 5
@@ -40,6 +41,7 @@ def losses():
         "two-way, subclassed": OwnTwoWay(),
         "quasibinary, running": Quasibinary(momentum=0.5, penalty="running"),
         "quasibinary with pairs": LabelPairs(Quasibinary(momentum=0.5)),
+        "quasibinary with two-way": TwoWayTerm(Quasibinary(momentum=0.5)),
         "two-way, summed": TwoWay(reduction="sum"),
         "two-way": TwoWay(),
         "label-wise": TwoWay(ways="labels", temperature_neg=0.7, margin=0.3),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly import losses as cl
 from credibly.losses.fused import force_torch
 from credibly.losses.two_way import TwoWay
 
@@ -233,3 +234,43 @@ def test_sparse_and_dense_targets_take_the_same_formula():
 def test_arguments_out_of_range_are_refused(arguments, message):
     with pytest.raises(cr.InputError, match=message):
         TwoWay(**arguments)
+
+
+# As a term beside another loss ---------------------------------------------------------------
+
+INNER = [cl.BCE(), cl.SPA(), cl.Focal(), cl.Quasibinary(), cl.AverageK(2.0), cl.Asymmetric()]
+
+
+@pytest.mark.parametrize("inner", INNER, ids=str)
+@pytest.mark.parametrize("weight", [0.0, 0.1, 3.0])
+def test_the_term_adds_the_two_way_loss_of_the_scores_ranked_by(inner, weight):
+    scores = torch.randn(6, 5 * inner.scores_per_label, dtype=torch.float64).requires_grad_()
+    targets = torch.eye(5, dtype=torch.float64)[torch.tensor([0, 3, 1, 4, 1, 2])]
+    loss = cl.TwoWayTerm(inner, weight=weight, temperature_pos=2.0)
+    value = loss(scores, targets)
+    (found,) = torch.autograd.grad(value, scores)
+    term = cl.TwoWay(temperature_pos=2.0)(inner.ranking_scores(scores), targets)
+    expected = inner(scores, targets) + weight / 5 * term
+    (gradient,) = torch.autograd.grad(expected, scores)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(found, gradient)
+    assert loss.properness == (inner.properness if weight == 0 else "none")
+
+
+@pytest.mark.parametrize("inner", INNER[:2], ids=str)
+def test_the_values_of_the_term_average_to_the_loss(inner):
+    scores = torch.randn(7, 5, dtype=torch.float64)
+    targets = (torch.rand(7, 5) < 0.5).double()
+    loss, rows = cl.TwoWayTerm(inner), torch.arange(7)
+    assert loss.values(scores, targets).shape == rows.shape
+    torch.testing.assert_close(loss.values(scores, targets).mean(), loss(scores, targets))
+
+
+def test_the_term_by_name():
+    loss = cl.from_name("spa+twl(weight=0.3)")
+    assert isinstance(loss, cl.TwoWayTerm)
+    assert (loss.name, loss.weight, str(loss.loss)) == ("spa+twl", 0.3, str(cl.SPA()))
+    scores = torch.randn(3, 4)
+    torch.testing.assert_close(loss.log_odds(scores), cl.SPA().log_odds(scores))
+    with pytest.raises(cr.InputError, match="no argument 'wieght' of 'twl'"):
+        cl.from_name("spa+twl(wieght=0.3)")

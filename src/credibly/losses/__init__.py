@@ -23,6 +23,7 @@ from credibly.losses.softmax import Softmax
 from credibly.losses.spa import SPA
 from credibly.losses.targets import check_targets
 from credibly.losses.two_way import TwoWay
+from credibly.losses.two_way_term import TwoWayTerm
 from credibly.losses.warp import Warp
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "RowLoss",
     "Softmax",
     "TwoWay",
+    "TwoWayTerm",
     "Warp",
     "audit",
     "check_targets",

@@ -19,7 +19,7 @@ _REACH = 25.0
 _STEPS = 5_001
 _NOISE = 1e-4  # a derived link carries rounding noise of this size near ±25
 # Rates above one half: there random batches can hold more labels than expected.
-_INDEPENDENT_RATES = ((0.9, 0.1), (0.8, 0.2))
+_INDEPENDENT_RATES = ((0.2, 0.6, 0.4), (0.7, 0.3, 0.5))
 _EXCLUSIVE_RATES = ((0.6, 0.3, 0.1), (0.1, 0.2, 0.7))
 _COLUMNS = 3  # some links depend on the number of labels; any number above one will do
 
@@ -197,7 +197,7 @@ def _audit_batches(loss: Loss) -> Audit:
     loss.fit_state([(scores, rates)])
     minimisers = loss.eval().probabilities(scores)
     right = bool((minimisers - rates).abs().max() < 1e-4)
-    what = "one of three labels" if one_of else "two independent labels"
+    what = "one of three labels" if one_of else "three independent labels"
     return Audit(
         loss=str(loss),
         properness="strict" if right else "none",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,13 +13,14 @@ from credibly.losses.base import Loss, Reduction, working_precision
 from credibly.losses.collectives import all_reduce_sum, process_count
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.label_pairs import PairsForm, row_pairs
-from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
+from credibly.losses.wrapped import WrappedLoss
+from credibly.types import LogOdds, Scores, Targets, Values
 
 PLATEAU = 50.0
 """Log-odds of links with a plateau are taken within ± this: a probability of 2e-22."""
 
 
-class LabelPairs(Loss):
+class LabelPairs(WrappedLoss):
     r"""A loss plus the label pair regularizer: present labels should come out above absent ones.
 
     $$\ell + \lambda\, \frac{2}{T(T-1)} \sum_{t:\,y_t = 1} \; \sum_{t':\,y_{t'} = 0}
@@ -65,7 +65,7 @@ class LabelPairs(Loss):
     """
 
     arguments = ("weight", "on")
-    from_text = False
+    suffix = "lpr"
 
     def __init__(
         self,
@@ -75,40 +75,19 @@ class LabelPairs(Loss):
         *,
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__(reduction=reduction)
+        super().__init__(loss, reduction=reduction)
         if not loss.has_link:
             raise checks.InputError(
                 f"`loss` must have a link, since pairs are compared on log-odds; {loss} has none. "
                 "Wrap one with a link, such as `SPA()` or `BCE()`."
             )
-        if loss.reduction != "mean":
-            raise checks.InputError(
-                f'`loss` must have reduction="mean"; got {loss.reduction!r}. Give `reduction=` to '
-                "`LabelPairs` instead."
-            )
-        self.loss = loss
         self.weight = checks.at_least("weight", weight, 0.0)
         self.on = checks.choice("on", on, ("link", "published"))
-        self._inherit(loss)
+        self._inherit(biased=self._biases(loss))
         self._limit = None if self._reaches_every_probability() else PLATEAU
         # A score inside the bounds, found once: it takes a search.
         even = self._limit is not None and loss.labelwise
         self._even_score = float(loss.initial_scores(torch.tensor(0.5))) if even else 0.0
-
-    def _inherit(self, loss: Loss) -> None:
-        """Declare of itself what the wrapped loss declares."""
-        vars(self).update(
-            name=f"{loss.name}+lpr",
-            properness="none" if self._biases(loss) else loss.properness,
-            scores_per_label=loss.scores_per_label,
-            single_label=loss.single_label,
-            needs_indices=loss.needs_indices,
-            spans_processes=loss.spans_processes,
-            has_state=loss.has_state,
-            labelwise=loss.labelwise,
-            detached=loss.detached,
-            exclusive=loss.exclusive,
-        )
 
     def _biases(self, loss: Loss) -> bool:
         """Return whether pairs move the minimiser even where labels are independent."""
@@ -140,34 +119,6 @@ class LabelPairs(Loss):
         if values.shape == matrix.shape:
             values = values.sum(-1) / (matrix >= 0).sum(-1).clamp(min=1)
         return values + self._weighted_pairs(log_odds, matrix, weight)
-
-    def log_odds(self, scores: Scores) -> LogOdds:
-        return self.loss.log_odds(scores)
-
-    def published_log_odds(self, scores: Scores) -> LogOdds:
-        return self.loss.published_log_odds(scores)
-
-    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
-        return self.loss.known_log_odds(scores, known)
-
-    def probabilities(self, scores: Scores) -> Probabilities:
-        return self.loss.probabilities(scores)
-
-    def ranking_scores(self, scores: Scores) -> Scores:
-        return self.loss.ranking_scores(scores)
-
-    def initial_scores(self, label_rates: Tensor) -> Scores:
-        return self.loss.initial_scores(label_rates)
-
-    def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
-        self.loss.fit_state(batches)
-        return self
-
-    def state_summary(self) -> dict[str, float]:
-        return self.loss.state_summary()
-
-    def extra_repr(self) -> str:
-        return f"{self.loss}, {super().extra_repr()}"
 
     def _fused(self) -> FusedForm | None:
         return self.loss.with_label_pairs(self.weight) if self.on == "link" else None

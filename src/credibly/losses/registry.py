@@ -16,8 +16,9 @@ _PART = re.compile(r"^\s*(?P<name>[\w-]+)\s*(?:\((?P<arguments>.*)\))?\s*$")
 def from_name(name: str, **context: Any) -> Loss:
     """Return the loss that ``name`` stands for.
 
-    A name may have arguments in brackets and ``+lpr`` after it: ``spa``, ``spa+lpr``,
-    ``asl(gamma_neg=4, detach_weight=true)``, ``spa(scale_neg=10)+lpr(weight=2)``.
+    A name may have arguments in brackets, and ``+lpr`` or ``+twl`` after it: ``spa``, ``spa+lpr``,
+    ``bce+twl(weight=0.1)``, ``asl(gamma_neg=4, detach_weight=true)``,
+    ``spa(scale_neg=10)+lpr(weight=2)``.
 
     Args:
         name: see above; ``cr.losses.names()`` lists them.
@@ -37,10 +38,8 @@ def from_name(name: str, **context: Any) -> Loss:
         raise InputError(f"unknown loss {base!r}. {nearest(base, classes)}")
     loss = _build(classes[base], arguments, context, name)
     for part in rest:
-        kind, arguments = _parse(part, name)
-        if kind != "lpr":
-            raise InputError(f"after '+' only 'lpr' can stand; got {kind!r} in {name!r}.")
-        loss = _wrap(loss, arguments, name)
+        suffix, arguments = _parse(part, name)
+        loss = _wrap(loss, suffix, arguments, name)
     return loss
 
 
@@ -117,14 +116,21 @@ def _build(
         raise InputError(f"loss {full_name!r}: {error}.") from error
 
 
-def _wrap(loss: Loss, arguments: dict[str, Any], full_name: str) -> Loss:
+def _wrap(loss: Loss, suffix: str, arguments: dict[str, Any], full_name: str) -> Loss:
     from credibly.losses.label_pairs import LabelPairs
+    from credibly.losses.two_way_term import TwoWayTerm
 
+    kinds = {kind.suffix: kind for kind in (LabelPairs, TwoWayTerm)}
+    if suffix not in kinds:
+        raise InputError(
+            f"after '+' only {' or '.join(kinds)} can stand; got {suffix!r} in {full_name!r}."
+        )
+    kind = kinds[suffix]
     for key in arguments:
-        if key not in LabelPairs.arguments:
-            hint = nearest(key, LabelPairs.arguments)
-            raise InputError(f"loss {full_name!r}: no argument {key!r} of 'lpr'. {hint}")
+        if key not in kind.arguments:
+            hint = nearest(key, kind.arguments)
+            raise InputError(f"loss {full_name!r}: no argument {key!r} of {suffix!r}. {hint}")
     try:
-        return LabelPairs(loss, **arguments)
+        return kind(loss, **arguments)
     except TypeError as error:
         raise InputError(f"loss {full_name!r}: {error}.") from error

@@ -1,0 +1,82 @@
+"""A loss around another loss: it keeps the link and everything else of the one inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
+from torch import Tensor
+
+from credibly import checks
+from credibly.losses.base import Loss, Reduction
+from credibly.types import LogOdds, Probabilities, Scores, Targets
+
+
+class WrappedLoss(Loss):
+    """A loss plus a term of its own. The link, the outputs and the state are the inner loss's.
+
+    A subclass gives ``forward`` and ``values``, ``suffix`` and, where its term moves the minimiser,
+    ``biases``.
+
+    Args:
+        loss: the inner loss; its ``reduction`` must be ``"mean"``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``, of one value per row; see `Loss`.
+    """
+
+    name = ""
+    suffix = ""
+    from_text = False
+
+    def __init__(self, loss: Loss, *, reduction: Reduction = "mean") -> None:
+        super().__init__(reduction=reduction)
+        if loss.reduction != "mean":
+            raise checks.InputError(
+                f'`loss` must have reduction="mean"; got {loss.reduction!r}. Give `reduction=` to '
+                f"`{type(self).__name__}` instead."
+            )
+        self.loss = loss
+
+    def _inherit(self, *, biased: bool) -> None:
+        """Declare of itself what the inner loss declares; ``biased``: the minimiser moves."""
+        loss = self.loss
+        vars(self).update(
+            name=f"{loss.name}+{self.suffix}",
+            properness="none" if biased else loss.properness,
+            scores_per_label=loss.scores_per_label,
+            single_label=loss.single_label,
+            needs_indices=loss.needs_indices,
+            spans_processes=loss.spans_processes,
+            has_state=loss.has_state,
+            has_link=loss.has_link,
+            labelwise=loss.labelwise,
+            detached=loss.detached,
+            exclusive=loss.exclusive,
+        )
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        return self.loss.log_odds(scores)
+
+    def published_log_odds(self, scores: Scores) -> LogOdds:
+        return self.loss.published_log_odds(scores)
+
+    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
+        return self.loss.known_log_odds(scores, known)
+
+    def probabilities(self, scores: Scores) -> Probabilities:
+        return self.loss.probabilities(scores)
+
+    def ranking_scores(self, scores: Scores) -> Scores:
+        return self.loss.ranking_scores(scores)
+
+    def initial_scores(self, label_rates: Tensor) -> Scores:
+        return self.loss.initial_scores(label_rates)
+
+    def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
+        self.loss.fit_state(batches)
+        return self
+
+    def state_summary(self) -> dict[str, float]:
+        return self.loss.state_summary()
+
+    def extra_repr(self) -> str:
+        return f"{self.loss}, {super().extra_repr()}"
