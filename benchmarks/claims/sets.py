@@ -8,7 +8,9 @@ of NAME: a quarter of its training rows stands in for them.
 
 ``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:1500`` is
 a draw of 1500 training rows, a third as many held-out rows, and 1500 test rows, the same for every
-seed. ``cifar100:50`` has the images of 50 classes, 100 of each outside the test rows.
+seed. ``cifar100:50`` has the images of 50 classes, 100 of each outside the test rows;
+``flowers102:tail`` is Flowers-102, thinned to a long tail. Both are made by
+``benchmarks.claims.assets``.
 
 ``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` (for images ``rows.parquet``)
 writes one as a file.
@@ -36,12 +38,14 @@ IMAGES = {
     "ucmerced-images": "ucmerced.parquet",
 }
 TEST_IMAGES = 1500
-ASSETS = ("cifar100",)
+ASSETS = ("cifar100", "flowers102")
 """Files made from public repositories, in the folder CREDIBLY_ASSETS."""
 
 CIFAR_PER_CLASS = 100
 TAIL = (100, 4)
-"""Training rows of the most and the least frequent class of ``tinyimagenet:tail``."""
+FLOWERS_TAIL = (60, 4)
+"""Training rows of the most and the least frequent class of ``tinyimagenet:tail`` and
+``flowers102:tail``."""
 
 EMBEDDED = {
     "digits": lambda seed: data.digits(4000, seed=seed),
@@ -78,12 +82,15 @@ def _rows(name: str, seed: int) -> Data:
         return features(form.removeprefix("through-"), seed)
     if file in ASSETS:
         path = Path(os.environ.get("CREDIBLY_ASSETS", ".")) / f"{file}.npz"
-        return _some_images(_some_classes(data.load(path, seed=seed), int(form)), seed)
+        read = data.load(path, seed=seed)
+        if form == "tail":
+            return _thinned(read, seed, FLOWERS_TAIL)
+        return _some_images(_some_classes(read, int(form)), seed)
     read = data.load(data_file(f"{file}.npz"), seed=seed)
     if not form:
         return read
     if form == "tail":
-        return _thinned(read, seed)
+        return _thinned(read, seed, TAIL)
     if "+" in form:
         return with_labels(read, _kept_classes(read))
     return _some_classes(read, int(form))
@@ -128,9 +135,9 @@ def _some_images(read: Data, seed: int) -> Data:
     return dataclasses.replace(some, split=hold_out(some.targets, split, 0.2, seed), _hash=[])
 
 
-def _thinned(read: Data, seed: int) -> Data:
-    """Training rows from 100 a class down to 4, evenly in log; test rows stay balanced."""
-    high, low = TAIL
+def _thinned(read: Data, seed: int, tail: tuple[int, int]) -> Data:
+    """Training rows of each class between two numbers, evenly in log; test rows stay as they are."""
+    high, low = tail
     counts = np.geomspace(high, low, read.num_labels).round().astype(int)
     order = np.random.default_rng(0).permutation(read.num_labels)
     generator = np.random.default_rng(seed)

@@ -38,6 +38,7 @@ LOSSES: dict[str, tuple[str, bool]] = {
     "spa": ("spa", False),
     "bce, prior": ("bce", True),
     "spa, prior": ("spa", True),
+    "bce+twl, prior": ("bce+twl", True),
     "twl": ("twl", False),
     "asl, detached": ("asl(gamma_pos=0,gamma_neg=4,margin=0.05,detach_weight=true)", False),
     "spa+lpr": ("spa+lpr(weight=1)", False),
@@ -75,6 +76,26 @@ ONE_LABEL = {
     "quasibinary": ("quasibinary", False),
 }
 
+FLOWERS = "flowers102:tail"
+FLOWERS_SIZE = 5.0
+FLOWERS_BUDGET: dict[str, Any] = {
+    **LITE,
+    "image_size": 96,
+    "epochs": 4,
+    "learning_rate": 1.5e-3,
+    "average_size": FLOWERS_SIZE,
+    "prior_bias": False,
+}
+WITH_A_BUDGET: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
+    "ce": ("softmax", ({"dropout": 0.0}, {"dropout": 0.2})),
+    "avgk": ("avgk", ({"loss": "avgk(alpha=0.1)"}, {"loss": "avgk(alpha=1)"})),
+    "an": ("an", ({"dropout": 0.0}, {"dropout": 0.2})),
+    "epr": ("epr", ({"loss": "epr(weight=0.01)"}, {"loss": "epr(weight=0.1)"})),
+    "topk": ("topk", ({"loss": "topk(noise=0.2)"}, {"loss": "topk(noise=1)"})),
+    "role": ("role", ({"dropout": 0.0}, {"dropout": 0.2})),
+}
+"""Losses for sets of an average size, and what two trials of each try."""
+
 HEADS: dict[str, Any] = {"model": "mlp", "hidden": 512, "epochs": 6, "batch_size": 256}
 FEATURES = "coco80-features"
 """Heads on frozen features of all of COCO."""
@@ -98,6 +119,9 @@ def methods() -> list[Method]:
         for name, (loss, prior) in ONE_LABEL.items():
             settings = {**CIFAR, "loss": loss, "prior_bias": prior}
             found.append(_method(name, data, data, settings, ({},)))
+    for name, (loss, grid) in WITH_A_BUDGET.items():
+        settings = {**FLOWERS_BUDGET, "loss": loss}
+        found.append(_method(name, FLOWERS, FLOWERS, settings, grid, by="average-k"))
     return found
 
 
@@ -125,5 +149,6 @@ def _method(
     settings: dict[str, Any],
     grid: tuple[dict[str, Any], ...],
     like: str | None = None,
+    by: str = "nll",
 ) -> Method:
-    return Method(name, setup, data, settings, grid, like=like, seeds=SEEDS, own_trials=False)
+    return Method(name, setup, data, settings, grid, by, like, seeds=SEEDS, own_trials=False)
