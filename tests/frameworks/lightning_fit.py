@@ -1,6 +1,7 @@
 """Fit, calibrate and write on some processes: `python lightning_fit.py PROCESSES FOLDER`."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def fit(loss, processes, folder):
         accelerator="cpu",
         devices=processes,
         strategy="ddp" if processes > 1 else "auto",
+        use_distributed_sampler=False,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -37,7 +39,9 @@ def fit(loss, processes, folder):
         callbacks=[calibrate],
         default_root_dir=folder,
     )
-    train = DataLoader(rows(64, 0), batch_size=16 // processes)
+    # Lightning's own sampler shuffles; the comparison needs the same rows in every step.
+    own = range(int(os.environ.get("LOCAL_RANK", "0")), 64, processes)
+    train = DataLoader(rows(64, 0), batch_size=16 // processes, sampler=own)
     held_out = DataLoader(rows(101, 1), batch_size=16)
     trainer.fit(module, train, held_out)
     logged = {name: float(value) for name, value in trainer.callback_metrics.items()}

@@ -13,6 +13,7 @@ from torch import Tensor
 from credibly import checks
 from credibly.losses.base import Loss, Properness
 from credibly.losses.entries import BinaryLoss
+from credibly.notebook import html_table
 
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _REACH = 25.0
@@ -24,7 +25,7 @@ _EXCLUSIVE_RATES = ((0.6, 0.3, 0.1), (0.1, 0.2, 0.7))
 _COLUMNS = 3  # some links depend on the number of labels; any number above one will do
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """The result of ``audit``; ``str()`` of it is a short text."""
 
@@ -59,6 +60,17 @@ class Audit:
         """Largest distance between a rate within reach and where training with it ends."""
         pairs = zip(self.rates, self.minimisers, strict=True)
         return max((abs(a - b) for a, b in pairs if self.low < a < self.high), default=0.0)
+
+    def __repr__(self) -> str:
+        return f"<Audit of {self.loss}: {_VERDICT[self.properness]}>"
+
+    def _repr_html_(self) -> str:
+        """Return rates and where training with them ends as a table, for notebooks."""
+        rows = [["by the link", *self.minimisers]]
+        rows += [] if self.published is None else [["published", *self.published]]
+        heads = ["rate", *(f"{rate:.2f}" for rate in self.rates)]
+        caption = f"{self.loss}: {_VERDICT[self.properness]}"
+        return html_table(caption, heads, rows if self.rates else [], note=self.note)
 
     def __str__(self) -> str:
         lines = [f"{self.loss}: {_VERDICT[self.properness]}", f"  {self.note}"]

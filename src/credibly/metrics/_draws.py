@@ -26,12 +26,15 @@ BINNED = {"ACE": "ace", "MCE": "mce", "ECE": "ece"}
 TOP_BINNED = {"ECE-top-4": "ece"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Draws:
     """Numbers of a summary, and their values on resamples of the rows."""
 
     estimates: dict[str, float]
     draws: dict[str, Array]
+
+    def __repr__(self) -> str:
+        return f"Draws({', '.join(self.estimates)})"
 
 
 def draw(

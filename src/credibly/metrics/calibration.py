@@ -13,6 +13,7 @@ from credibly.metrics import _bins
 from credibly.metrics._inputs import mean_known, probability_pair
 from credibly.metrics._top import unknown_below_top
 from credibly.metrics.proportions import Band, proportion_interval
+from credibly.notebook import html_table
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
@@ -21,7 +22,7 @@ Average = Literal["pooled", "macro"] | None
 KINDS = ("ace", "mce", "ece")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reliability:
     """A reliability diagram: ``bins`` values each, or (labels, bins) with ``per_label=True``.
 
@@ -40,6 +41,28 @@ class Reliability:
     """Lower end of the frequency's confidence band."""
     upper: Any
     """Upper end of the frequency's confidence band."""
+
+    def __repr__(self) -> str:
+        bins = self.counts.shape[-1]
+        return f"Reliability({bins} bins, {int(self.counts.sum()):,} entries)"
+
+    def _repr_html_(self) -> str:
+        """Return the bins that are not empty as a table, for notebooks."""
+        if self.counts.ndim > 1:
+            return html_table(f"{self!r}, one diagram per label", [], [])
+        shown = [place for place, count in enumerate(self.counts) if count]
+        rows = [
+            [
+                float(self.confidence[k]),
+                float(self.frequency[k]),
+                float(self.lower[k]),
+                float(self.upper[k]),
+                int(self.counts[k]),
+            ]
+            for k in shown
+        ]
+        heads = ["predicted", "observed", "from", "to (95 %)", "entries"]
+        return html_table(repr(self), heads, rows, total=len(rows))
 
 
 def calibration_error(

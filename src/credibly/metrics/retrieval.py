@@ -10,6 +10,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.metrics._inputs import hard, probability_pair
+from credibly.notebook import html_table
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
@@ -21,7 +22,7 @@ _TRIED = 1000
 _NORMAL_95 = 1.959963984540054
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RetrievalMap:
     """What ``retrieval_map`` found; every mapping is by number of conditions.
 
@@ -44,6 +45,19 @@ class RetrievalMap:
     sampled: tuple[int, ...]
     expected: Mapping[tuple[int, int], float]
     hits: Mapping[tuple[int, int], int]
+
+    def __repr__(self) -> str:
+        each = ", ".join(f"{size}: {value:.4f}" for size, value in self.by_conditions.items())
+        return f"RetrievalMap(mean {self.mean:.4f}; by conditions {each})"
+
+    def _repr_html_(self) -> str:
+        """Return one row per number of conditions, for notebooks."""
+        rows = [
+            [size, value, self.counts[size], *self.intervals[size]]
+            for size, value in self.by_conditions.items()
+        ]
+        heads = ["conditions", "mAP", "queries", "from", "to (95 %)"]
+        return html_table(f"retrieval, mean {self.mean:.4f}", heads, rows)
 
     def mass_ratio(self, conditions: int, wanted: int | None = None) -> float:
         """Expected over real hits of all queries with so many conditions (and wanted ones)."""

@@ -12,11 +12,15 @@ import numpy as np
 from credibly import __version__
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, nearest
+from credibly.notebook import COLUMNS, ROWS, html_table
 from credibly.predictions import _validation
 from credibly.targets import UNKNOWN, Coding
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
     from credibly.losses import Loss
     from credibly.predictions._bring import Layout, Values
     from credibly.predictions._dataset import Dataset
@@ -433,6 +437,36 @@ class Predictions:
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
+    # Elsewhere -------------------------------------------------------------------------------
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns of the file: ``id``, ``p:…``, ``s:…``, ``y:…``."""
+        from credibly.predictions import _schema
+
+        kind = None
+        if self.targets is not None:
+            kind = "soft" if self.targets.dtype.kind == "f" else "hard"
+        schema = _schema.arrow_schema(self.labels, scores=self.scores is not None, targets=kind)
+        return _schema.to_arrow(schema, self.ids, self.probabilities, self.scores, self.targets)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with the columns of the file; ``id`` is the index.
+
+        Unknown truth is NaN.
+        """
+        return self.to_arrow().to_pandas().set_index("id")
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table, for notebooks."""
+        first = self[:ROWS]
+        columns = ["id", *self.labels]
+        rows = []
+        for place, (name, values) in enumerate(zip(first.ids, first.probabilities, strict=True)):
+            truth = None if first.targets is None else first.targets[place]
+            rows.append([name, *_marked(values, truth)])
+        note = "" if self.targets is None else "✓ present, ? unknown, by the truth."
+        return html_table(repr(self), columns, rows, note=note, total=len(self))
+
     def __repr__(self) -> str:
         known = [name for name in ("targets", "scores") if getattr(self, name) is not None]
         extra = f", with {' and '.join(known)}" if known else ""
@@ -465,6 +499,15 @@ def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) ->
     parts = [f"lacks {missing}"] if missing else []
     parts += [f"has {surplus} besides"] if surplus else []
     return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
+
+
+def _marked(values: Array, truth: Array | None) -> list[str]:
+    """Return probabilities as text, with a mark where the truth says present or unknown."""
+    columns = values[: COLUMNS + 1]
+    if truth is None:
+        return [f"{value:.3f}" for value in columns]
+    marks = ["✓" if y >= 0.5 else "?" if y < 0 else "" for y in truth[: COLUMNS + 1]]
+    return [f"{value:.3f} {mark}".strip() for value, mark in zip(columns, marks, strict=True)]
 
 
 def _targets_or_unknown(part: Predictions) -> Array:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from credibly.notebook import html_table
 from credibly.retrieve._diagram import Diagram
 from credibly.retrieve._formula import Query, quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Hit:
     text: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """The best rows for a query, and the expected number of hits among all rows.
 
@@ -70,6 +74,34 @@ class Answer:
     def probabilities(self) -> list[float]:
         """Return the probabilities of the best rows, in order."""
         return [hit.probability for hit in self.hits]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the best rows as a data frame: id, probability, one column per condition."""
+        import pandas as pd
+
+        listed = []
+        for hit in self.hits:
+            row = {"id": hit.id, "probability": hit.probability, **hit.conditions}
+            row |= {} if hit.truth is None else {"truth": hit.truth}
+            listed.append(row | ({} if hit.path is None else {"path": hit.path}))
+        return pd.DataFrame(listed)
+
+    def __repr__(self) -> str:
+        expected = "" if self.expected_hits is None else f", {self.expected_hits:,.1f} expected"
+        return f"Answer({str(self.query)!r}: {len(self.hits)} best of {self.rows:,} rows{expected})"
+
+    def _repr_html_(self) -> str:
+        """Return the best rows as a table, for notebooks."""
+        names = list(self.hits[0].conditions) if self.hits else []
+        known = any(hit.truth is not None for hit in self.hits)
+        rows = []
+        for hit in self.hits:
+            truth = [{True: "✓", False: "✗", None: "?"}[hit.truth]] if known else []
+            rows.append(
+                [hit.id, hit.probability, *(hit.conditions[name] for name in names), *truth]
+            )
+        heads = ["id", "probability", *names, *(["truth"] if known else [])]
+        return html_table(repr(self), heads, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as plain values, for JSON."""

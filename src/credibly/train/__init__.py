@@ -31,7 +31,7 @@ from credibly.train.presets import DATA_OPTIONS, PRESETS, preset
 
 if TYPE_CHECKING:
     from credibly.train.assembly import build_loss, resolve_settings
-    from credibly.train.callbacks import Callback, Watcher
+    from credibly.train.callbacks import Callback, ProgressBar, Watcher
     from credibly.train.checkpoint import read_tensors
     from credibly.train.distributed import WholeLoss, gather
     from credibly.train.fitting import fit
@@ -47,6 +47,7 @@ __all__ = [
     "PRESETS",
     "Callback",
     "FittedModel",
+    "ProgressBar",
     "Run",
     "Settings",
     "Watcher",
@@ -70,6 +71,7 @@ __all__ = [
 _MODULES = {
     "Callback": "callbacks",
     "FittedModel": "in_memory",
+    "ProgressBar": "callbacks",
     "Run": "run",
     "Watcher": "callbacks",
     "WholeLoss": "distributed",

@@ -34,6 +34,37 @@ class Callback:
         """
 
 
+class ProgressBar(Callback):
+    """Show a bar with the figures of the last epoch, in terminals and notebooks.
+
+    Example:
+        >>> bar = ProgressBar()  # cr.train.fit(…, callback=bar)
+        >>> bar.on_update(1, 1)
+    """
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._figures = ""
+
+    def on_update(self, done: int, total: int) -> None:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            console = Console(stderr=True)
+            shown = console.is_terminal or console.is_jupyter
+            self._bar = Progress(console=console, disable=not shown)
+            self._bar.add_task("training", total=total)
+            self._bar.start()
+        self._bar.update(0, completed=done, description=f"training{self._figures}")
+        if done >= total:
+            self._bar.stop()
+            self._bar = None
+
+    def on_epoch(self, figures: dict[str, Any]) -> None:
+        self._figures = f" · epoch {figures['epoch']} · nll {figures['nll']:.4f}"
+
+
 class LoggingCallback(Callback):
     """Write each epoch to the run's log, then call ``inner``."""
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.files import read_json_object, write_json
+from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.configuration import Settings, read_toml
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from credibly.predictions import Predictions
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Run:
     """A trained model with the pipeline from its scores to label sets.
 
@@ -65,6 +66,17 @@ class Run:
     model: nn.Module
     pipeline: Pipeline
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        about = f"{self.settings.loss}, {self.settings.model}, {len(self.labels)} labels"
+        return f"Run({str(self.folder)!r}: {about})"
+
+    def _repr_html_(self) -> str:
+        """Return the metrics of the test rows as a table, for notebooks."""
+        numbers = [
+            [name, value] for name, value in self.metrics.items() if isinstance(value, (int, float))
+        ]
+        return html_table(repr(self), ["test rows", ""], numbers)
 
     @property
     def labels(self) -> list[str]:

@@ -14,6 +14,7 @@ from credibly import calibrate, metrics
 from credibly.arrays import like, to_numpy
 from credibly.checks import InputError, choice, located
 from credibly.files import read_json_object, write_json
+from credibly.notebook import number_table
 from credibly.pipeline import Pipeline
 from credibly.predictions import (
     ImportedTable,
@@ -110,6 +111,12 @@ class CalibratedScores:
             "loss_fits": self.loss_fits,
             "advice": self.advice,
         }
+
+    def _repr_html_(self) -> str:
+        """Return the numbers of every stage as a table, for notebooks."""
+        return number_table(
+            f"{self.loss}, {len(self.held_out):,} rows", self.stages, note=repr(self)
+        )
 
     def __repr__(self) -> str:
         change, low, high = self.change

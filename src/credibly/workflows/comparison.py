@@ -17,6 +17,7 @@ import numpy as np
 from credibly.checks import InputError, at_least
 from credibly.child_processes import watch_parent
 from credibly.files import read_json_object, write_json
+from credibly.notebook import number_table
 from credibly.train import Settings
 
 if TYPE_CHECKING:
@@ -56,6 +57,15 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``results.json``."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def _repr_html_(self) -> str:
+        """Return the means as a table, for notebooks."""
+        means = {
+            loss: {name: figure["mean"] for name, figure in figures.items()}
+            for loss, figures in self.losses.items()
+        }
+        caption = f"{self.data}: {self.test_rows:,} test rows, {self.seeds} seed(s)"
+        return number_table(caption, means, note=f"Intervals: {self.interval}.")
 
     def __repr__(self) -> str:
         lines = [f"Comparison on {self.data}: {self.test_rows:,} test rows, {self.seeds} seed(s)"]

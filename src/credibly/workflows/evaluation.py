@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly import metrics
 from credibly.checks import InputError
+from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.types import Array
 
@@ -26,6 +27,9 @@ Progress = Callable[[str], AbstractContextManager[Advance]]
 
 # Values of a few labels over all rows; with the copies that ranking sorts, about 0.3 GB.
 _COLUMN_VALUES = 2**24
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,22 @@ class Evaluation:
                 for place, label in enumerate(self.labels)
             }
         return document
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table of labels as a data frame, one row per label."""
+        import pandas as pd
+
+        return pd.DataFrame(self.by_label, index=pd.Index(self.labels, name="label"))
+
+    def _repr_html_(self) -> str:
+        """Return the numbers as a table, for notebooks."""
+        rows = []
+        for name, value in self.numbers.items():
+            low, high = self.intervals.get(name, (None, None))
+            rows.append([name, value] + ([low, high] if self.intervals else []))
+        heads = ["metric", "value", *(["from", "to (95 %)"] if self.intervals else [])]
+        caption = f"{self.path}: {self.rows:,} rows, {len(self.labels):,} labels"
+        return html_table(caption, heads, rows)
 
     def __repr__(self) -> str:
         lines = [f"Evaluation of {self.path}: {self.rows:,} rows, {len(self.labels):,} labels"]

@@ -18,6 +18,7 @@ from credibly.checks import InputError
 from credibly.checksums import KEY, PLACEHOLDER, seal
 from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
+from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
@@ -66,6 +67,13 @@ class WrittenSets:
             "always_selected": self.always_selected,
             "never_selected": self.never_selected,
         }
+
+    def _repr_html_(self) -> str:
+        """Return the numbers as a table, for notebooks."""
+        caption = f"{self.rows:,} label sets in {self.out}"
+        return html_table(
+            caption, list(self.numbers), [list(self.numbers.values())], note=self.decision.statement
+        )
 
     def __repr__(self) -> str:
         numbers = ", ".join(f"{name} {value:.4f}" for name, value in self.numbers.items())

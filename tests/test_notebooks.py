@@ -1,0 +1,118 @@
+"""What a notebook shows: escaped tables of bounded size, plots that draw, no wall of text."""
+
+from __future__ import annotations
+
+import html.parser
+
+import numpy as np
+import pytest
+
+import credibly as cr
+from credibly.metrics import reliability, retrieval_map, summary_draws
+from credibly.notebook import COLUMNS, ROWS
+from credibly.train import Run, Settings
+
+HOSTILE = '<script>alert("x")</script>'
+RNG = np.random.default_rng(0)
+P = RNG.random((300, 40)).astype(np.float32)
+Y = (RNG.random((300, 40)) < P).astype(np.int8)
+Y[:3, :5] = -1
+LABELS = [HOSTILE, *(f"label {i}" for i in range(39))]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Return one object of every kind that a notebook may show."""
+    folder = tmp_path_factory.mktemp("shown")
+    predictions = cr.Predictions.from_arrays(probabilities=P, targets=Y, labels=LABELS)
+    predictions.write(folder / "p.parquet")
+    figure = {"mean": 0.5, "low": 0.4, "high": 0.6}
+    figures = dict.fromkeys(("mAP@y", "ACE", "NLL"), figure)
+    small = P[:, :3].astype(float)
+    return {
+        "predictions": predictions,
+        "audit": cr.losses.audit(cr.losses.Focal()),
+        "answer": cr.retrieve.Index(P, LABELS, targets=Y).search('+"label 1" -"label 2"'),
+        "evaluation": cr.evaluate(folder / "p.parquet"),
+        "calibrated scores": cr.calibrate_scores(np.log(P / (1 - P)), Y, "bce", labels=LABELS),
+        "sets": cr.write_sets(folder / "p.parquet", cr.decide.AverageSize(2), folder / "s.parquet"),
+        "comparison": cr.workflows.Comparison(
+            HOSTILE, "", 10, 2.0, 1, "rows", {"bce": figures, HOSTILE: figures}, {}
+        ),
+        "reliability": reliability(P, Y),
+        "reliability per label": reliability(P, Y, per_label=True),
+        "draws": summary_draws(small, Y[:, :3]),
+        "retrieval": retrieval_map(P[:, :4], np.abs(Y[:, :4]), max_conditions=2),
+        "run": Run(folder, Settings(), {"labels": LABELS}, None, cr.Pipeline("bce"), {"NLL": 0.25}),
+    }
+
+
+NAMES = [
+    "predictions", "audit", "answer", "evaluation", "calibrated scores", "sets", "comparison",
+    "reliability", "reliability per label", "draws", "retrieval", "run",
+]  # fmt: skip
+WITHOUT_HTML = {"draws"}
+
+
+class Parser(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.rows, self.cells = [], 0, []
+
+    def handle_starttag(self, tag, _attributes):
+        assert tag in {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows += 1
+            self.cells.append(0)
+        if tag in ("td", "th"):
+            self.cells[-1] += 1
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - WITHOUT_HTML))
+def test_html_is_whole_escaped_and_small(shown, name):
+    parser = Parser()
+    text = shown[name]._repr_html_()
+    parser.feed(text)
+    assert parser.open == []
+    assert "<script" not in text
+    assert parser.rows <= ROWS + 1
+    assert max(parser.cells) <= COLUMNS + 1
+    assert len(set(parser.cells)) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_repr_is_a_wall_of_text(shown, name):
+    text = repr(shown[name])
+    assert len(text.splitlines()) <= 40
+    assert max(map(len, text.splitlines())) <= 300
+    assert "array(" not in text
+
+
+def test_predictions_go_to_pandas_and_arrow_and_come_back(shown):
+    predictions = shown["predictions"]
+    frame = predictions.to_pandas()
+    assert frame.index.tolist() == predictions.ids.tolist()
+    np.testing.assert_array_equal(frame[f"p:{HOSTILE}"], P[:, 0])
+    assert frame["y:label 0"].isna().sum() == 3
+    table = predictions.to_arrow()
+    assert table.column_names[:2] == ["id", f"p:{HOSTILE}"]
+    assert table["y:label 0"].null_count == 3
+
+
+def test_answers_and_evaluations_go_to_pandas(shown):
+    answer = shown["answer"]
+    frame = answer.to_pandas()
+    assert frame["id"].tolist() == answer.ids
+    assert frame["probability"].tolist() == answer.probabilities
+    assert shown["evaluation"].to_pandas().index.tolist() == LABELS
+
+
+def test_a_plot_draws_itself_where_it_is_the_last_value_of_a_cell():
+    ax = cr.plot.reliability(P, Y)
+    drawing = ax._repr_html_()
+    assert drawing.startswith("<svg")
+    assert drawing.rstrip().endswith("</svg>")
