@@ -136,7 +136,7 @@ def _some_images(read: Data, seed: int) -> Data:
 
 
 def _thinned(read: Data, seed: int, tail: tuple[int, int]) -> Data:
-    """Training rows of each class between two numbers, evenly in log; test rows stay as they are."""
+    """Training rows of each class between two numbers, evenly in log; all test rows."""
     high, low = tail
     counts = np.geomspace(high, low, read.num_labels).round().astype(int)
     order = np.random.default_rng(0).permutation(read.num_labels)

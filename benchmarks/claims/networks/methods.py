@@ -6,6 +6,7 @@ and held-out rows choose.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from benchmarks.claims.plan import Method
@@ -45,6 +46,11 @@ LOSSES: dict[str, tuple[str, bool]] = {
     "focal": ("focal", False),
 }
 """The loss, and whether the last biases start at the labels' rates."""
+
+SCENES: dict[str, Any] = {"model": "cnn", "batch_size": 32, "learning_rate": 3e-3}
+LONGER = {"digits, 20 epochs": 20, "digits, 60 epochs": 60}
+LONGER_LOSSES = ("bce", "spa", "bce, prior", "twl", "bce+twl, prior")
+"""Does a loss only learn sooner? The embedded scenes and their small CNN, short and long."""
 
 FEWER = {"coco, sgd": ("bce", "spa", "bce, prior", "spa, prior")}
 FEWER["ucmerced, sgd"] = FEWER["coco, sgd"]
@@ -115,6 +121,12 @@ def methods() -> list[Method]:
             else:
                 settings = {**budget, "loss": loss, "prior_bias": prior}
                 found.append(_method(name, setup, data, settings, grid))
+    for setup, epochs in LONGER.items():
+        for name in LONGER_LOSSES:
+            loss, prior = LOSSES[name]
+            settings = {**SCENES, "epochs": epochs, "loss": loss, "prior_bias": prior}
+            method = _method(name, setup, "digits", settings, ({},))
+            found.append(dataclasses.replace(method, seeds=(1, 2, 3)))
     for data in CIFAR_SETUPS:
         for name, (loss, prior) in ONE_LABEL.items():
             settings = {**CIFAR, "loss": loss, "prior_bias": prior}

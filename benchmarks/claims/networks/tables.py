@@ -9,7 +9,16 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.claims.calibrated.tables import RECIPES as CALIBRATED
-from benchmarks.claims.networks.methods import CIFAR_SETUPS, FEATURES, ONE_LABEL, SETUPS
+from benchmarks.claims.networks.methods import (
+    CIFAR_SETUPS,
+    FEATURES,
+    FLOWERS,
+    LONGER,
+    LONGER_LOSSES,
+    ONE_LABEL,
+    SETUPS,
+    WITH_A_BUDGET,
+)
 from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import LEVEL, Results, Table, difference, spread
 
@@ -50,16 +59,21 @@ RECIPES = {
         *("SPA+LPR", "SPA+LPR + affine"),
     )
 }
+RECIPES["BCE + two-way term, prior bias + affine"] = ("bce+twl, prior", "link + affine")
 """As a row of a table: the method and how its scores become probabilities."""
 
 
-SEARCHED = ("BCE", "SPA", "SPA+LPR", "ASL detached, sigmoid", "BCE, prior bias + affine")
+SEARCHED = (
+    *("BCE", "SPA", "SPA+LPR", "ASL detached, sigmoid", "BCE, prior bias + affine"),
+    "BCE + two-way term, prior bias + affine",
+)
 
 
 def tables(results: Results) -> list[Table]:
     """Every setup by recipe; SPA minus BCE by optimizer and biases; CIFAR-100 by classes."""
     every = [_setup(results, setup) for setup in (*SETUPS, FEATURES)]
-    return [*every, _switches(results), _retrieval(results), _growth(results)]
+    further = (_switches, _ahead, _longer, _retrieval, _growth, _sets)
+    return [*every, *(table(results) for table in further)]
 
 
 def _setup(results: Results, setup: str) -> Table:
@@ -109,16 +123,72 @@ def _switches(results: Results) -> Table:
     return Table("networks-switches", title, header, rows)
 
 
+def _ahead(results: Results) -> Table:
+    """What the two-way term adds to BCE with prior biases."""
+    rows = []
+    for setup in (*SETUPS, *LONGER, FEATURES):
+        one, other = "bce+twl, prior", "bce, prior"
+        path, scales = ("readings", "link + affine"), (("NLL", 1000.0), ("ACE", 100.0))
+        gaps = [
+            difference(results.values(setup, one, f), results.values(setup, other, f))
+            for f in ("mAP@y", "mAP@x")
+        ]
+        gaps += [
+            difference(
+                results.values(setup, one, *path, figure, scale=scale),
+                results.values(setup, other, *path, figure, scale=scale),
+            )
+            for figure, scale in scales
+        ]
+        if gaps[0].n:
+            rows.append([setup, *map(str, gaps)])
+    header = ["setup", "mAP@y, %", "mAP@x, %", "NLL × 1000", "ACE, %"]
+    title = "BCE + two-way term minus BCE, both with prior biases and an affine map"
+    return Table("networks-two-way-term", title, header, rows)
+
+
+def _longer(results: Results) -> Table:
+    """The same losses for few epochs and for many."""
+    rows = []
+    for name in LONGER_LOSSES:
+        reading = "sigmoid + affine" if name == "twl" else "link + affine"
+        path = ("readings", reading, "NLL")
+        cells = [spread(results.values(setup, name, "mAP@y")) for setup in LONGER]
+        cells += [spread(results.values(setup, name, *path, scale=1000)) for setup in LONGER]
+        rows.append([name, *cells])
+    few, many = LONGER.values()
+    header = [
+        "method",
+        *(f"{f}, {e} epochs" for f in ("mAP@y, %", "NLL × 1000") for e in (few, many)),
+    ]
+    title = "Digit scenes, a small CNN: what is left of the gaps when training goes on"
+    return Table("networks-longer", title, header, rows)
+
+
+def _sets(results: Results) -> Table:
+    """Average-K accuracy on Flowers-102 with a long tail, by loss and by the probabilities used."""
+    rows = []
+    for name in WITH_A_BUDGET:
+        found = results.by_seed(FLOWERS, name, "sets")
+        for reading in dict.fromkeys(key for sets in found.values() for key in sets):
+            cells = [spread(results.values(FLOWERS, name, "top-1 error"))]
+            for size in ("2", "3", "5", "10"):
+                values = {
+                    seed: 100 * sets[reading][size]["accuracy"]
+                    for seed, sets in found.items()
+                    if size in sets.get(reading, {})
+                }
+                cells.append(spread(values))
+            rows.append([f"{name}, {reading}", *cells])
+    header = ["loss, probabilities", "top-1 error, %", *(f"K = {k}" for k in (2, 3, 5, 10))]
+    title = "Flowers-102 with a long tail, Lite0 fine-tuned: average-K accuracy, %"
+    return Table("networks-sets", title, header, rows)
+
+
 def _retrieval(results: Results) -> Table:
     rows = []
     for setup in SETUPS:
-        for recipe in (
-            "BCE",
-            "SPA",
-            "SPA+LPR",
-            "ASL detached, sigmoid",
-            "BCE, prior bias + affine",
-        ):
+        for recipe in SEARCHED:
             method, reading = RECIPES[recipe]
             found = results.by_seed(setup, method, "readings", reading, "retrieval")
             cells = [
