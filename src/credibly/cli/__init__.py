@@ -21,6 +21,7 @@ COMMANDS: tuple[str, ...] = (
     "evaluate",
     "calibrate",
     "sets",
+    "inspect",
     "search",
     "joint",
     "compare",

@@ -1,0 +1,27 @@
+"""What is probably mislabelled, and what to look at next.
+
+    issues = cr.inspect.label_issues(predictions)     # held-out, calibrated, with truth
+    issues.write("queue.csv")                         # the entries to look at, surest first
+    corrected = cr.inspect.apply_reviews(predictions, cr.inspect.read_reviews("queue.csv"))
+
+``cr.integrations.label_studio`` and ``cr.integrations.fiftyone`` hand the queue to annotators and
+read their answers.
+"""
+
+from credibly.inspect._issues import KINDS, LabelErrors, LabelIssue, LabelIssues, label_issues
+from credibly.inspect._noise import NoiseModel, fit_noise
+from credibly.inspect._reviews import Review, apply_reviews, read_queue, read_reviews
+
+__all__ = [
+    "KINDS",
+    "LabelErrors",
+    "LabelIssue",
+    "LabelIssues",
+    "NoiseModel",
+    "Review",
+    "apply_reviews",
+    "fit_noise",
+    "label_issues",
+    "read_queue",
+    "read_reviews",
+]

@@ -1,0 +1,250 @@
+"""Entries whose truth and calibrated probability disagree, the surest disagreement first."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from credibly import checks
+from credibly.checks import InputError
+from credibly.files import atomic_path, spreadsheet_cell
+from credibly.inspect import _noise
+from credibly.predictions import Predictions
+from credibly.targets import UNKNOWN
+from credibly.types import Array
+
+Kind = Literal["missing", "surplus", "unknown"]
+KINDS: tuple[Kind, ...] = ("missing", "surplus", "unknown")
+"""Marked absent but probably present; marked present but probably absent; not marked at all but
+probably present."""
+
+COLUMNS = ("rank", "id", "label", "kind", "given", "probability", "disagreement", "decision")
+RESAMPLES = 100
+_FAR = 30.0
+
+
+@dataclass(frozen=True)
+class LabelIssue:
+    """One entry to look at.
+
+    Attributes:
+        id, label: which entry.
+        row: number of its row in the predictions.
+        kind: ``"missing"``, ``"surplus"`` or ``"unknown"``, see ``KINDS``.
+        given: what the truth says: 1, 0, or None for unknown.
+        probability: calibrated probability that the label is present.
+        disagreement: probability that the truth is wrong if the model is right: 1 − p where the
+            label is marked present, p elsewhere.
+    """
+
+    id: str
+    label: str
+    row: int
+    kind: Kind
+    given: int | None
+    probability: float
+    disagreement: float
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """How many entries of a label are expected to be marked wrongly, with a 95 % interval."""
+
+    label: str
+    known: int
+    expected: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class LabelIssues:
+    """Entries to look at, the surest disagreement first, and the expected number of errors.
+
+    Attributes:
+        issues: the entries.
+        errors: per label, in the order of the predictions; empty where it cannot be estimated.
+        total: the same over all labels; None where it cannot be estimated.
+        noise: the fitted curve behind these numbers.
+    """
+
+    issues: list[LabelIssue]
+    errors: list[LabelErrors]
+    total: LabelErrors | None
+    noise: _noise.NoiseModel | None
+
+    def __len__(self) -> int:
+        return len(self.issues)
+
+    def __iter__(self) -> Iterator[LabelIssue]:
+        return iter(self.issues)
+
+    def __getitem__(self, place: int) -> LabelIssue:
+        return self.issues[place]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{sum(each.kind == kind for each in self.issues):,} {kind}" for kind in KINDS
+        )
+        errors = ""
+        if self.total is not None:
+            errors = (
+                f"; about {self.total.expected:,.0f} errors expected "
+                f"[{self.total.low:,.0f}, {self.total.high:,.0f}]"
+            )
+        return f"LabelIssues({counts}{errors})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as a plain document."""
+        return {
+            "issues": [vars(each) for each in self.issues],
+            "errors": [vars(each) for each in self.errors],
+            "total": None if self.total is None else vars(self.total),
+        }
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the queue as CSV, with an empty column ``decision`` for ``read_reviews``.
+
+        The file is complete or not there. Text that a spreadsheet would run as a formula begins
+        with an apostrophe.
+        """
+        with atomic_path(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            for rank, each in enumerate(self.issues, start=1):
+                given = "" if each.given is None else each.given
+                numbers = [f"{each.probability:.6f}", f"{each.disagreement:.6f}"]
+                names = [spreadsheet_cell(each.id), spreadsheet_cell(each.label)]
+                writer.writerow([rank, *names, each.kind, given, *numbers, ""])
+
+
+def label_issues(
+    predictions: Predictions,
+    *,
+    top: int | None = 1000,
+    kinds: Sequence[Kind] = KINDS,
+    min_disagreement: float = 0.5,
+    seed: int = 0,
+) -> LabelIssues:
+    """Return the entries whose truth and probability disagree, the surest disagreement first.
+
+    The probabilities must be calibrated and come from a model that was not trained on these rows
+    (held-out or cross-fitted); a model repeats the errors that it was trained on. Per-label
+    calibration ranked best in our measurements (docs/inspect.md).
+
+    Args:
+        predictions: with truth; soft targets are passed over.
+        top: at most so many entries; None for all.
+        kinds: which kinds of entries, see ``KINDS``.
+        min_disagreement: least disagreement of an entry, in [0, 1].
+        seed: of the resampling behind the intervals.
+
+    Raises:
+        InputError: if there is no truth.
+
+    Example:
+        >>> predictions = Predictions.from_arrays(
+        ...     probabilities=[[0.99, 0.2], [0.03, 0.9]], targets=[[0, 0], [1, -1]],
+        ...     labels=["cat", "dog"], ids=["a", "b"])
+        >>> [(each.id, each.label, each.kind) for each in label_issues(predictions)]
+        [('a', 'cat', 'missing'), ('b', 'cat', 'surplus'), ('b', 'dog', 'unknown')]
+    """
+    if predictions.targets is None:
+        raise InputError(
+            "label issues need the truth, which these predictions lack. Join it with "
+            "`Predictions.join_truth`, or import it with `--truth`."
+        )
+    checks.fraction("min_disagreement", min_disagreement)
+    if top is not None:
+        checks.at_least("top", top, 0)
+    for kind in kinds:
+        checks.choice("kinds", kind, KINDS)
+    targets, p = predictions.targets, predictions.probabilities
+    present = targets == 1
+    disagreement = np.where(present, 1 - p, p)
+    asked = np.zeros(p.shape, dtype=bool)
+    for kind, mask in (
+        ("missing", targets == 0),
+        ("surplus", present),
+        ("unknown", targets == UNKNOWN),
+    ):
+        if kind in kinds:
+            asked |= mask
+    rows, columns = np.nonzero(asked & (disagreement >= min_disagreement))
+    order = np.argsort(-disagreement[rows, columns], kind="stable")[:top]
+    issues = [
+        _issue(predictions, int(row), int(column), float(disagreement[row, column]))
+        for row, column in zip(rows[order], columns[order], strict=True)
+    ]
+    return LabelIssues(issues, *_errors(predictions, seed))
+
+
+def _issue(predictions: Predictions, row: int, column: int, disagreement: float) -> LabelIssue:
+    assert predictions.targets is not None
+    given = int(predictions.targets[row, column])
+    kind: Kind = "surplus" if given == 1 else "missing" if given == 0 else "unknown"
+    return LabelIssue(
+        id=str(predictions.ids[row]),
+        label=predictions.labels[column],
+        row=row,
+        kind=kind,
+        given=None if given == UNKNOWN else given,
+        probability=float(predictions.probabilities[row, column]),
+        disagreement=disagreement,
+    )
+
+
+def _errors(
+    predictions: Predictions, seed: int
+) -> tuple[list[LabelErrors], LabelErrors | None, _noise.NoiseModel | None]:
+    """Return the expected number of errors per label and in all, and the model behind them."""
+    assert predictions.targets is not None
+    targets = predictions.targets
+    known = (targets == 0) | (targets == 1)
+    odds = _log_odds(predictions.probabilities)
+    marked = targets[known]
+    if not len(marked) or not 0 < marked.sum() < len(marked):
+        return [], None, None
+    bins = _noise.binned(odds[known], marked)
+    model = _noise.fit_binned(bins)
+    fits = _noise.resampled(bins, model, RESAMPLES, seed)
+    rng = np.random.default_rng(seed)
+    columns = [(odds[rows, place], targets[rows, place]) for place, rows in enumerate(known.T)]
+    sums = np.array([float(model.error_probability(*each).sum()) for each in columns])
+    draws = np.array(
+        [
+            [_drawn(fit.error_probability(*each), rng) if len(each[1]) else 0 for each in columns]
+            for fit in fits
+        ]
+    )
+    counts = known.sum(axis=0)
+    errors = [
+        LabelErrors(name, int(counts[place]), sums[place], *_interval(draws[:, place]))
+        for place, name in enumerate(predictions.labels)
+    ]
+    total = LabelErrors(
+        "all labels", int(counts.sum()), float(sums.sum()), *_interval(draws.sum(axis=1))
+    )
+    return errors, total, model
+
+
+def _drawn(chances: Array, rng: np.random.Generator) -> float:
+    """Return a draw of the number of errors: normal, with the mean and variance of the sum."""
+    spread = float(np.sqrt((chances * (1 - chances)).sum()))
+    return max(0.0, float(chances.sum()) + spread * float(rng.normal()))
+
+
+def _interval(draws: Array) -> tuple[float, float]:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _log_odds(probabilities: Array) -> Array:
+    from scipy.special import logit
+
+    return np.clip(logit(probabilities.astype(np.float64)), -_FAR, _FAR)

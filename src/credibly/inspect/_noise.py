@@ -1,0 +1,160 @@
+r"""How many entries of a truth are wrong, from probabilities and the truth alone.
+
+Where the truth is right, its rate rises from 0 to 1 with the log-odds g of a good model. Where a
+share of absent labels is marked present, the rate cannot fall below that share however sure the
+model is, and likewise at the top:
+
+$$P(\tilde y = 1 \mid g) = f + (1 - f - c)\,\sigma(a g + b).$$
+
+The floor f is the share of absent entries marked present, the ceiling's gap c the share of present
+entries marked absent. Both are fitted by maximum likelihood, all labels together. What the model
+cannot resolve looks like noise where it makes the curve flatten, so with a weak model the numbers
+are too high.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from credibly.checks import InputError
+from credibly.types import Array
+
+BINS = 256
+LARGEST = 0.45
+"""Noise beyond this share cannot be told from a reversed label."""
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """A fitted curve of noisy truth over log-odds.
+
+    Attributes:
+        marked_present: share of absent entries that are marked present, f.
+        marked_absent: share of present entries that are marked absent, c.
+        slope, intercept: of the log-odds of what is really present.
+    """
+
+    marked_present: float
+    marked_absent: float
+    slope: float
+    intercept: float
+
+    def error_probability(self, log_odds: Array, targets: Array) -> Array:
+        """Return, for entries marked 0 or 1, the probability that the mark is wrong."""
+        real = _sigmoid(self.slope * log_odds + self.intercept)
+        rate = self.marked_present + (1 - self.marked_present - self.marked_absent) * real
+        wrong_present = self.marked_present * (1 - real) / np.maximum(rate, 1e-300)
+        wrong_absent = self.marked_absent * real / np.maximum(1 - rate, 1e-300)
+        return np.where(targets == 1, wrong_present, wrong_absent)
+
+
+@dataclass(frozen=True)
+class Binned:
+    """Entries counted in bins of log-odds: centres, entries marked absent and marked present."""
+
+    centres: Array
+    absent: Array
+    present: Array
+
+
+def binned(log_odds: Array, targets: Array) -> Binned:
+    """Return counts in bins of about equally many entries."""
+    edges = np.unique(np.quantile(log_odds, np.linspace(0, 1, BINS + 1)[1:-1]))
+    place = np.searchsorted(edges, log_odds, side="right")
+    count = np.bincount(place, minlength=len(edges) + 1)
+    total = np.bincount(place, weights=log_odds, minlength=len(edges) + 1)
+    present = np.bincount(place[targets == 1], minlength=len(edges) + 1)
+    kept = count > 0
+    centres = total[kept] / count[kept]
+    return Binned(centres, (count - present)[kept].astype(float), present[kept].astype(float))
+
+
+def fit_noise(log_odds: Array, targets: Array) -> NoiseModel:
+    """Fit the curve to entries with known truth.
+
+    Args:
+        log_odds: (entries,), finite.
+        targets: (entries,) of 0 and 1.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> g = rng.normal(-1, 5, 50_000)
+        >>> truth = rng.random(50_000) < 1 / (1 + np.exp(-g))
+        >>> flipped = truth ^ (rng.random(50_000) < 0.05)
+        >>> model = fit_noise(g, flipped.astype(int))
+        >>> round(model.marked_present, 2), round(model.marked_absent, 2)
+        (0.05, 0.05)
+    """
+    if not len(targets) or not 0 < targets.sum() < len(targets):
+        raise InputError(
+            "the number of errors needs known entries of both kinds, present and absent; got "
+            f"{int((targets == 1).sum())} and {int((targets == 0).sum())}."
+        )
+    return fit_binned(binned(log_odds, targets))
+
+
+def fit_binned(bins: Binned, start: NoiseModel | None = None) -> NoiseModel:
+    """Fit the curve to binned entries, from a few starts or from one."""
+    from scipy.optimize import minimize
+
+    weight = bins.absent + bins.present
+    total = weight.sum()
+    centre = float(bins.centres @ weight / total)
+    spread = float(np.sqrt(((bins.centres - centre) ** 2) @ weight / total)) or 1.0
+    x = (bins.centres - centre) / spread
+
+    def cost(parameters: Array) -> float:
+        log_slope, intercept, low, high = parameters
+        floor, gap = LARGEST * _sigmoid(low), LARGEST * _sigmoid(high)
+        rate = floor + (1 - floor - gap) * _sigmoid(np.exp(log_slope) * x + intercept)
+        rate = np.clip(rate, 1e-12, 1 - 1e-12)
+        value = bins.present @ np.log(rate) + bins.absent @ np.log1p(-rate)
+        return float(-value / total + 1e-5 * (log_slope**2 + 0.01 * intercept**2))
+
+    share = np.clip(bins.present.sum() / total, 0.01, 0.99)
+    odds = float(np.log(share / (1 - share)))
+    starts = [(0.5, odds, -2.0, -2.0), (0.5, odds, -5.0, -5.0), (1.5, odds, -2.0, -2.0)]
+    if start is not None:
+        starts = [
+            (
+                float(np.log(max(start.slope * spread, 1e-3))),
+                start.intercept + start.slope * centre,
+                _logit(start.marked_present / LARGEST),
+                _logit(start.marked_absent / LARGEST),
+            )
+        ]
+    limits = [(-3.0, 5.0), (-40.0, 40.0), (-12.0, 6.0), (-12.0, 6.0)]
+    results = [minimize(cost, each, method="L-BFGS-B", bounds=limits) for each in starts]
+    log_slope, intercept, low, high = min(results, key=lambda each: each.fun).x
+    slope = float(np.exp(log_slope)) / spread
+    return NoiseModel(
+        float(LARGEST * _sigmoid(low)),
+        float(LARGEST * _sigmoid(high)),
+        slope,
+        float(intercept - slope * centre),
+    )
+
+
+def resampled(bins: Binned, model: NoiseModel, count: int, seed: int) -> list[NoiseModel]:
+    """Return fits to ``count`` draws of the binned truth from the fitted curve."""
+    rng = np.random.default_rng(seed)
+    real = _sigmoid(model.slope * bins.centres + model.intercept)
+    rate = model.marked_present + (1 - model.marked_present - model.marked_absent) * real
+    entries = (bins.absent + bins.present).astype(np.int64)
+    fits = []
+    for _ in range(count):
+        present = rng.binomial(entries, np.clip(rate, 0, 1)).astype(float)
+        fits.append(fit_binned(Binned(bins.centres, entries - present, present), model))
+    return fits
+
+
+def _sigmoid(values: Array | float) -> Array:
+    from scipy.special import expit
+
+    return expit(values)
+
+
+def _logit(value: float) -> float:
+    return float(np.clip(np.log(max(value, 1e-6) / max(1 - value, 1e-6)), -11.0, 5.0))
