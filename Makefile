@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-vision test-text chaos bench claims docs clean
+.PHONY: setup demo test check browser test-spark test-vision test-text test-frameworks examples chaos bench claims docs clean
 
 setup: .venv/.ready
 
@@ -50,6 +50,24 @@ test-text:
 	.venv-text/bin/pip install --quiet -c constraints.txt torch
 	.venv-text/bin/pip install --quiet -c constraints.txt -e '.[text,export]' pytest
 	PYTHONPATH=tests/data .venv-text/bin/python -m pytest tests/text tests/data/test_data_vqa.py
+
+# Trainer, Lightning, timm, XGBoost, notebooks: an environment of their own. Other libraries try to use
+# torchvision, which breaks on this torch, so it lies in a folder that only the timm example sees.
+FRAMEWORKS := .venv-frameworks/bin
+.venv-frameworks/.ready: pyproject.toml constraints.txt
+	test -x $(FRAMEWORKS)/python || $(PYTHON) -m venv .venv-frameworks
+	$(FRAMEWORKS)/pip install --quiet -c constraints.txt torch
+	$(FRAMEWORKS)/pip install --quiet -c constraints.txt -e . pytest pandas pyyaml huggingface_hub \
+		transformers lightning xgboost-cpu lightgbm cleanlab nbclient ipykernel
+	$(FRAMEWORKS)/pip install --quiet --no-deps --upgrade --target .venv-frameworks/vision timm torchvision==0.28.0
+	touch $@
+
+test-frameworks: .venv-frameworks/.ready
+	$(FRAMEWORKS)/python -m pytest tests/frameworks
+
+# Every script of examples/, in folders of their own; ARGS=with_timm.py: one of them.
+examples: .venv-frameworks/.ready
+	$(FRAMEWORKS)/python examples/run_all.py $(ARGS)
 
 # Kills, failing disks, power loss and attacks on the server; counts go to chaos.json, and a second
 # call goes on from there. The short form is part of `make test`.
