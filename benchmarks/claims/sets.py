@@ -90,7 +90,7 @@ def _rows(name: str, seed: int) -> Data:
     if not form:
         return read
     if form == "tail":
-        return _thinned(read, seed)
+        return _thinned(read, seed, TAIL)
     if "+" in form:
         return with_labels(read, _kept_classes(read))
     return _some_classes(read, int(form))
@@ -135,7 +135,7 @@ def _some_images(read: Data, seed: int) -> Data:
     return dataclasses.replace(some, split=hold_out(some.targets, split, 0.2, seed), _hash=[])
 
 
-def _thinned(read: Data, seed: int, tail: tuple[int, int] = TAIL) -> Data:
+def _thinned(read: Data, seed: int, tail: tuple[int, int]) -> Data:
     """Training rows of each class between two numbers, evenly in log; all test rows."""
     high, low = tail
     counts = np.geomspace(high, low, read.num_labels).round().astype(int)

@@ -77,11 +77,8 @@ def test_stripping_keeps_rows_and_takes_labels(classes: Data) -> None:
     assert (stripped.targets.sum(axis=1) == 0).sum() == 8 * 12
 
 
-def test_the_tail_falls_from_many_to_few_and_leaves_test_rows(
-    classes: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sets, "TAIL", (10, 2))
-    thinned = sets._thinned(classes, seed=0)
+def test_the_tail_falls_from_many_to_few_and_leaves_test_rows(classes: Data) -> None:
+    thinned = sets._thinned(classes, seed=0, tail=(10, 2))
     counts = np.sort(thinned.targets[thinned.split != TEST].sum(axis=0))
     assert (counts[0], counts[-1]) == (2, 10)
     assert (thinned.split == TEST).sum() == (classes.split == TEST).sum()
