@@ -23,34 +23,43 @@ from credibly.retrieve import (
     search,
 )
 from credibly.retrieve._formula import query_of
-from credibly.retrieve._mixture_fit import Parameters, _Layout
+from credibly.retrieve._mixture_fit import Parameters, Slopes, _Layout
 
 SETS = np.array(list(product([0, 1], repeat=4)))
 INSIDE = np.clip(ROWS, 2.0**-20, 1 - 2.0**-20).astype(np.float32)
 
 
-def weights_of_sets(parameters):
-    """Weight of every set, by the definition."""
+def weights_of_sets(parameters, rows):
+    """Weight of every set in every row, by the definition."""
     sizes = SETS.sum(1)
     size_factor = np.exp(parameters.slope * sizes) * (1 - parameters.bend * 0.5**sizes)
     size_factor[sizes == 0] = parameters.empty
-    return size_factor * (np.exp(SETS @ parameters.components.T) @ parameters.shares)
+    factors = np.exp(parameters.slope + parameters.components)
+    evidence = (1 + rows[:, None] * (factors - 1)).prod(axis=2) ** (parameters.temper - 1)
+    by_component = np.exp(SETS @ parameters.components.T) * parameters.shares
+    return size_factor * (evidence @ by_component.T)
 
 
 def probabilities_of_sets(joint, rows):
     names = [LABELS.index(name) for name in joint.labels]
-    rows = rows[:, names].astype(np.float64)[:, None]
-    terms = np.where(SETS, rows, 1 - rows).prod(axis=2) * weights_of_sets(joint.parameters)
+    rows = rows[:, names].astype(np.float64)
+    terms = np.where(SETS, rows[:, None], 1 - rows[:, None]).prod(axis=2)
+    terms = terms * weights_of_sets(joint.parameters, rows)
     return terms / terms.sum(axis=1, keepdims=True)
 
 
-def made(components, seed, bend=0.7, empty=0.05):
+def made(components, seed, bend=0.7, empty=0.05, temper=1.0):
     rng = np.random.default_rng(seed)
     joint = MixtureJoint(components)
     joint._set(
         tuple(sorted(LABELS)),
         Parameters(
-            rng.normal(0, 1, (components, 4)), rng.dirichlet(np.ones(components)), -0.3, bend, empty
+            rng.normal(0, 1, (components, 4)),
+            rng.dirichlet(np.ones(components)),
+            -0.3,
+            bend,
+            empty,
+            temper,
         ),
     )
     return joint
@@ -61,6 +70,8 @@ JOINTS = [
     made(1, 1, bend=0.0, empty=1.0),
     made(3, 2, bend=-1.5, empty=4.0),
     made(8, 3, bend=1.9),
+    made(3, 4, temper=0.3),
+    made(2, 5, bend=0.0, empty=3.0, temper=0.0),
     MixtureJoint.independent(LABELS),
 ]
 each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
@@ -161,13 +172,12 @@ def test_gradient_of_the_fit_is_that_of_its_value(components):
 
     def at(vector):
         pieces = layout.split(vector)
-        found = likelihood(
-            chances.astype(np.float64), truth, *layout.parameters(pieces).parts(), 0.0
+        found = layout.parameters(pieces)
+        gains, *slopes = likelihood(
+            chances.astype(np.float64), truth, *found.parts(), found.shares, found.temper, 0.0
         )
         penalty, slope = layout.penalty(pieces, 2.0)
-        return found[0].sum() - penalty, layout.chain(
-            pieces, found[1].T, found[2], found[3]
-        ) - slope
+        return gains.sum() - penalty, layout.chain(pieces, Slopes(*slopes)) - slope
 
     _, gradient = at(start)
     for place in range(len(start)):

@@ -2,11 +2,15 @@ r"""Labels that depend on each other: which go together, and how many.
 
 The probability of a label set $y$ of a row is
 
-$$P(y \mid x) \propto h(|y|) \sum_{k=1}^K c_k \prod_l
+$$P(y \mid x) \propto h(|y|) \sum_{k=1}^K c_k\, E_k(x)^{\tau - 1} \prod_l
   \left(e_{lk} \frac{p_l(x)}{1 - p_l(x)}\right)^{y_l}, \qquad
-  h(0) = \rho, \quad h(s) = \lambda^s (1 - b\,2^{-s})$$
+  E_k = \prod_l (1 + p_l(x) (\lambda e_{lk} - 1))$$
 
-with $c_k > 0$ and factors $e_{lk} > 0$. One component corrects how many labels a row has (the
+with $h(0) = \rho$, $h(s) = \lambda^s (1 - b\,2^{-s})$, $c_k > 0$ and factors $e_{lk} > 0$.
+$E_k(x)$ is how well component $k$ agrees with the row's own probabilities. With $\tau = 1$ labels
+that speak for the same component are all believed, which makes marginals too extreme; with
+$\tau = 0$ components have the same weights in every row, which makes them too moderate. $\tau$ is
+fitted, and so marginals stay as good as the predicted ones. One component corrects how many labels a row has (the
 empty set has a factor of its own); several also say which labels go together. Expanding $h$ gives
 at most $2K$ products of independent labels, some with a negative weight, and one term for the empty
 set. So every boolean formula that is exact for independent labels is exact here, and a query needs
@@ -90,6 +94,8 @@ class MixtureJoint(JointModel):
     def _set(self, labels: tuple[str, ...], parameters: Parameters) -> None:
         self.labels, self.parameters = labels, parameters
         self._factors, self._weights, self._empty = parameters.parts()
+        # What the compiled loops over rows take.
+        self._row_terms = (*parameters.parts(), parameters.shares, parameters.temper)
 
     # Queries ---------------------------------------------------------------------------------
 
@@ -112,7 +118,7 @@ class MixtureJoint(JointModel):
         from credibly.retrieve._mixture_kernels import row_weights
 
         places = np.array([names[name] for name in self.labels])
-        return row_weights(columns, places, self._factors, self._weights, self._empty)
+        return row_weights(columns, places, *self._row_terms)
 
     def evaluate_columns(
         self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any = None
@@ -139,19 +145,31 @@ class MixtureJoint(JointModel):
 
     def _row_weights(self, columns: Sequence[Any], keep: Keep) -> list[Any]:
         """Return the weights of ``prepare`` from columns or SQL terms."""
-        none = _product([1.0 - column for column in columns], keep) * float(self._empty)
-        parts = [keep(none)]
-        for factors, weight in zip(self._factors, self._weights, strict=True):
+        shares, temper = self.parameters.shares, self.parameters.temper
+        products = []
+        for factors in self._factors:
             terms = [
                 column * float(factor - 1.0) + 1.0
                 for column, factor in zip(columns, factors, strict=True)
             ]
-            parts.append(keep(_product(terms, keep) * float(weight)))
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
-        total = keep(total)
-        return [keep(part / total) for part in (*parts[1:], parts[0])]
+            products.append(keep(_product(terms, keep)))
+        none = keep(_product([1.0 - column for column in columns], keep))
+        if temper == 1.0:
+            parts = [product * float(w) for product, w in zip(products, self._weights, strict=True)]
+            none = none * float(self._empty)
+        else:
+            own = [keep(product ** (temper - 1.0)) for product in products[: len(shares)]]
+            scale = _sum([each * float(share) for each, share in zip(own, shares, strict=True)])
+            parts = [
+                product * own[place % len(shares)] * float(weight)
+                for place, (product, weight) in enumerate(
+                    zip(products, self._weights, strict=True)
+                )
+            ]
+            none = none * scale * float(self._empty)
+        parts = [keep(part) for part in (*parts, none)]
+        total = keep(_sum(parts))
+        return [keep(part / total) for part in parts]
 
     def _weighted(
         self,
@@ -185,7 +203,7 @@ class MixtureJoint(JointModel):
         from credibly.retrieve._mixture_kernels import likelihood
 
         known = np.where(truth == 1, np.log(chances), np.log1p(-chances)) * (truth >= 0)
-        gains = likelihood(chances, truth, self._factors, self._weights, self._empty, 0.0)[0]
+        gains = likelihood(chances, truth, *self._row_terms, 0.0)[0]
         return known.sum(axis=1) + gains
 
     def most_probable(
@@ -215,17 +233,20 @@ class MixtureJoint(JointModel):
 
     def _most_probable(self, chances: Array) -> tuple[Array, Array]:
         # log P(y) = Σ log(1 − p) + Σ_{l in y} log-odds + log W(y) − log Z
-        none = np.log1p(-chances).sum(axis=1) - self._log_total(chances)
+        evidence, log_total = self._evidence(chances)
+        none = np.log1p(-chances).sum(axis=1) - log_total
         log_odds = np.log(chances) - np.log1p(-chances)
         factors = np.log(self._factors)
-        best = none + np.log(self.parameters.empty)
+        count = len(self.parameters.shares)
+        best = none + np.log(self.parameters.empty * (evidence @ self.parameters.shares))
         sets = np.zeros(chances.shape, bool)
-        for own in factors[: len(self.parameters.shares)]:
+        for own in factors[:count]:
             order = np.argsort(-(log_odds + own), axis=1, kind="stable")
             odds = np.take_along_axis(log_odds, order, axis=1).cumsum(axis=1)
             mass = np.zeros(odds.shape)
-            for weight, part in zip(self._weights, factors, strict=True):
-                mass += weight * np.exp(part[order].cumsum(axis=1))
+            for place, (weight, part) in enumerate(zip(self._weights, factors, strict=True)):
+                scaled = weight * evidence[:, place % count, None]
+                mass += scaled * np.exp(part[order].cumsum(axis=1))
             value = none[:, None] + odds + np.log(mass)
             size = value.argmax(axis=1)
             top = np.take_along_axis(value, size[:, None], axis=1)[:, 0]
@@ -235,11 +256,15 @@ class MixtureJoint(JointModel):
             sets[better], best[better] = chosen[better], top[better]
         return sets, np.exp(best)
 
-    def _log_total(self, chances: Array) -> Array:
-        total = self._empty * np.prod(1 - chances, axis=1)
-        for weight, factors in zip(self._weights, self._factors, strict=True):
-            total = total + weight * np.prod(1 + chances * (factors - 1), axis=1)
-        return np.log(total)
+    def _evidence(self, chances: Array) -> tuple[Array, Array]:
+        """Return the tempering factor of each component in each row, and log of the total mass."""
+        shares, temper = self.parameters.shares, self.parameters.temper
+        products = np.stack([np.prod(1 + chances * (each - 1), axis=1) for each in self._factors])
+        evidence = products[: len(shares)] ** (temper - 1.0)
+        total = self._empty * np.prod(1 - chances, axis=1) * (shares @ evidence)
+        for place, weight in enumerate(self._weights):
+            total = total + weight * products[place] * evidence[place % len(shares)]
+        return evidence.T, np.log(total)
 
     # Files -----------------------------------------------------------------------------------
 
@@ -254,6 +279,7 @@ class MixtureJoint(JointModel):
             "log_slope": found.slope,
             "bend": found.bend,
             "empty_factor": found.empty,
+            "temper": found.temper,
             "ridge": self.ridge,
         }
 
@@ -269,13 +295,15 @@ class MixtureJoint(JointModel):
                 float(state["log_slope"]),
                 float(state["bend"]),
                 float(state["empty_factor"]),
+                float(state.get("temper", 1.0)),  # files of version 0.2 have none
             )
             joint = cls(components=max(1, len(found.shares)), ridge=float(state["ridge"]))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"a joint model's state must come from `state()`; {error!r}.") from (
                 error
             )
-        numbers = (found.components, found.shares, [found.slope, found.bend, found.empty])
+        shape = [found.slope, found.bend, found.empty, found.temper]
+        numbers = (found.components, found.shares, shape)
         valid = known and list(labels) == sorted(set(labels)) and len(labels) > 0
         valid &= found.components.shape == (len(found.shares), len(labels))
         valid &= all(bool(np.isfinite(each).all()) for each in numbers)
@@ -285,6 +313,7 @@ class MixtureJoint(JointModel):
             and abs(found.shares.sum() - 1) < 1e-9
             and abs(found.bend) * NODE < 1
             and found.empty > 0
+            and 0 <= found.temper <= 1.5
         )
         if not valid:
             raise InputError("a joint model's state must come from `state()` of this version.")
@@ -326,6 +355,13 @@ def _product(terms: Sequence[Any], keep: Keep) -> Any:
         if place % 50 == 0:
             result = keep(result)
     return result
+
+
+def _sum(terms: Sequence[Any]) -> Any:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
 
 
 def _holds_when_empty(found: Diagram) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ _NEGLIGIBLE = 1e-6  # a label this improbable moves a log-likelihood by less tha
 _LIMIT = 5.0  # of log-factors: they stay within a factor of 150
 _ODDS_RIDGE = 30.0  # as in ``Joint``: odds stay near the predicted ones
 _TOLERANCE = 1e-6  # relative change of the objective at which the search ends
+_SHAPE = 4  # slope, bend, log of the empty set's factor, τ − 1
+_TEMPER_RIDGE = 10.0  # τ leaves 1 only where truth asks for it
 _WEAK_RIDGE = 0.02  # keeps what no row needs from running off
 
 
@@ -28,6 +31,7 @@ class Parameters:
     slope: float  # log λ
     bend: float
     empty: float  # factor of the empty set
+    temper: float = 1.0  # power of a component's evidence in its weight, τ
 
     def parts(self) -> tuple[Array, Array, float]:
         """Return factors (M, L), signed weights (M,) and the extra weight of the empty set."""
@@ -61,11 +65,12 @@ def fit(
 
     def objective(vector: Array) -> tuple[float, Array]:
         blocks = layout.split(vector)
-        gains, by_factor, by_weight, by_empty = likelihood(
-            chances, truths, *layout.parameters(blocks).parts(), _NEGLIGIBLE
+        found = layout.parameters(blocks)
+        gains, *slopes = likelihood(
+            chances, truths, *found.parts(), found.shares, found.temper, _NEGLIGIBLE
         )
         value, gradient = layout.penalty(blocks, ridge)
-        gradient -= layout.chain(blocks, by_factor.T, by_weight, by_empty)
+        gradient -= layout.chain(blocks, Slopes(*slopes))
         return value - gains.sum(), gradient
 
     found = minimize(
@@ -79,13 +84,24 @@ def fit(
     return layout.parameters(layout.split(found.x))
 
 
+class Slopes(NamedTuple):
+    """Derivatives of the log-likelihood by what the compiled loop takes."""
+
+    by_factor: Array  # of the logarithms of the factors, (L, M)
+    by_weight: Array  # (M,)
+    by_empty: float
+    by_share: Array  # (K,) of the shares in the empty set's term
+    by_temper: float
+
+
 class _Layout:
-    """One flat vector: slope, bend, log of the empty set's factor, odds, shares, components."""
+    """One flat vector: slope, bend, log of the empty set's factor, τ − 1; odds, shares, components.
+    """
 
     def __init__(self, components: int, labels: int) -> None:
         self.components, self.labels = components, labels
         self.free = components > 1
-        self.cuts = np.cumsum([3, labels, components if self.free else 0])
+        self.cuts = np.cumsum([_SHAPE, labels, components if self.free else 0])
 
     def split(self, vector: Array) -> tuple[Array, Array, Array, Array]:
         shape, odds, shares, offsets = np.split(vector, self.cuts)
@@ -102,10 +118,12 @@ class _Layout:
         size = int(self.cuts[-1]) + (self.components * self.labels if self.free else 0)
         limits = np.full(size, _LIMIT)
         limits[2] = 12.0
-        return [(-limit, limit) for limit in limits.tolist()]
+        bounds = [(-limit, limit) for limit in limits.tolist()]
+        bounds[3] = (-1.0, 0.5) if self.free else (0.0, 0.0)
+        return bounds
 
     def parameters(self, blocks: tuple[Array, Array, Array, Array]) -> Parameters:
-        (slope, bend, empty), odds, shares, offsets = blocks
+        (slope, bend, empty, temper), odds, shares, offsets = blocks
         share = np.exp(shares - shares.max())
         return Parameters(
             components=odds + offsets,
@@ -113,6 +131,7 @@ class _Layout:
             slope=float(slope),
             bend=float(_STEEPEST / NODE * np.tanh(bend)),
             empty=float(np.exp(empty)),
+            temper=1.0 + float(temper),
         )
 
     def penalty(
@@ -121,7 +140,7 @@ class _Layout:
         """Return half the weighted sum of squares, and its gradient as one vector."""
         shape, odds, shares, offsets = blocks
         weighted = [
-            _WEAK_RIDGE * shape,
+            np.array([_WEAK_RIDGE, _WEAK_RIDGE, _WEAK_RIDGE, _TEMPER_RIDGE]) * shape,
             _ODDS_RIDGE * odds,
             *([_WEAK_RIDGE * shares, (ridge * offsets).ravel()] if self.free else []),
         ]
@@ -129,28 +148,24 @@ class _Layout:
         gradient = np.concatenate(weighted)
         return float(gradient @ np.concatenate(values)) / 2, gradient
 
-    def chain(
-        self,
-        blocks: tuple[Array, Array, Array, Array],
-        by_factor: Array,
-        by_weight: Array,
-        by_empty: float,
-    ) -> Array:
-        """Return the gradient of the vector from those of factors, weights and the empty set."""
+    def chain(self, blocks: tuple[Array, Array, Array, Array], slopes: Slopes) -> Array:
+        """Return the gradient of the vector from those of the compiled loop."""
         shape, _, _, _ = blocks
         found = self.parameters(blocks)
+        by_factor, by_weight, by_empty = slopes.by_factor.T, slopes.by_weight, slopes.by_empty
         if found.bend == 0:  # the second half of the parts is missing; its slope is not
             by_factor = np.concatenate([by_factor, np.zeros_like(by_factor)])
             by_weight = np.concatenate([by_weight, np.zeros_like(by_weight)])
         first, second = np.split(by_weight, 2)
         by_offset = np.add(*np.split(by_factor, 2))
         by_bend = by_empty - found.shares @ second
-        by_share = first - found.bend * second
+        by_share = first - found.bend * second + slopes.by_share
         by_share = found.shares * (by_share - found.shares @ by_share)
         by_shape = [
             by_offset.sum(),
             by_bend * _STEEPEST / NODE * (1.0 - np.tanh(shape[1]) ** 2),
             by_empty * found.empty,
+            slopes.by_temper,
         ]
         free = [by_share, by_offset.ravel()] if self.free else []
         return np.concatenate([by_shape, by_offset.sum(axis=0), *free])

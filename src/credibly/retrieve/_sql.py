@@ -67,6 +67,9 @@ class Term:
     def __truediv__(self, other: Term | float) -> Term:
         return self._with("/", other)
 
+    def __pow__(self, other: float) -> Term:
+        return Term(f"power({self.text}, {number(other)})", self.step)
+
     def __rmul__(self, other: float) -> Term:
         return Term(f"({number(other)} * {self.text})", self.step)
 
