@@ -16,6 +16,7 @@ from credibly.retrieve._joint_model import JointModel
 from credibly.retrieve._mixture import MixtureJoint
 from credibly.retrieve._parser import parse
 from credibly.retrieve._probability import probability
+from credibly.retrieve._row_weights import write_row_weights
 
 __all__ = [
     "Answer",
@@ -31,4 +32,5 @@ __all__ = [
     "probability",
     "read_joint",
     "search",
+    "write_row_weights",
 ]

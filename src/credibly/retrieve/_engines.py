@@ -6,8 +6,9 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ class Engine:
         quote: the dialect's mark around identifiers.
         run: runs a statement and returns its rows.
         dataset: the files themselves, where they are on this machine.
+        add_table: makes an Arrow table known by a name, where tables can be joined by position.
     """
 
     where: str
@@ -45,6 +47,7 @@ class Engine:
     quote: str
     run: Run
     dataset: Dataset | None = None
+    add_table: Callable[[str, Any], object] | None = None
 
 
 def search(
@@ -88,9 +91,31 @@ def search(
     compiled = diagram(asked)
     if joint is not None:
         joint.check(opened.labels)
+        opened = _weighted(opened, joint, partial=partial)
     _check_names(compiled.labels if joint is None else opened.labels, opened.where)
     statements = _sql.statements(compiled, opened.sources, quote=opened.quote, top=top, joint=joint)
     return _answer(asked, compiled, opened, statements)
+
+
+def _weighted(opened: Engine, joint: JointModel, *, partial: bool) -> Engine:
+    """Return the engine with the weights of its rows under ``joint``, where both have them."""
+    if opened.add_table is None or opened.dataset is None or not joint.num_weights:
+        return opened
+    import pyarrow as pa
+
+    from credibly.retrieve._row_weights import row_weights
+
+    weights = row_weights(opened.where, joint, partial=partial)
+    rows = {shard.path: shard.num_rows for shard in opened.dataset.shards}
+    starts = dict(zip(rows, accumulate(rows.values(), initial=0), strict=False))
+    sources = []
+    for place, (source, (_, files)) in enumerate(
+        zip(opened.sources, by_columns(opened.dataset), strict=True)
+    ):
+        own = [weights.slice(starts[file], rows[file]) for file in files]
+        opened.add_table(f"credibly_weights_{place}", pa.concat_tables(own))
+        sources.append(replace(source, weights=f"credibly_weights_{place}"))
+    return replace(opened, sources=sources)
 
 
 def checked_top(top: int) -> int:
@@ -210,9 +235,10 @@ def _first_bad(opened: Engine, statements: _sql.Statements, prefix: str, count: 
 def _duckdb_engine(path: str | os.PathLike[str], *, partial: bool) -> Engine:
     if is_remote(path):
         raise InputError(f"{path} is an address; only `engine='spark'` reads those.")
-    run = _duckdb(path)
+    connection = _database().cursor()  # one per thread
     dataset, sources = _opened(str(path), partial, identity(path))
-    return Engine(str(path), dataset.labels, sources, '"', run, dataset)
+    run = _duckdb(path, connection)
+    return Engine(str(path), dataset.labels, sources, '"', run, dataset, connection.register)
 
 
 @lru_cache(maxsize=4)
@@ -221,7 +247,7 @@ def _opened(
 ) -> tuple[Dataset, list[_sql.Source]]:
     """Return the dataset and its tables; the same files are opened and described once."""
     del files  # a part of the key: other files are another dataset
-    dataset, run = Dataset(path, partial=partial), _duckdb(path)
+    dataset, run = Dataset(path, partial=partial), _duckdb(path, _database().cursor())
     dataset.check_ids(trust_writer=True)
     sources = []
     for schema, shards in by_columns(dataset):
@@ -237,10 +263,8 @@ def _database() -> Any:
     return duckdb.connect()  # in memory; opening one costs as much as half a search
 
 
-def _duckdb(path: str | os.PathLike[str]) -> Run:
+def _duckdb(path: str | os.PathLike[str], connection: Any) -> Run:
     import duckdb
-
-    connection = _database().cursor()  # one per thread
 
     def run(statement: str) -> list[Row]:
         try:

@@ -133,7 +133,7 @@ class Index:
         self._places = {name: place for place, name in enumerate(self.labels)}
         self._masses = columns.sum(axis=1, dtype=np.float64)
         self._orders: dict[int, Array] = {}
-        self._prepared: tuple[JointModel | None, Any] = (None, None)
+        self._prepared: tuple[str | None, Any] = (None, None)
 
     def __len__(self) -> int:
         return self._columns.shape[1]
@@ -166,7 +166,12 @@ class Index:
             none = {} if self._targets is None else self._truth(found, None)
             return Answer(asked, [], len(self), 0.0 if count else None, contradiction=True, **none)
         values: Array | None = None
-        if joint is not None or found.root == 1:
+        if joint is not None and not (count and self._targets is not None):
+            prepared = self._prepare(joint)
+            best, rows, total = joint.best_columns(
+                found, self._places, self._columns, prepared, top
+            )
+        elif joint is not None or found.root == 1:
             values = self._values(found, joint)
             best, rows, total = _kernels.best_of(values, top)
         else:
@@ -178,10 +183,15 @@ class Index:
     def _values(self, found: Diagram, joint: JointModel | None) -> Array:
         if joint is None:
             return evaluate_rows(found, self._places, self._columns, None)
-        if self._prepared[0] is not joint:
+        prepared = self._prepare(joint)
+        return joint.evaluate_columns(found, self._places, self._columns, prepared)
+
+    def _prepare(self, joint: JointModel) -> Any:
+        """Return what the queries of a joint model share, computed at its first one."""
+        if self._prepared[0] != joint.digest:
             joint.check(self.labels)
-            self._prepared = (joint, joint.prepare(self._places, self._columns))
-        return joint.evaluate_columns(found, self._places, self._columns, self._prepared[1])
+            self._prepared = (joint.digest, joint.prepare(self._places, self._columns))
+        return self._prepared[1]
 
     def _ranked(self, found: Diagram, top: int, count: bool) -> tuple[Array, Array, float]:
         from credibly.retrieve import _kernels

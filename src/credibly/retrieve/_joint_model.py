@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
@@ -33,6 +34,14 @@ class JointModel(ABC):
     labels: tuple[str, ...] = ()
     """The labels it was fitted on, in the order of their names; empty until then."""
 
+    num_weights: int = 0
+    """Numbers per row that ``prepare`` returns; 0 if every query needs all labels of a row."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything fitted."""
+        return hashlib.sha256(json.dumps(self.state()).encode()).hexdigest()
+
     @abstractmethod
     def evaluate(
         self,
@@ -55,6 +64,17 @@ class JointModel(ABC):
     def _log_likelihood(self, chances: Array, truth: Array) -> Array:
         """Return one value per row; columns in the order of ``labels``."""
 
+    def evaluate_weighted(
+        self,
+        found: Diagram,
+        present: Sequence[Any],
+        weights: Sequence[Any],
+        keep: Keep,
+        clip: Callable[[Any], Any],
+    ) -> Any:
+        """Return the same from the columns of the formula's labels and the weights of the rows."""
+        raise NotImplementedError(f"{type(self).__name__} has no weights")
+
     def prepare(self, names: Mapping[str, int], columns: Array) -> Any:
         """Return what all queries over the same rows share, for ``evaluate_columns``."""
         return None
@@ -73,6 +93,15 @@ class JointModel(ABC):
         labels = self.in_order(found.labels)
         present = [columns[names[name]].astype(np.float64) for name in labels]
         return self.evaluate(found, labels, present, _as_is, _clipped)
+
+    def best_columns(
+        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: object, top: int
+    ) -> tuple[Array, Array, float]:
+        """Return the ``top`` largest values of ``evaluate_columns``, their rows, and the total."""
+        from credibly.retrieve import _kernels
+
+        values = self.evaluate_columns(found, names, columns, prepared)
+        return _kernels.best_of(values, top)
 
     def probability(
         self, query: Any, probabilities: ArrayLike, labels: Sequence[str] | None = None

@@ -39,7 +39,8 @@ def _node(present, label_high, label_low, values, out):
 
 
 @compiled(error_model="numpy", nogil=True, fastmath={"reassoc", "nsz"})
-def _total(values):
+def sum_of(values):
+    """Return the sum of a block."""
     total = 0.0
     for i in range(values.size):
         total += values[i]
@@ -47,7 +48,8 @@ def _total(values):
 
 
 @compiled(error_model="numpy", nogil=True)
-def _count_above(values, bar):
+def count_above(values, bar):
+    """Return how many values of a block are above ``bar``."""
     above = 0
     for i in range(values.size):
         above += values[i] > bar
@@ -55,7 +57,7 @@ def _count_above(values, bar):
 
 
 @compiled(error_model="numpy", nogil=True)
-def _keep_best(values, rows, filled, top):
+def keep_best(values, rows, filled, top):
     """Sort the candidates by (value down, row up) and keep ``top``; return how many remain."""
     by_row = np.argsort(rows[:filled])
     by_value = np.argsort(-values[:filled][by_row], kind="mergesort")
@@ -81,17 +83,17 @@ def scan(columns, node_labels, node_highs, node_lows, top):
             present = columns[node_labels[node], start : start + size]
             _node(present, node_highs[node], node_lows[node], values, values[node + 2])
         block = values[nodes + 1, :size]
-        total += _total(block)
+        total += sum_of(block)
         # Rows come in order, so a later row that only equals the bar never enters.
-        if _count_above(block, bar) > 0:
+        if count_above(block, bar) > 0:
             for i in range(size):
                 if block[i] > bar:
                     kept_values[filled], kept_rows[filled] = block[i], start + i
                     filled += 1
             if filled >= top and (bar < 0 or filled > top + _BLOCK):
-                filled = _keep_best(kept_values, kept_rows, filled, top)
+                filled = keep_best(kept_values, kept_rows, filled, top)
                 bar = kept_values[filled - 1]
-    filled = _keep_best(kept_values, kept_rows, filled, top)
+    filled = keep_best(kept_values, kept_rows, filled, top)
     return kept_values[:filled].copy(), kept_rows[:filled].copy(), total
 
 
@@ -103,16 +105,16 @@ def best_of(values, top):
     filled, bar, total = 0, -1.0, 0.0
     for start in range(0, values.size, _BLOCK):
         block = values[start : start + _BLOCK]
-        total += _total(block)
-        if _count_above(block, bar) > 0:
+        total += sum_of(block)
+        if count_above(block, bar) > 0:
             for i in range(block.size):
                 if block[i] > bar:
                     kept_values[filled], kept_rows[filled] = block[i], start + i
                     filled += 1
             if filled >= top and (bar < 0 or filled > top + _BLOCK):
-                filled = _keep_best(kept_values, kept_rows, filled, top)
+                filled = keep_best(kept_values, kept_rows, filled, top)
                 bar = kept_values[filled - 1]
-    filled = _keep_best(kept_values, kept_rows, filled, top)
+    filled = keep_best(kept_values, kept_rows, filled, top)
     return kept_values[:filled].copy(), kept_rows[:filled].copy(), total
 
 
@@ -170,7 +172,7 @@ def walk(columns, order, labels, wanted, driver, top, visits):
             kept_values[filled], kept_rows[filled] = value, row
             filled += 1
             if filled == size or (not full and filled == top):
-                filled = _keep_best(kept_values, kept_rows, filled, top)
+                filled = keep_best(kept_values, kept_rows, filled, top)
                 bar, full = kept_values[filled - 1], filled == top
-    filled = _keep_best(kept_values, kept_rows, filled, top)
+    filled = keep_best(kept_values, kept_rows, filled, top)
     return kept_values[:filled].copy(), kept_rows[:filled].copy(), filled

@@ -94,8 +94,16 @@ class MixtureJoint(JointModel):
     def _set(self, labels: tuple[str, ...], parameters: Parameters) -> None:
         self.labels, self.parameters = labels, parameters
         self._factors, self._weights, self._empty = parameters.parts()
+        self.num_weights = len(self._weights) + 1
+        self._digest: str | None = None
         # What the compiled loops over rows take.
         self._row_terms = (*parameters.parts(), parameters.shares, parameters.temper)
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            self._digest = super().digest
+        return self._digest
 
     # Queries ---------------------------------------------------------------------------------
 
@@ -111,7 +119,8 @@ class MixtureJoint(JointModel):
         if found.root in (NEVER, ALWAYS):
             return 0.0 * present[0] + float(found.root)
         weights = self._row_weights([columns[name] for name in self.labels], keep)
-        return self._weighted(found, [columns[name] for name in found.labels], weights, keep, clip)
+        asked = [columns[name] for name in found.labels]
+        return self.evaluate_weighted(found, asked, weights, keep, clip)
 
     def prepare(self, names: Mapping[str, int], columns: Array) -> Array:
         """Return the weights of the products and of the empty set in each row, (2K + 1, rows)."""
@@ -123,25 +132,46 @@ class MixtureJoint(JointModel):
     def evaluate_columns(
         self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any = None
     ) -> Array:
-        from credibly.retrieve._mixture_kernels import conjunction
-
         if found.root in (NEVER, ALWAYS):
             return np.full(columns.shape[1], float(found.root))
         if prepared is None:
             prepared = self.prepare(names, columns)
-        if found.signs is not None:
-            places = np.array([names[found.labels[at]] for at, _ in found.signs])
-            wanted = np.array([sign for _, sign in found.signs])
-            factors = self._asked([found.labels[at] for at, _ in found.signs])
-            return conjunction(columns, prepared, places, wanted, factors)
         values = np.empty(columns.shape[1])
+        if found.signs is not None:
+            self._scan(found.signs, found, names, columns, prepared, 1, values)
+            return values
         for start in range(0, len(values), _CHUNK):
             rows = slice(start, start + _CHUNK)
             present = [columns[names[name], rows].astype(np.float64) for name in found.labels]
-            values[rows] = self._weighted(
+            values[rows] = self.evaluate_weighted(
                 found, present, list(prepared[:, rows]), lambda value: value, _clipped
             )
         return values
+
+    def best_columns(
+        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any, top: int
+    ) -> tuple[Array, Array, float]:
+        if found.signs is None or found.root in (NEVER, ALWAYS):
+            return super().best_columns(found, names, columns, prepared, top)
+        return self._scan(found.signs, found, names, columns, prepared, top, np.empty(0))
+
+    def _scan(
+        self,
+        signs: Sequence[tuple[int, bool]],
+        found: Diagram,
+        names: Mapping[str, int],
+        columns: Array,
+        prepared: Array,
+        top: int,
+        values: Array,
+    ) -> tuple[Array, Array, float]:
+        """Return the best rows of a conjunction, and fill in ``values`` of all unless empty."""
+        from credibly.retrieve._mixture_kernels import conjunction
+
+        places = np.array([names[found.labels[at]] for at, _ in signs])
+        wanted = np.array([sign for _, sign in signs])
+        factors = self._asked([found.labels[at] for at, _ in signs])
+        return conjunction(columns, prepared, places, wanted, factors, top, values)
 
     def _row_weights(self, columns: Sequence[Any], keep: Keep) -> list[Any]:
         """Return the weights of ``prepare`` from columns or SQL terms."""
@@ -171,7 +201,7 @@ class MixtureJoint(JointModel):
         total = keep(_sum(parts))
         return [keep(part / total) for part in parts]
 
-    def _weighted(
+    def evaluate_weighted(
         self,
         found: Diagram,
         present: Sequence[Any],
@@ -179,7 +209,8 @@ class MixtureJoint(JointModel):
         keep: Keep,
         clip: Callable[[Any], Any],
     ) -> Any:
-        """Return the probability of a formula from label columns and component weights."""
+        if found.root in (NEVER, ALWAYS):
+            return 0.0 * weights[-1] + float(found.root)
         factors = self._asked(found.labels)
         if found.signs is not None:
             return clip(_conjunction(found.signs, present, weights, factors, keep))

@@ -112,14 +112,19 @@ class _Layout:
     def start(self, seed: int) -> Array:
         size = self.components * self.labels if self.free else 0
         offsets = 0.5 * np.random.default_rng(seed).standard_normal(size)
-        return np.concatenate([np.zeros(self.cuts[-1]), offsets])
+        start = np.concatenate([np.zeros(self.cuts[-1]), offsets])
+        start[1] = 0.0 if self.free else 0.1  # at 0 the bend has no parts of its own
+        return start
 
     def bounds(self) -> list[tuple[float, float]]:
         size = int(self.cuts[-1]) + (self.components * self.labels if self.free else 0)
         limits = np.full(size, _LIMIT)
         limits[2] = 12.0
         bounds = [(-limit, limit) for limit in limits.tolist()]
-        bounds[3] = (-1.0, 0.5) if self.free else (0.0, 0.0)
+        # Several components can differ in size themselves; one has nothing to temper.
+        bounds[1 if self.free else 3] = (0.0, 0.0)
+        if self.free:
+            bounds[3] = (-1.0, 0.5)
         return bounds
 
     def parameters(self, blocks: tuple[Array, Array, Array, Array]) -> Parameters:
@@ -153,7 +158,7 @@ class _Layout:
         shape, _, _, _ = blocks
         found = self.parameters(blocks)
         by_factor, by_weight, by_empty = slopes.by_factor.T, slopes.by_weight, slopes.by_empty
-        if found.bend == 0:  # the second half of the parts is missing; its slope is not
+        if found.bend == 0:  # fixed: the second half of the parts is missing
             by_factor = np.concatenate([by_factor, np.zeros_like(by_factor)])
             by_weight = np.concatenate([by_weight, np.zeros_like(by_weight)])
         first, second = np.split(by_weight, 2)

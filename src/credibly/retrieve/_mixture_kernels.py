@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from credibly.compiled import compiled
+from credibly.retrieve._kernels import count_above, keep_best, sum_of
 
 _BLOCK = 256
+_UNROLLED = 6
 
 
 @compiled(error_model="numpy", nogil=True)
@@ -142,67 +144,94 @@ def row_weights(columns, places, factors, weights, empty, shares, temper):
 
 
 @compiled(error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
-def _multiply_three(present, more, first, divisor):
-    """Multiply the normalisers 1 + p (e − 1) of up to three conditions into ``divisor``."""
-    left = more.size - first
-    one, slope_one = present[first], more[first]
-    if left == 1:
-        for i in range(divisor.size):
-            divisor[i] *= one[i] * slope_one + 1.0
-        return
-    two, slope_two = present[first + 1], more[first + 1]
-    if left == 2:
-        for i in range(divisor.size):
-            divisor[i] *= (one[i] * slope_one + 1.0) * (two[i] * slope_two + 1.0)
-        return
-    three, slope_three = present[first + 2], more[first + 2]
-    for i in range(divisor.size):
-        pair = (one[i] * slope_one + 1.0) * (two[i] * slope_two + 1.0)
-        divisor[i] *= pair * (three[i] * slope_three + 1.0)
+def _add_pair(present, more, other_more, weights, other_weights, out):
+    """Add two parts' shares: weight / Π (1 + p (e − 1)) over six conditions; one division."""
+    one, two, three = present[0], present[1], present[2]
+    four, five, six = present[3], present[4], present[5]
+    for i in range(out.size):
+        divisor = (one[i] * more[0] + 1.0) * (two[i] * more[1] + 1.0)
+        divisor *= (three[i] * more[2] + 1.0) * (four[i] * more[3] + 1.0)
+        divisor *= (five[i] * more[4] + 1.0) * (six[i] * more[5] + 1.0)
+        other = (one[i] * other_more[0] + 1.0) * (two[i] * other_more[1] + 1.0)
+        other *= (three[i] * other_more[2] + 1.0) * (four[i] * other_more[3] + 1.0)
+        other *= (five[i] * other_more[4] + 1.0) * (six[i] * other_more[5] + 1.0)
+        out[i] += (weights[i] * other + other_weights[i] * divisor) / (divisor * other)
 
 
 @compiled(error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
-def _add_share(weights, factor, divisor, out):
+def _add_one(present, more, weights, out):
+    """Add one part's share: weight / Π (1 + p (e − 1)) over six conditions."""
+    one, two, three = present[0], present[1], present[2]
+    four, five, six = present[3], present[4], present[5]
     for i in range(out.size):
-        out[i] += weights[i] * factor / divisor[i]
+        divisor = (one[i] * more[0] + 1.0) * (two[i] * more[1] + 1.0)
+        divisor *= (three[i] * more[2] + 1.0) * (four[i] * more[3] + 1.0)
+        divisor *= (five[i] * more[4] + 1.0) * (six[i] * more[5] + 1.0)
+        out[i] += weights[i] / divisor
+
+
+@compiled(error_model="numpy", nogil=True, fastmath={"contract", "reassoc"})
+def _add_many(present, more, weights, divisor, out):
+    """The same for any number of conditions."""
+    divisor[:] = 1.0
+    for c in range(more.size):
+        for i in range(divisor.size):
+            divisor[i] *= present[c, i] * more[c] + 1.0
+    for i in range(out.size):
+        out[i] += weights[i] / divisor[i]
 
 
 @compiled(error_model="numpy", nogil=True)
-def conjunction(columns, row_parts, places, wanted, factors):
-    """Return the probability of a conjunction for every row, from its labels' columns alone.
+def conjunction(columns, row_parts, places, wanted, factors, top, values):
+    """Return the best values of a conjunction, their rows and the total over all rows.
 
-    The sum of ``MixtureJoint`` over its parts, with one division per part.
+    The sum of ``MixtureJoint`` over its parts, from the columns of the
+    conjunction's labels alone. ``values`` takes the value of every row, or is empty.
     """
     asked, rows, parts = places.size, columns.shape[1], row_parts.shape[0] - 1
-    values = np.empty(rows)
-    present = np.zeros((asked, _BLOCK))  # of the last block, the part beyond is never read
-    held, divisor = np.empty(_BLOCK), np.empty(_BLOCK)
-    more = factors - 1.0
+    # Six conditions at least: those that are not there have p = 0 and multiply by one.
+    present = np.zeros((max(asked, _UNROLLED), _BLOCK))
+    held, divisor, block = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    kept_values = np.empty(top + 2 * _BLOCK)
+    kept_rows = np.empty(top + 2 * _BLOCK, np.int64)
+    filled, bar, total = 0, -1.0, 0.0
+    more = np.zeros((parts, max(asked, _UNROLLED)))
+    more[:, :asked] = factors - 1.0
     scale = np.ones(parts)
     for c in range(asked):
         if wanted[c]:
             scale *= factors[:, c]
+    scaled = np.empty((parts, _BLOCK))
     for start in range(0, rows, _BLOCK):
         stop = min(start + _BLOCK, rows)
         size = stop - start
-        out = values[start:stop]
+        out = block[:size]
         held[:] = 1.0
         out[:] = 0.0
         for c in range(asked):
             column, own = columns[places[c], start:stop], present[c]
-            for i in range(size):
-                own[i] = np.float64(column[i])
             if wanted[c]:
                 for i in range(size):
+                    own[i] = np.float64(column[i])
                     held[i] *= own[i]
             else:
                 for i in range(size):
+                    own[i] = np.float64(column[i])
                     held[i] *= 1.0 - own[i]
         for k in range(parts):
-            divisor[:] = 1.0
-            for first in range(0, asked, 3):
-                _multiply_three(present, more[k], first, divisor)
-            _add_share(row_parts[k, start:stop], scale[k], divisor[:size], out)
+            own = row_parts[k, start:stop]
+            for i in range(size):
+                scaled[k, i] = own[i] * scale[k]
+        k = 0
+        if asked <= _UNROLLED:
+            while k + 1 < parts:
+                _add_pair(present, more[k], more[k + 1], scaled[k], scaled[k + 1], out)
+                k += 2
+            if k < parts:
+                _add_one(present, more[k], scaled[k], out)
+        else:
+            for part in range(parts):
+                _add_many(present, more[part], scaled[part], divisor[:size], out)
         for i in range(size):
             out[i] *= held[i]
         if not wanted.any():
@@ -211,4 +240,16 @@ def conjunction(columns, row_parts, places, wanted, factors):
                 out[i] += empty[i]
         for i in range(size):
             out[i] = max(0.0, min(1.0, out[i]))
-    return values
+        total += sum_of(out)
+        if values.size:
+            values[start:stop] = out
+        if count_above(out, bar) > 0:
+            for i in range(size):
+                if out[i] > bar:
+                    kept_values[filled], kept_rows[filled] = out[i], start + i
+                    filled += 1
+            if filled >= top and (bar < 0 or filled > top + _BLOCK):
+                filled = keep_best(kept_values, kept_rows, filled, top)
+                bar = kept_values[filled - 1]
+    filled = keep_best(kept_values, kept_rows, filled, top)
+    return kept_values[:filled].copy(), kept_rows[:filled].copy(), total

@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A table in SQL, the content of its columns, and those that the engine names differently."""
+    """A table in SQL.
+
+    Attributes:
+        table: its name or expression.
+        schema: the content of its columns.
+        names: columns that the engine names differently.
+        weights: a table with the weights of the same rows in the same order, for a joint model.
+    """
 
     table: str
     schema: Schema
     names: Mapping[str, str] = field(default_factory=dict)
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,11 @@ class Term:
         return Term(f"({self.text} {sign} {number(other)})", self.step)
 
 
+def weight_name(place: int) -> str:
+    """Return the name of a column of weights."""
+    return f"credibly_w{place}"
+
+
 class Steps:
     """Columns to add, step by step; a step reads the columns of those before it."""
 
@@ -126,12 +139,19 @@ def statements(
     truth = any(source.schema.has_targets for source in sources)
     paths = any(source.schema.has_paths for source in sources)
     # The query's labels come first: p0, p1, … are its conditions whatever else is read.
-    labels = compiled.labels if joint is None else joint.in_order(compiled.labels)
-    wanted = _Columns(labels, compiled.labels if truth else (), paths, quote)
+    weighted = joint is not None and all(source.weights for source in sources)
+    labels = compiled.labels
+    if joint is not None and not weighted:
+        labels = joint.in_order(compiled.labels)
+    num_weights = joint.num_weights if joint is not None and weighted else 0
+    wanted = _Columns(labels, compiled.labels if truth else (), paths, quote, num_weights)
     steps = Steps("\nUNION ALL ".join(wanted.select(source) for source in sources))
     present = [Term(f"p{place}", 0) for place in range(len(labels))]
     if joint is None:
         probability = evaluate(compiled, present, steps.keep)
+    elif weighted:
+        weights = [Term(weight_name(place), 0) for place in range(num_weights)]
+        probability = joint.evaluate_weighted(compiled, present, weights, steps.keep, _clip)
     else:
         probability = joint.evaluate(compiled, labels, present, steps.keep, _clip)
     steps.name("probability", probability)
@@ -161,6 +181,7 @@ class _Columns:
     truths: Sequence[str]
     paths: bool
     quote: str
+    num_weights: int
 
     def select(self, source: Source) -> str:
         read = [f"{self._id(source)} AS id"]
@@ -176,7 +197,13 @@ class _Columns:
             if source.schema.has_targets:
                 value = f"CAST({self._column(source, TRUTH + label)} AS DOUBLE)"
             read.append(f"{value} AS y{place}")
-        return f"SELECT {', '.join(read)} FROM {source.table}"
+        if not source.weights:
+            return f"SELECT {', '.join(read)} FROM {source.table}"
+        read += [weight_name(place) for place in range(self.num_weights)]
+        return (
+            f"SELECT {', '.join(read)} FROM {source.table} POSITIONAL JOIN "
+            f"{identifier(source.weights, self.quote)}"
+        )
 
     def _column(self, source: Source, name: str) -> str:
         return identifier(source.names.get(name, name), self.quote)
