@@ -19,6 +19,8 @@ import credibly as cr
 
 MOST_TRAINED, MOST_TESTED = 12_000, 6_000
 SYNTHETIC_LABELS = 6
+MIXED = "-mixed"
+"""Ending of a set whose official training and test rows are mixed and drawn again."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,11 @@ def load(folder: Path, name: str, seed: int) -> Rows:
     elif name == "synthetic":
         features, targets, split, truth = synthetic(6000, seed)
     else:
-        with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        with np.load(folder / f"{name.removesuffix(MIXED)}.npz", allow_pickle=False) as file:
             features, targets = file["features"].astype(np.float32), file["targets"]
             split = file["split"]
+        if name.endswith(MIXED):
+            split = np.random.default_rng([2, seed]).permutation(split)
     train = np.random.default_rng(seed).permutation(np.flatnonzero(split == 0))[:MOST_TRAINED]
     test = np.flatnonzero(split == 1)[:MOST_TESTED]
     fifth = len(train) // 5

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from credibly.cli._command import option
 
 if TYPE_CHECKING:
+    from credibly.retrieve import MixtureJoint
     from credibly.workflows import Evaluation
 
 
@@ -25,6 +26,7 @@ class Options:
     Examples:
       credibly evaluate predictions.parquet
       credibly evaluate raw.parquet calibrated.parquet --by-label --json
+      credibly evaluate test.parquet --joint-from held-out.parquet
     """
 
     predictions: tuple[str, ...] = option(
@@ -37,6 +39,12 @@ class Options:
         30, help="entries that a bin needs to count for ACE and MCE", between=(0, 2**53)
     )
     seed: int = option(0, help="seed of the resampling", between=(0, 2**63 - 1))
+    joint_from: str | None = option(
+        None,
+        help="held-out predictions to fit joint probabilities on, or a .json of `joint fit`: also "
+        "joint log score, subset accuracy, expected / real pairs and triples",
+        metavar="FILE",
+    )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress bar")
@@ -55,6 +63,7 @@ def run(options: Options) -> int:
         intervals=options.intervals,
         seed=options.seed,
         partial=options.partial,
+        joint=_joint(options),
     )
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]
@@ -71,6 +80,14 @@ def run(options: Options) -> int:
             columns = ["label", *each.by_label]
             cells = zip(each.labels, *(a.tolist() for a in each.by_label.values()), strict=True)
             _tables.print_table(name, columns, list(cells))
+        if each.joint is not None:
+            rows = [
+                [first, second, f"{expected:.1f}", real]
+                for first, second, expected, real in each.joint.pairs_missed(10)
+            ]
+            columns = ["label", "and", "rows expected", "real"]
+            _tables.print_text(f"{name}: the pairs of labels farthest from what is expected")
+            _tables.print_table("", columns, rows)
         if without := each.labels_without_truth:
             listed = ", ".join(without[:5]) + (", …" if len(without) > 5 else "")
             _tables.print_text(
@@ -78,6 +95,19 @@ def run(options: Options) -> int:
                 f"and are left out of their means: {listed}"
             )
     return 0
+
+
+def _joint(options: Options) -> MixtureJoint | None:
+    from credibly.checks import InputError
+    from credibly.workflows import mixture_from
+
+    if options.joint_from is None:
+        return None
+    if options.joint_from in options.predictions:
+        raise InputError(
+            f"`--joint-from` must be other rows than those evaluated; got {options.joint_from}."
+        )
+    return mixture_from(options.joint_from, partial=options.partial)
 
 
 def _rows(results: list[Evaluation]) -> list[list[Any]]:

@@ -24,6 +24,11 @@ class Options:
     seed: int = option(0, help="seed of the bootstrap", between=(0, 2**63 - 1))
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
+    joint_from: str | None = option(
+        None,
+        help="held-out predictions to fit joint probabilities on, or a .json of `joint fit`",
+        metavar="FILE",
+    )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print where it went as JSON")
     quiet: bool = option(False, help="print nothing")
@@ -34,13 +39,22 @@ def run(options: Options) -> int:
 
     check_out(options.out, (), inputs=options.predictions)
     from credibly import report
+    from credibly.checks import InputError
     from credibly.cli._tables import print_json, print_text, progress
+    from credibly.workflows import mixture_from
 
     texts = None
     if options.texts:
         from credibly.cli.search import texts_of
 
         texts = texts_of(options.predictions[0], options.texts, options.text)
+    joint = None
+    if options.joint_from is not None:
+        if options.joint_from in options.predictions:
+            raise InputError(
+                f"`--joint-from` must be other rows than those reported; got {options.joint_from}."
+            )
+        joint = mixture_from(options.joint_from, partial=options.partial)
     with progress(options.out, total=1, quiet=options.quiet or options.json) as advance:
         page = report.write(
             options.predictions,
@@ -49,6 +63,7 @@ def run(options: Options) -> int:
             seed=options.seed,
             partial=options.partial,
             texts=texts,
+            joint=joint,
             advance=advance,
         )
     if options.json:

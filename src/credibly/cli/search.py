@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
-from credibly.cli.joint import hard_targets
 
 if TYPE_CHECKING:
-    from credibly.retrieve import Answer, Hit, JointModel
+    from credibly.retrieve import Answer, Hit, JointModel, Together
+
+_MOST_ROWS = 100_000
 
 
 SHOWN = 80
@@ -28,6 +29,7 @@ class Options:
       credibly search predictions.parquet '+fork +apple -"dining table"' --top 20
       credibly search predictions.parquet '(dog | cat) & !beach' --explain
       credibly search test.parquet '+dog +cat' --joint --joint-from held-out.parquet
+      credibly search test.parquet '+dog' --joint --joint-from joint.json --also 10
       credibly search parts/ '+dog -beach' --engine spark
     """
 
@@ -45,6 +47,11 @@ class Options:
         help="with --joint: held-out predictions to fit it on, or a .json of a fitted one; "
         "otherwise PREDICTIONS.joint.json if it is there, else this file's own truth",
         metavar="FILE",
+    )
+    also: int | None = option(
+        None,
+        help="also list this many labels, those most probable given the query",
+        between=(1, 1000),
     )
     images: str | None = option(None, help="folder of the images that ids name", metavar="DIR")
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
@@ -76,11 +83,17 @@ def run(options: Options) -> int:
         document = answer.to_dict()
         if options.explain:
             document["sql"] = list(answer.sql)
+        if options.also:
+            document["also"] = [
+                {**asdict(each), "lift": each.lift} for each in _together(options, joint)
+            ]
         _tables.print_json(document)
         return 0
     if answer.hits:
         _print_hits(answer)
     _print_summary(answer, joint)
+    if options.also:
+        _print_together(_together(options, joint))
     if options.explain:
         _print_explanation(answer)
     return 0
@@ -91,8 +104,7 @@ def _joint(options: Options) -> JointModel | None:
     from pathlib import Path
 
     from credibly.checks import InputError
-    from credibly.predictions import Predictions
-    from credibly.retrieve import fit_joint, read_joint
+    from credibly.workflows import joint_from
 
     if not options.joint:
         if options.joint_from:
@@ -100,23 +112,51 @@ def _joint(options: Options) -> JointModel | None:
         return None
     beside = Path(options.predictions + ".joint.json")
     source = Path(options.joint_from or (beside if beside.exists() else options.predictions))
-    if source.suffix == ".json":
-        return read_joint(source)
-    held_out = Predictions.read(source, partial=options.partial)
-    if held_out.targets is None:
-        raise InputError(
-            f"`--joint` must be fitted where the truth is known; {source} has none. "
-            "Name held-out predictions with their truth: --joint-from FILE."
-        )
-    if options.joint_from is None and not options.quiet:
+    own = source == Path(options.predictions)
+    joint = joint_from(source, partial=options.partial)
+    if own and not options.quiet:
         print(
             f"credibly search: --joint was fitted on the truth of {source} itself, so its hits "
             "there look better foreseen than on new rows; name other rows with --joint-from.",
             file=sys.stderr,
         )
-    return fit_joint(
-        held_out.probabilities, hard_targets(held_out.targets), held_out.labels, coding="unknown"
-    ).model
+    return joint
+
+
+def _together(options: Options, joint: JointModel | None) -> list[Together]:
+    """Return the labels most probable given the query, over all rows (at most 100,000, drawn)."""
+    import numpy as np
+
+    from credibly.predictions import Predictions
+    from credibly.retrieve import seen_together
+
+    scan = Predictions.scan(options.predictions, partial=options.partial)
+    rows = None
+    if scan.num_rows > _MOST_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(scan.num_rows, _MOST_ROWS, replace=False))
+    read = scan.read(rows=rows)
+    listed = seen_together(
+        options.query, read.probabilities, read.labels, joint=joint, targets=read.targets
+    )
+    return listed[: options.also]
+
+
+def _print_together(listed: list[Together]) -> None:
+    from credibly.cli import _tables
+
+    known = any(each.known_real is not None for each in listed)
+    columns = ["given the query, also", "probability", "in any row", "times"]
+    rows = [
+        [
+            each.label,
+            _shown(each.share),
+            _shown(each.overall),
+            f"{each.lift:.2f}",
+            *([f"{each.known_expected:.1f}", each.known_real] if known else []),
+        ]
+        for each in listed
+    ]
+    _tables.print_table("", [*columns, *(["expected", "real"] if known else [])], rows)
 
 
 def _with_path(hit: Hit, folder: str) -> Hit:

@@ -27,6 +27,11 @@ class Options:
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
     host: str = option("127.0.0.1", help="address to listen on; others can reach it if changed")
+    joint_from: str | None = option(
+        None,
+        help="held-out predictions to fit joint probabilities on, or a .json of `joint fit`",
+        metavar="FILE",
+    )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     quiet: bool = option(False, help="print only where the server is")
 
@@ -37,6 +42,11 @@ def run(options: Options) -> int:
     from credibly.checks import InputError
     from credibly.serve import create_app, server
 
+    joint = None
+    if options.joint_from is not None:
+        from credibly.workflows import mixture_from
+
+        joint = mixture_from(options.joint_from, partial=options.partial)
     local = ("127.0.0.1", "localhost", "::1")
     if options.host not in local:
         print(
@@ -52,6 +62,7 @@ def run(options: Options) -> int:
         text=options.text,
         hosts=(*local, options.host),
         partial=options.partial,
+        joint=joint,
     )
     listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

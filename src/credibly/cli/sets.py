@@ -20,6 +20,8 @@ RULES = (
     "top_k",
     "threshold",
     "cost",
+    "joint_coverage",
+    "most_probable",
 )
 COSTS = ("miss", "false-alarm", "review")
 
@@ -40,6 +42,7 @@ class Options:
         --fit-on held_out.parquet --out sets.csv
       credibly sets predictions.parquet --recall 0.9 --guarantee 0.1 --out sets.parquet
       credibly sets predictions.parquet --threshold 0.5,cat=0.3 --out sets.parquet
+      credibly sets test.parquet --joint-coverage 0.9 --joint-from joint.json --out sets.parquet
       credibly sets predictions.parquet --cost miss=5,false-alarm=1,review=0.5 --out sets.csv
     """
 
@@ -81,6 +84,16 @@ class Options:
         None,
         help="cost of a miss, a false alarm, a person's look: miss=5,false-alarm=1,review=0.5",
     )
+    joint_coverage: float | None = option(
+        None, help="share of rows whose set holds all true labels, by joint probabilities"
+    )
+    most_probable: bool | None = option(None, help="the label set that is most probable as a whole")
+    joint_from: str | None = option(
+        None,
+        help="for --joint-coverage and --most-probable: held-out predictions to fit joint "
+        "probabilities on, or a .json of `joint fit`",
+        metavar="FILE",
+    )
     fit_on: str | None = option(None, help="predictions file to fit on", metavar="FILE")
     fraction: float = option(0.5, help="share of PREDICTIONS to fit on, without --fit-on")
     seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
@@ -114,13 +127,17 @@ def _rule(options: Options) -> Decision:
     from credibly import decide
     from credibly.checks import InputError
 
-    given = [name for name in RULES if getattr(options, name) is not None]
+    given = [name for name in RULES if getattr(options, name) not in (None, False)]
     if len(given) != 1:
         flags = ", ".join("--" + name.replace("_", "-") for name in RULES)
         got = " and ".join("--" + name.replace("_", "-") for name in given) or "none"
         raise InputError(f"exactly one of {flags} must be given; got {got}.")
     if options.min_precision is not None and given != ["best_f"]:
         raise InputError("--min-precision goes with --best-f; give both or neither.")
+    if given[0] in ("joint_coverage", "most_probable"):
+        return _joint_rule(options)
+    if options.joint_from is not None:
+        raise InputError("--joint-from goes with --joint-coverage or --most-probable; add one.")
     value: Any = getattr(options, given[0])
     if given[0] == "average_size":
         return decide.AverageSize(value, _guarantee(options, "expected"))
@@ -136,6 +153,27 @@ def _rule(options: Options) -> Decision:
     if given[0] == "cost":
         return _cost(value)
     return decide.TopK(value) if given[0] == "top_k" else decide.Coverage(value)
+
+
+def _joint_rule(options: Options) -> Decision:
+    from credibly.checks import InputError
+    from credibly.retrieve import JointCoverage, MostProbableSet
+    from credibly.workflows import mixture_from
+
+    if options.joint_from is None:
+        raise InputError(
+            "--joint-coverage and --most-probable must know which labels go together; name "
+            "held-out predictions, or a .json of `credibly joint fit`: --joint-from FILE."
+        )
+    if options.joint_from in (options.predictions, options.fit_on):
+        raise InputError(
+            f"--joint-from must be other rows than those to decide on or to fit on; got "
+            f"{options.joint_from}."
+        )
+    joint = mixture_from(options.joint_from, partial=options.partial)
+    if options.joint_coverage is None:
+        return MostProbableSet(joint)
+    return JointCoverage(joint, options.joint_coverage)
 
 
 def _per(options: Options) -> Any:

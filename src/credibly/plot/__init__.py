@@ -4,7 +4,7 @@ from credibly.plot._svg import svg
 from credibly.plot.calibration import labels, reliability
 from credibly.plot.label_sets import coverage, coverage_curve, coverage_line, set_sizes
 from credibly.plot.losses import link, normalizer
-from credibly.plot.retrieval import hits, retrieval
+from credibly.plot.retrieval import hits, pairs, retrieval
 
 __all__ = [
     "coverage",
@@ -14,6 +14,7 @@ __all__ = [
     "labels",
     "link",
     "normalizer",
+    "pairs",
     "reliability",
     "retrieval",
     "set_sizes",

@@ -1,14 +1,19 @@
-"""Plots of retrieval: mAP by number of conditions, expected against real hits."""
+"""Plots of retrieval: mAP by number of conditions, expected against real hits, label pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from credibly.plot import _style
+from credibly.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_MOST_SHOWN = 25
 
 
 def retrieval(
@@ -60,4 +65,42 @@ def hits(
     ax.set_yscale("symlog", linthresh=1)
     ax.set(xlabel="expected hits", ylabel="real hits", xlim=(0, 1.5 * top), ylim=(0, 1.5 * top))
     _style.legend(ax, loc="upper left")
+    return ax
+
+
+def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """Draw a map of label pairs: which are expected too often, and which too rarely.
+
+    A cell shows log2((expected + 1) / (real + 1)) of two labels in the same row: red is expected
+    too often, blue too rarely. At most 25 labels are drawn, those that are in most pairs.
+
+    Args:
+        expected: expected number of rows with both labels, (L, L).
+        real: real number of rows.
+        labels: one name per row and column.
+        ax: to draw on.
+
+    Example:
+        >>> pairs(np.full((2, 2), 3.0), np.full((2, 2), 1.0), ["a", "b"]).get_title()
+        'expected / real rows with both labels'
+    """
+    either = np.maximum(expected, real) * (1 - np.eye(len(labels)))
+    shown = np.sort(np.argsort(-either.sum(axis=0), kind="stable")[:_MOST_SHOWN])
+    cells = np.ix_(shown, shown)
+    ratio = np.log2((np.maximum(expected[cells], 0.0) + 1) / (real[cells] + 1))
+    np.fill_diagonal(ratio, np.nan)
+    side = 2.5 + 0.22 * len(shown)
+    ax = _style.axes(ax, side + 0.8, side)
+    ax.grid(visible=False)
+    drawn = ax.imshow(ratio, cmap="RdBu_r", vmin=-2, vmax=2)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(range(len(shown)), labels=[str(labels[int(place)]) for place in shown])
+        for text in axis.get_ticklabels():
+            text.set_parse_math(False)
+            text.set_fontsize(7)
+    for text in ax.get_xticklabels():
+        text.set_rotation(90)
+    bar = _style.figure_of(ax).colorbar(drawn, ax=ax, shrink=0.7, ticks=[-2, -1, 0, 1, 2])
+    bar.ax.set_yticklabels(["¼", "½", "1", "2", "4"])
+    ax.set_title("expected / real rows with both labels", fontsize=10)
     return ax

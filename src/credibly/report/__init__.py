@@ -9,6 +9,7 @@ from pathlib import Path
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Predictions
+from credibly.retrieve import MixtureJoint
 from credibly.summaries import names_of
 
 __all__ = ["render", "write"]
@@ -25,6 +26,7 @@ def write(
     seed: int = 0,
     partial: bool = False,
     texts: Mapping[str, str] | None = None,
+    joint: MixtureJoint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
     """Read predictions files and write the report; ``out`` is complete or not there.
@@ -37,6 +39,7 @@ def write(
         seed: of the bootstrap, and of the sample taken of very large files.
         partial: whether a folder may lack shards; otherwise that is an error.
         texts: texts by row id; the report then shows examples.
+        joint: a joint model fitted on other rows, for the charts of labels that go together.
         advance: called with the share of the work done since its last call.
     """
     called = list(names) if names else names_of([Path(path) for path in paths])
@@ -52,6 +55,7 @@ def write(
         seed=seed,
         total_rows=total_rows,
         texts=texts,
+        joint=joint,
         advance=lambda share: advance(0.9 * share),
     )
     with atomic_path(out) as beside:
@@ -77,6 +81,7 @@ def render(
     seed: int = 0,
     total_rows: Mapping[str, int] | None = None,
     texts: Mapping[str, str] | None = None,
+    joint: MixtureJoint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> str:
     """Return the report as HTML text.
@@ -87,6 +92,7 @@ def render(
         seed: seed of the resamples.
         total_rows: rows of the files, where ``methods`` hold a sample of them.
         texts: texts by row id; the report then shows examples.
+        joint: a joint model fitted on other rows, for the charts of labels that go together.
         advance: called with the share of the work done since its last call.
 
     Example:
@@ -110,5 +116,7 @@ def render(
                 f"a report compares predictions of the same labels; those of {first!r} and "
                 f"{other!r} differ. Use `Predictions.select` to keep the shared ones."
             )
+    if joint is not None:
+        joint.check(methods[first].labels)
     total = {name: len(one) for name, one in methods.items()} | dict(total_rows or {})
-    return page(methods, total, texts, resamples=resamples, seed=seed, advance=advance)
+    return page(methods, total, texts, resamples=resamples, seed=seed, joint=joint, advance=advance)

@@ -10,6 +10,7 @@ import numpy as np
 
 from credibly import metrics, plot
 from credibly.predictions import Predictions
+from credibly.retrieve import JointTally, MixtureJoint
 from credibly.types import Array
 
 CONDITIONS, ROWS_FOR_SEARCH, PAIRED = 5, 20_000, 20
@@ -37,8 +38,8 @@ class WithTruth(NamedTuple):
         return self.predictions.probabilities
 
 
-def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
-    """Return every chart that the predictions allow."""
+def charts(methods: Mapping[str, Predictions], joint: MixtureJoint | None = None) -> list[Chart]:
+    """Return every chart that the predictions allow; ``joint`` says which labels go together."""
     judged = {
         name: WithTruth(one, one.targets)
         for name, one in methods.items()
@@ -49,6 +50,11 @@ def charts(methods: Mapping[str, Predictions]) -> list[Chart]:
     first, one = next(iter(judged.items()))
     hard = {name: one for name, one in judged.items() if one.targets.dtype == np.int8}
     search = [_retrieval(hard), _hits(hard)] if hard else []
+    if hard and len(one.predictions.labels) > 1:
+        name, both = next(iter(hard.items()))
+        search += _together(name, both, MixtureJoint.independent(both.predictions.labels), "")
+        if joint is not None:
+            search += _together(name, both, joint, ", joint model")
     return [
         _reliability(judged),
         _coverage(judged),
@@ -156,6 +162,37 @@ def _hits(methods: Mapping[str, WithTruth]) -> Chart:
     columns = ["method", "query", "expected", "real", "ratio"]
     picture = plot.svg(ax, "hits", alt)
     return Chart("Does search know how much it will find?", alt, picture, columns, rows)
+
+
+def _together(name: str, one: WithTruth, joint: MixtureJoint, how: str) -> list[Chart]:
+    """Return the map of label pairs: which are expected too often, and which too rarely."""
+    labels = one.predictions.labels
+    tally = JointTally(joint, labels)
+    tally.update(one.probabilities[:ROWS_FOR_SEARCH], one.targets[:ROWS_FOR_SEARCH])
+    found = tally.numbers()
+    if found.expected_pairs is None or found.real_pairs is None or not found.rows:
+        return []
+    kind = "joint model" if how else "independent labels"
+    rows: list[list[Any]] = [
+        [key, f"{value:.3f}", "", ""] for key, value in found.numbers().items()
+    ]
+    rows += [
+        [f"{first} + {second}", "", f"{expected:.1f}", real]
+        for first, second, expected, real in found.pairs_missed(PAIRED)
+    ]
+    ax = plot.pairs(found.expected_pairs, found.real_pairs, labels)
+    alt = (
+        f"Expected over real number of rows with two labels, for pairs of labels of {name}, {kind}"
+    )
+    return [
+        Chart(
+            f"Which labels go together ({name}, {kind})",
+            alt,
+            plot.svg(ax, "joint-pairs" if how else "pairs", alt),
+            ["number or pair", "value", "expected", "real"],
+            rows,
+        )
+    ]
 
 
 def _sizes(name: str, one: Predictions) -> Chart:

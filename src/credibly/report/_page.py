@@ -10,6 +10,7 @@ from typing import Any
 from credibly import __version__
 from credibly.predictions import Predictions
 from credibly.report._charts import charts
+from credibly.retrieve import MixtureJoint
 from credibly.summaries import COLUMNS, comparison, label_table, verdict
 
 
@@ -20,6 +21,7 @@ def page(
     *,
     resamples: int,
     seed: int,
+    joint: MixtureJoint | None,
     advance: Callable[[float], None],
 ) -> str:
     """Return the whole page."""
@@ -39,7 +41,7 @@ def page(
     )
     tables = {name: label_table(one) for name, one in methods.items()}
     advance(0.1)
-    drawings = charts(methods)
+    drawings = charts(methods, joint)
     advance(0.3)
     return environment.get_template("template.html").render(
         methods=methods,

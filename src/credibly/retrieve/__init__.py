@@ -13,7 +13,9 @@ from credibly.retrieve._index import Index
 from credibly.retrieve._joint import Joint
 from credibly.retrieve._joint_choice import JointFit, fit_joint, read_joint
 from credibly.retrieve._joint_model import JointModel
+from credibly.retrieve._joint_sets import JointCoverage, MostProbableSet
 from credibly.retrieve._mixture import MixtureJoint
+from credibly.retrieve._pairs import JointNumbers, JointTally, Together, seen_together
 from credibly.retrieve._parser import parse
 from credibly.retrieve._probability import probability
 from credibly.retrieve._row_weights import write_row_weights
@@ -23,14 +25,20 @@ __all__ = [
     "Hit",
     "Index",
     "Joint",
+    "JointCoverage",
     "JointFit",
     "JointModel",
+    "JointNumbers",
+    "JointTally",
     "MixtureJoint",
+    "MostProbableSet",
     "Query",
+    "Together",
     "fit_joint",
     "parse",
     "probability",
     "read_joint",
     "search",
+    "seen_together",
     "write_row_weights",
 ]

@@ -10,11 +10,13 @@ with $h(0) = \rho$, $h(s) = \lambda^s (1 - b\,2^{-s})$, $c_k > 0$ and factors $e
 $E_k(x)$ is how well component $k$ agrees with the row's own probabilities. With $\tau = 1$ labels
 that speak for the same component are all believed, which makes marginals too extreme; with
 $\tau = 0$ components have the same weights in every row, which makes them too moderate. $\tau$ is
-fitted, and so marginals stay as good as the predicted ones. One component corrects how many labels a row has (the
-empty set has a factor of its own); several also say which labels go together. Expanding $h$ gives
-at most $2K$ products of independent labels, some with a negative weight, and one term for the empty
-set. So every boolean formula that is exact for independent labels is exact here, and a query needs
-its own labels and $2K + 1$ weights per row, whatever the number of labels.
+fitted, and so marginals stay as good as the predicted ones.
+
+One component corrects how many labels a row has (the empty set has a factor of its own); several
+also say which labels go together, and then $b = 0$. Expanding $h$ gives $2$ products for one
+component and $K$ for several, some with a negative weight, and one term for the empty set. So every
+boolean formula that is exact for independent labels is exact here, and a query needs its own labels
+and $K + 1$ weights per row (three for $K = 1$), whatever the number of labels.
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError
 from credibly.retrieve._diagram import ALWAYS, NEVER, Diagram, Keep, evaluate
-from credibly.retrieve._joint_model import JointModel, fitting_truth, read_state
+from credibly.retrieve._joint_model import JointModel, checked_truth, fitting_truth, read_state
 from credibly.retrieve._mixture_fit import NODE, Parameters
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 VERSION = 2
+MOST_FITTED = 10_000
 _CHUNK = 65536
 
 
@@ -74,8 +77,8 @@ class MixtureJoint(JointModel):
     ) -> MixtureJoint:
         """Fit on predictions that were not trained on, and their truth.
 
-        Labels that are never seen together keep a small probability of it: the ridge bounds every
-        factor.
+        At most 10,000 rows are used, drawn at random. Labels that are never seen together keep a
+        small probability of it: the ridge bounds every factor.
 
         Raises:
             InputError: without known truth, or with more components than rows.
@@ -88,6 +91,9 @@ class MixtureJoint(JointModel):
                 f"`components` must be at most the number of rows with truth, {len(chances)}; got "
                 f"{self.components}. Use fewer components or more held-out rows."
             )
+        if len(chances) > MOST_FITTED:
+            rows = np.random.default_rng(0).permutation(len(chances))[:MOST_FITTED]
+            chances, truth = chances[rows], truth[rows]
         self._set(names, fit(chances, truth, self.components, self.ridge, self.seed))
         return self
 
@@ -192,9 +198,7 @@ class MixtureJoint(JointModel):
             scale = _sum([each * float(share) for each, share in zip(own, shares, strict=True)])
             parts = [
                 product * own[place % len(shares)] * float(weight)
-                for place, (product, weight) in enumerate(
-                    zip(products, self._weights, strict=True)
-                )
+                for place, (product, weight) in enumerate(zip(products, self._weights, strict=True))
             ]
             none = none * scale * float(self._empty)
         parts = [keep(part) for part in (*parts, none)]
@@ -237,6 +241,46 @@ class MixtureJoint(JointModel):
         gains = likelihood(chances, truth, *self._row_terms, 0.0)[0]
         return known.sum(axis=1) + gains
 
+    def mixture(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> tuple[Array, Array]:
+        """Return the distribution as weights (M + 1, rows) and products (M + 1, rows, labels).
+
+        The weights of a row sum to one; some may be negative. The last product has no label. The
+        probability of any query is the weighted sum of those under independence.
+        """
+        names, chances = self._given(probabilities, labels)
+        places = {name: place for place, name in enumerate(names)}
+        columns = np.ascontiguousarray(chances.T)
+        weights = self.prepare(places, columns)
+        factors = self._asked(names)[:, None]
+        products = chances * factors / (chances * (factors - 1.0) + 1.0)
+        return weights, np.concatenate([products, np.zeros((1, *chances.shape))])
+
+    def marginals(self, probabilities: ArrayLike, labels: Sequence[str] | None = None) -> Array:
+        """Return the probability of each label alone under the model, (rows, labels)."""
+        weights, products = self.mixture(probabilities, labels)
+        return np.clip(np.einsum("kr,krl->rl", weights, products), 0.0, 1.0)
+
+    def contained(self, chances: Array, order: Array) -> Array:
+        """Return P(all labels of a row are among its first 0, 1, …, L), (rows, L + 1).
+
+        Args:
+            chances: probabilities inside (0, 1), columns in the order of ``labels``.
+            order: the labels of each row in the order they are taken, as places in ``labels``.
+        """
+        evidence, log_total = self._evidence(chances)
+        none = np.log1p(-chances).sum(axis=1) - log_total
+        shares, count = self.parameters.shares, len(self.parameters.shares)
+        result = np.tile((self._empty * (evidence @ shares))[:, None], order.shape[1] + 1)
+        for place, (weight, factors) in enumerate(zip(self._weights, self._factors, strict=True)):
+            ratio = np.log1p(chances * (factors - 1.0)) - np.log1p(-chances)
+            steps = np.take_along_axis(ratio, order, axis=1).cumsum(axis=1)
+            scaled = weight * evidence[:, place % count]
+            result[:, 0] += scaled
+            result[:, 1:] += scaled[:, None] * np.exp(steps)
+        return np.clip(result * np.exp(none)[:, None], 0.0, 1.0)
+
     def most_probable(
         self, probabilities: ArrayLike, labels: Sequence[str] | None = None
     ) -> tuple[Array, Array]:
@@ -245,13 +289,7 @@ class MixtureJoint(JointModel):
         With one component it is the most probable set of all. With several it is the best of the
         sets that are most probable for their size under one of the components.
         """
-        from credibly.retrieve._joint_model import checked_truth
-
-        self.check_fitted()
-        names = list(self.labels if labels is None else labels)
-        unknown = np.full(np.shape(probabilities), -1)
-        chances, _, _ = checked_truth(probabilities, unknown, names, "unknown")
-        self.check(names)
+        names, chances = self._given(probabilities, labels)
         order = [names.index(name) for name in self.labels]
         sets = np.zeros(chances.shape, bool)
         best = np.zeros(len(chances))
@@ -261,6 +299,17 @@ class MixtureJoint(JointModel):
             own, best[rows] = self._most_probable(chances[rows][:, order])
             sets[rows, np.array(order)] = own
         return sets, best
+
+    def _given(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None
+    ) -> tuple[list[str], Array]:
+        """Return checked names and probabilities inside (0, 1), columns as given."""
+        self.check_fitted()
+        names = list(self.labels if labels is None else labels)
+        unknown = np.full(np.shape(probabilities), -1)
+        chances, _, _ = checked_truth(probabilities, unknown, names, "unknown")
+        self.check(names)
+        return names, chances
 
     def _most_probable(self, chances: Array) -> tuple[Array, Array]:
         # log P(y) = Σ log(1 − p) + Σ_{l in y} log-odds + log W(y) − log Z

@@ -95,8 +95,7 @@ class Slopes(NamedTuple):
 
 
 class _Layout:
-    """One flat vector: slope, bend, log of the empty set's factor, τ − 1; odds, shares, components.
-    """
+    """One flat vector: the shape (slope, bend, log ρ, τ − 1), odds, shares, components."""
 
     def __init__(self, components: int, labels: int) -> None:
         self.components, self.labels = components, labels

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.decide import Decision
+from credibly.retrieve import parse
 from credibly.serve._model import MOST_VALUES, Busy, Model
 from credibly.serve._served import ServedPredictions
 
@@ -119,6 +120,14 @@ def search(
     """The most probable rows for a query, each condition's share, and expected hits."""
     answer = _file(request, file, raw).search(q, top)
     return answer.with_texts(state_of(request).texts).to_dict()
+
+
+@router.get("/together", responses=FAILURES)
+def together(request: Request, file: FileNumber, q: QueryText, raw: Raw = False) -> dict[str, Any]:
+    """Given a query: which other labels are probable, and how many times as probable as usual."""
+    chosen = _file(request, file, raw)
+    listed = chosen.together(parse(q, chosen.labels))
+    return {"together": [{**asdict(each), "lift": _plain(each.lift)} for each in listed]}
 
 
 @router.get("/label", responses=FAILURES)

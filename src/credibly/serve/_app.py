@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.checks import InputError
+from credibly.retrieve import MixtureJoint
 from credibly.serve import _api, _pages
 from credibly.serve._comparison import Comparison, compare
 from credibly.serve._guard import Guard
@@ -83,6 +84,7 @@ def create_app(
     text: Sequence[str] | None = None,
     hosts: Sequence[str] = LOCAL,
     partial: bool = False,
+    joint: MixtureJoint | None = None,
 ) -> Any:
     """Return the web app, for any ASGI server.
 
@@ -94,8 +96,9 @@ def create_app(
         text: the columns of the texts, where their names do not tell.
         hosts: names the server answers to; a request with another Host header is refused.
         partial: whether a folder may lack shards; otherwise that is an error.
+        joint: which labels go together, fitted on other rows; search uses it.
     """
-    files = tuple(ServedPredictions(path, partial=partial) for path in predictions)
+    files = tuple(ServedPredictions(path, partial=partial, joint=joint) for path in predictions)
     shown = {} if texts is None or not files else _texts(texts, files[0].labels, text)
     served = AppState(
         files=files,

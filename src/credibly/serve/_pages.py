@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.checks import InputError
+from credibly.retrieve import parse
 from credibly.serve._api import FileNumber, Name, Raw, Size, state_of
 from credibly.serve._images import TYPES
 from credibly.serve._served import ServedPredictions
@@ -38,6 +39,7 @@ def _environment() -> Any:
     )
     environment.filters["percent"] = lambda value: f"{100 * value:.1f} %"
     environment.globals["version"] = __version__
+    environment.globals["wanted"] = _wanted
     return environment
 
 
@@ -69,13 +71,19 @@ def failure(request: Request, status: int, message: str) -> Response:
 
 @router.get("/")
 def search_page(
-    request: Request, file: FileNumber, q: Text = "", top: PageTop = 24, raw: Raw = False
+    request: Request,
+    file: FileNumber,
+    q: Text = "",
+    top: PageTop = 24,
+    raw: Raw = False,
+    also: bool = False,
 ) -> HTMLResponse:
     chosen = state_of(request).file(file, raw)
-    answer, problem = None, None
+    answer, problem, together = None, None, []
     if q.strip():
         try:
             answer = chosen.search(q, top)
+            together = chosen.together(parse(q, chosen.labels)) if also else []
         except InputError as error:
             problem = str(error)
     return _page(
@@ -89,6 +97,8 @@ def search_page(
         top=top,
         answer=answer,
         problem=problem,
+        also=also,
+        together=together,
         some_labels=chosen.labels[:8],
     )
 
@@ -115,7 +125,14 @@ def label_page(request: Request, file: FileNumber, name: Name, raw: Raw = False)
         reliability=report.reliability,
         chart="" if report.reliability is None else chosen.chart(name),
         mistakes=report.mistakes,
+        together=chosen.together(parse(_wanted(name), chosen.labels)),
     )
+
+
+def _wanted(label: str) -> str:
+    """Return the query for one label."""
+    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
+    return f'+"{escaped}"'
 
 
 @router.get("/budget")

@@ -17,12 +17,13 @@ from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
-from credibly.retrieve import Answer, Index
+from credibly.retrieve import Answer, Index, MixtureJoint, Query, Together, seen_together
 from credibly.serve._charts import reliability_chart
 from credibly.summaries import Budget, LabelSummary, budget, summarize_columns
 from credibly.types import Array
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
+TOGETHER, TOGETHER_CELLS = 12, 2**21  # labels shown beside a query; probabilities looked at
 KEPT = 256  # labels, charts and budgets remembered; the least recently used are forgotten
 
 
@@ -48,9 +49,15 @@ class ServedPredictions:
     """A predictions file. Everything slow is worked out once, when first asked for."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, calibrated: bool = True, partial: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        calibrated: bool = True,
+        partial: bool = False,
+        joint: MixtureJoint | None = None,
     ) -> None:
         self.path = Path(path)
+        self.joint = joint
         self.scan = Predictions.scan(path, partial=partial)
         self.partial = partial
         self.labels = list(self.scan.labels)
@@ -60,6 +67,9 @@ class ServedPredictions:
         self.chart = lru_cache(maxsize=KEPT)(self._chart)
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
         self._fitted = lru_cache(maxsize=KEPT)(self._fit)
+        self.together = lru_cache(maxsize=KEPT)(self._together)
+        if joint is not None:
+            joint.check(self.labels)
 
     @property
     def name(self) -> str:
@@ -125,7 +135,7 @@ class ServedPredictions:
         return summarize_columns(self.labels, rows.probabilities, truth)
 
     def search(self, query: str, top: int) -> Answer:
-        return self.index.search(query, top=top)
+        return self.index.search(query, top=top, joint=self.joint)
 
     def column(self, label: str) -> tuple[Array, Array | None]:
         return self.scan.column(label)
@@ -154,6 +164,16 @@ class ServedPredictions:
         about["log_loss"] = summary.log_loss
         diagram = metrics.reliability(p[:, None], y[:, None], coding="unknown")
         return LabelReport(about, diagram, self._mistakes(label, p, y))
+
+    def _together(self, query: Query) -> list[Together]:
+        """Return the labels most probable where the query holds, on a part of the sample."""
+        rows = self.sample
+        few = slice(None, max(1000, TOGETHER_CELLS // len(self.labels)))
+        truth = rows.targets[few] if self.has_truth and rows.targets is not None else None
+        listed = seen_together(
+            query, rows.probabilities[few], self.labels, joint=self.joint, targets=truth
+        )
+        return listed[:TOGETHER]
 
     def _mistakes(self, label: str, p: Array, y: Array, count: int = 12) -> list[Mistake]:
         """Return the rows whose probability is farthest from the truth."""

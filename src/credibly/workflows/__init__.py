@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from credibly.workflows.evaluation import Evaluation, evaluate, evaluate_all
     from credibly.workflows.fit_rows import FitRows
     from credibly.workflows.integrity import FileCheck, Integrity, check_files
+    from credibly.workflows.joint_models import fit_joint_file, joint_from, mixture_from
     from credibly.workflows.label_sets import WrittenSets, write_sets
     from credibly.workflows.warming import WarmUp, warm_up
 
@@ -42,6 +43,9 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_all",
+    "fit_joint_file",
+    "joint_from",
+    "mixture_from",
     "warm_up",
     "write_sets",
 ]
@@ -64,6 +68,9 @@ _MODULES = {
     "evaluate": "evaluation",
     "evaluate_all": "evaluation",
     "warm_up": "warming",
+    "fit_joint_file": "joint_models",
+    "joint_from": "joint_models",
+    "mixture_from": "joint_models",
     "write_sets": "label_sets",
 }
 

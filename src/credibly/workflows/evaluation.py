@@ -20,6 +20,7 @@ from credibly import metrics
 from credibly.checks import InputError
 from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, label_mismatch
+from credibly.retrieve import JointNumbers, JointTally, MixtureJoint
 from credibly.types import Array
 
 Advance = Callable[[float], None]
@@ -44,6 +45,7 @@ class Evaluation:
         by_label: for every label, one array per column of the table of labels.
         intervals: 95 % intervals by metric, where they were asked for.
         bins, min_count: settings of the calibration errors.
+        joint: how whole label sets fare under a joint model, where one was given.
     """
 
     path: str
@@ -54,6 +56,7 @@ class Evaluation:
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     bins: int = 15
     min_count: int = 30
+    joint: JointNumbers | None = None
 
     @property
     def labels_without_truth(self) -> list[str]:
@@ -73,6 +76,11 @@ class Evaluation:
         }
         if self.intervals:
             document["intervals"] = self.intervals
+        if self.joint is not None:
+            document["pairs"] = [
+                {"labels": [first, second], "expected": expected, "real": real}
+                for first, second, expected, real in self.joint.pairs_missed(20)
+            ]
         if by_label:
             document["by_label"] = {
                 label: {name: column[place] for name, column in self.by_label.items()}
@@ -114,6 +122,7 @@ def evaluate(
     intervals: bool = False,
     seed: int = 0,
     partial: bool = False,
+    joint: MixtureJoint | None = None,
     advance: Advance = lambda share: None,
 ) -> Evaluation:
     """Evaluate the probabilities of a predictions file against the truth it holds.
@@ -127,6 +136,9 @@ def evaluate(
             into memory.
         seed: seed of the resampling.
         partial: whether a folder may lack shards; otherwise that is an error.
+        joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint log
+            score, subset accuracy, and expected / real pairs and triples, each also for
+            independent labels.
         advance: called with the share of the work done since its last call.
 
     Returns:
@@ -146,6 +158,8 @@ def evaluate(
     """
     with _dataset(Path(path), partial) as dataset:
         result = _evaluate_dataset(dataset, bins=bins, min_count=min_count, advance=advance)
+        if joint is not None:
+            result = _with_joint(result, dataset, joint)
         if intervals:
             result = _with_intervals(result, dataset, seed)
     return replace(result, path=str(path))
@@ -230,6 +244,21 @@ def _evaluate_dataset(
         bins=bins,
         min_count=min_count,
     )
+
+
+def _with_joint(result: Evaluation, dataset: Dataset, joint: MixtureJoint) -> Evaluation:
+    """Add the numbers of whole label sets, under the model and under independence."""
+    alone = MixtureJoint.independent(dataset.labels)
+    tallies = [JointTally(each, dataset.labels) for each in (joint, alone)]
+    for batch in dataset.batches():
+        assert batch.targets is not None
+        for tally in tallies:
+            tally.update(batch.probabilities, batch.targets)
+    found, independent = (tally.numbers() for tally in tallies)
+    added = {}
+    for name, value in found.numbers().items():
+        added |= {name: value, f"{name}, independent": independent.numbers()[name]}
+    return replace(result, numbers={**result.numbers, **added}, joint=found)
 
 
 def _label_precisions(dataset: Dataset, advance: Advance) -> Array:

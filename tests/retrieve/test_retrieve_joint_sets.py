@@ -1,0 +1,304 @@
+"""Label sets, pair counts and row weights by joint probabilities."""
+
+import json
+
+import numpy as np
+import pytest
+from test_retrieve_mixture import INSIDE, JOINTS, LABELS, SETS, drawn, probabilities_of_sets
+
+from credibly import InputError, Predictions
+from credibly.cli import main
+from credibly.retrieve import (
+    Index,
+    Joint,
+    JointCoverage,
+    JointTally,
+    MixtureJoint,
+    MostProbableSet,
+    fit_joint,
+    probability,
+    search,
+    seen_together,
+    write_row_weights,
+)
+
+each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
+ORDER = [LABELS.index(name) for name in sorted(LABELS)]
+
+
+@each_joint
+def test_contained_is_the_share_of_the_subsets(joint):
+    chances = INSIDE[:, ORDER].astype(np.float64)
+    order = np.argsort(-chances, axis=1, kind="stable")
+    found = joint.contained(chances, order)
+    shares = probabilities_of_sets(joint, INSIDE)
+    for size in range(5):
+        inside = np.zeros(chances.shape, bool)
+        np.put_along_axis(inside, order[:, :size], True, axis=1)
+        subset = (SETS[None] <= inside[:, None]).all(axis=2)
+        np.testing.assert_allclose(found[:, size], (shares * subset).sum(axis=1), rtol=1e-7)
+
+
+@each_joint
+def test_mixture_and_marginals_are_those_of_all_label_sets(joint):
+    shares = probabilities_of_sets(joint, INSIDE)
+    expected = (shares @ SETS)[:, np.argsort(ORDER)]
+    np.testing.assert_allclose(joint.marginals(INSIDE, LABELS), expected, rtol=1e-7, atol=1e-12)
+    weights, products = joint.mixture(INSIDE, LABELS)
+    np.testing.assert_allclose(weights.sum(axis=0), 1.0)
+    assert products.shape == (len(weights), *INSIDE.shape)
+
+
+@pytest.mark.parametrize("level", [0.7, 0.9])
+def test_joint_coverage_holds_whether_the_model_is_right_or_not(level):
+    """Over many draws of 50 fitted rows: at least the level, and little more."""
+    covered = {"true": [], "independent": [], "wrong": []}
+    models = {
+        "true": JOINTS[0],
+        "independent": MixtureJoint.independent(LABELS),
+        "wrong": JOINTS[3],
+    }
+    sizes = {name: [] for name in models}
+    for seed in range(120):
+        chances, truth, _ = drawn(JOINTS[0], 250, seed=1000 + seed)
+        for name, model in models.items():
+            decision = JointCoverage(model, level).for_labels(LABELS)
+            sets = decision.fit(chances[:50], truth[:50]).predict(chances[50:])
+            covered[name].append((truth[50:] <= sets).all(axis=1).mean())
+            sizes[name].append(sets.sum(axis=1).mean())
+    for values in covered.values():
+        error = np.std(values) / np.sqrt(len(values))
+        assert np.mean(values) >= level - 2.5 * error
+    # The score has ties (a set is covered from one label to the next), so it may cover more.
+    assert np.mean(covered["true"]) <= level + 0.1
+    assert np.mean(sizes["true"]) <= np.mean(sizes["independent"]) + 0.05
+
+
+def test_most_probable_sets_are_right_more_often_than_thresholds():
+    chances, truth, _ = drawn(JOINTS[2], 3000, seed=5)
+    sets = MostProbableSet(JOINTS[2]).for_labels(LABELS).predict(chances)
+    right = (sets == truth).all(axis=1).mean()
+    assert right > ((chances >= 0.5) == truth).all(axis=1).mean() + 0.02
+    state = MostProbableSet(JOINTS[2]).state()
+    assert json.loads(json.dumps(state))["decision"] == "most-probable-set"
+
+
+def test_sets_need_a_mixture_its_labels_and_enough_rows():
+    chances, truth, _ = drawn(JOINTS[0], 30, seed=5)
+    with pytest.raises(InputError, match="must be a `MixtureJoint`; got Joint"):
+        MostProbableSet(Joint().fit(chances, truth, LABELS))
+    with pytest.raises(InputError, match="only in the predictions"):
+        MostProbableSet(JOINTS[0]).for_labels([*LABELS, "e"])
+    with pytest.raises(InputError, match="one column per label of `joint`, 4; got 3"):
+        MostProbableSet(JOINTS[0]).predict(chances[:, :3])
+    with pytest.raises(InputError, match="needs at least 99 held-out rows"):
+        JointCoverage(JOINTS[0], 0.99).fit(chances, truth)
+    with pytest.raises(InputError, match="must be fitted with `targets`"):
+        JointCoverage(JOINTS[0]).fit(chances)
+    with pytest.raises(InputError, match="cannot be exported"):
+        MostProbableSet(JOINTS[0]).to_module()
+
+
+@each_joint
+def test_tallies_equal_brute_force_over_batches(joint):
+    chances, truth, shares = drawn(joint, 60, seed=8)
+    truth = truth.copy()
+    truth[:10, 1] = -1
+    tally = JointTally(joint, LABELS)
+    for rows in (slice(0, 25), slice(25, 60)):
+        tally.update(chances[rows], truth[rows])
+    found = tally.numbers()
+    names = list(joint.labels)
+    known = truth >= 0
+    for i, first in enumerate(LABELS):
+        for j, second in enumerate(LABELS):
+            if i == j:
+                continue
+            both = SETS[:, names.index(first)] & SETS[:, names.index(second)]
+            rows = known[:, i] & known[:, j]
+            assert found.expected_pairs[i, j] == pytest.approx((shares @ both)[rows].sum())
+            assert found.real_pairs[i, j] == ((truth[:, i] == 1) & (truth[:, j] == 1)).sum()
+    assert found.pairs == pytest.approx(found.expected_pairs.sum() / found.real_pairs.sum())
+    scores = joint.log_likelihood(chances, truth, LABELS, coding="unknown")
+    assert found.log_score == pytest.approx(scores.mean())
+    assert {first for first, *_ in found.pairs_missed(3)} <= set(LABELS)
+
+
+@each_joint
+def test_seen_together_is_the_ratio_of_expected_hits(joint):
+    chances, truth, _ = drawn(joint, 40, seed=8)
+    listed = seen_together("+a -b", chances, LABELS, joint=joint, targets=truth)
+    alone = probability("+a -b", chances, LABELS, joint).sum()
+    assert [each.label for each in listed] == sorted(
+        ["c", "d"], key=lambda name: -probability(f"+a -b +{name}", chances, LABELS, joint).sum()
+    )
+    for each in listed:
+        both = probability(f"+a -b +{each.label}", chances, LABELS, joint).sum()
+        assert each.expected == pytest.approx(both, rel=1e-5)
+        assert each.share == pytest.approx(both / alone, rel=1e-5)
+        place = LABELS.index(each.label)
+        real = (truth[:, 0] == 1) & (truth[:, 1] == 0) & (truth[:, place] == 1)
+        assert each.known_real == real.sum()
+    assert seen_together("+a -a", chances, LABELS, joint=joint) == []
+
+
+def written(path, chances, truth=None, start=0):
+    ids = [f"r{row:04d}" for row in range(start, start + len(chances))]
+    table = Predictions.from_arrays(
+        probabilities=chances, targets=truth, labels=LABELS, ids=ids, coding="unknown"
+    )
+    table.write(path)
+    return path
+
+
+def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_path, monkeypatch):
+    from credibly.retrieve import _row_weights
+
+    chances, truth, _ = drawn(JOINTS[2], 300, seed=8)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for place in range(3):
+        part = slice(100 * place, 100 * place + 100)
+        written(folder / f"part-{place}.parquet", chances[part], truth[part], 100 * place)
+    expected = Index.read(folder).search("+a -b", joint=JOINTS[2])
+    out = write_row_weights(folder, JOINTS[2])
+    assert out.name == "parts.joint-weights.arrow"
+    computed = []
+    compute = _row_weights._computed
+    monkeypatch.setattr(_row_weights, "_computed", lambda *a: computed.append(1) or compute(*a))
+    _row_weights._kept.cache_clear()
+    found = search(folder, "+a -b", joint=JOINTS[2])
+    assert computed == []
+    assert found.ids == expected.ids
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-9)
+    search(folder, "+a -b", joint=JOINTS[0])
+    assert computed == [1]
+    written(folder / "part-2.parquet", chances[:100][::-1], truth[:100][::-1], 200)
+    again = search(folder, "+a -b", joint=JOINTS[2])
+    assert computed == [1, 1]
+    assert again.expected_hits == pytest.approx(
+        Index.read(folder).search("+a -b", joint=JOINTS[2]).expected_hits
+    )
+    out.write_bytes(b"damaged")
+    _row_weights._kept.cache_clear()
+    assert search(folder, "+a -b", joint=JOINTS[2]).expected_hits == again.expected_hits
+
+
+def test_weights_are_of_mixtures_of_the_same_labels(tmp_path):
+    chances, truth, _ = drawn(JOINTS[0], 40, seed=5)
+    path = written(tmp_path / "p.parquet", chances, truth)
+    with pytest.raises(InputError, match="must be a mixture to have weights"):
+        write_row_weights(path, Joint().fit(chances, truth, LABELS))
+    with pytest.raises(InputError, match="only in `joint`"):
+        write_row_weights(path, MixtureJoint.independent([*LABELS, "e"]))
+
+
+def test_a_model_fitted_again_is_another_one():
+    chances, truth, _ = drawn(JOINTS[2], 300, seed=8)
+    index, joint = Index(chances, LABELS), MixtureJoint(1).fit(chances, truth, LABELS)
+    first = index.search("+a +b", joint=joint).expected_hits
+    joint.fit(chances, 1 - truth, LABELS)
+    assert index.search("+a +b", joint=joint).expected_hits != first
+
+
+def test_a_candidate_that_loses_on_single_labels_is_left_out():
+    from credibly.retrieve._joint_choice import _keeps
+
+    rng = np.random.default_rng(0)
+    losses = rng.exponential(1.0, 4000)
+    assert _keeps(1.005 * losses, losses)
+    assert not _keeps(1.03 * losses + rng.normal(0, 0.1, 4000), losses)
+    assert _keeps(losses[:20] + rng.normal(0.02, 1.0, 20), losses[:20])  # no evidence
+
+
+def test_the_choice_keeps_the_log_loss_of_single_labels():
+    for seed, true in enumerate(JOINTS[:4]):
+        chances, truth, _ = drawn(true, 600, seed=seed)
+        fitted = fit_joint(chances, truth, LABELS)
+        assert fitted.log_losses[fitted.chosen] <= 1.02 * fitted.log_losses["independent"]
+        assert isinstance(fitted.model, MixtureJoint)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("joint")
+    chances, truth, _ = drawn(JOINTS[0], 900, seed=3)
+    written(folder / "held-out.parquet", chances[:400], truth[:400])
+    written(folder / "test.parquet", chances[400:], truth[400:], 400)
+    assert (
+        main(["joint", "fit", f"{folder}/held-out.parquet", "--out", f"{folder}/joint.json"]) == 0
+    )
+    return folder
+
+
+def test_sets_of_the_command_hold_all_labels(files, capsys, tmp_path):
+    arguments = ["sets", f"{files}/test.parquet", "--joint-from", f"{files}/joint.json", "--json"]
+    out = str(tmp_path / "sets.parquet")
+    assert main([*arguments, "--joint-coverage", "0.8", "--out", out]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "holds all its true labels with a probability of at least 0.8" in document["statement"]
+    assert main([*arguments, "--most-probable", "--out", out]) == 0
+    assert json.loads(capsys.readouterr().out)["decision"]["decision"] == "most-probable-set"
+
+
+def test_evaluate_weigh_and_also_of_the_command(files, capsys):
+    test, model = f"{files}/test.parquet", f"{files}/joint.json"
+    capsys.readouterr()
+    assert main(["evaluate", test, "--joint-from", model, "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)["files"]
+    numbers = document["numbers"]
+    assert numbers["joint log score"] > numbers["joint log score, independent"]
+    assert 0 <= numbers["subset accuracy"] <= 1
+    assert document["pairs"][0].keys() == {"labels", "expected", "real"}
+    assert main(["evaluate", test, "--joint-from", model]) == 0
+    assert "farthest from what is expected" in capsys.readouterr().out
+    assert main(["joint", "weigh", test, "--joint-from", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] > 0
+    search_also = ["search", test, "+a", "--joint", "--joint-from", model, "--also", "2"]
+    assert main([*search_also, "--json"]) == 0
+    also = json.loads(capsys.readouterr().out)["also"]
+    assert len(also) == 2
+    assert also[0]["share"] >= also[1]["share"]
+    assert main(search_also) == 0
+    assert "given the query, also" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sets", "TEST", "--most-probable", "--out", "OUT"], "must know which labels go together"),
+        (["sets", "TEST", "--top-k", "1", "--joint-from", "MODEL", "--out", "OUT"], "goes with"),
+        (
+            ["sets", "TEST", "--joint-coverage", ".8", "--joint-from", "TEST", "--out", "OUT"],
+            "other rows",
+        ),
+        (["evaluate", "TEST", "--joint-from", "TEST"], "other rows"),
+        (["report", "TEST", "--joint-from", "TEST", "--out", "OUT.html"], "other rows"),
+        (["joint", "fit", "TEST"], "add --out"),
+        (["joint", "weigh", "TEST"], "--joint-from joint.json"),
+        (["joint", "fit", "TEST", "--out", "OUT.json", "--components", "two"], "whole numbers"),
+    ],
+)
+def test_commands_say_what_is_missing(files, tmp_path, capsys, arguments, message):
+    places = {
+        "TEST": f"{files}/test.parquet",
+        "MODEL": f"{files}/joint.json",
+        "OUT": str(tmp_path / "sets.csv"),
+        "OUT.html": str(tmp_path / "report.html"),
+        "OUT.json": str(tmp_path / "joint.json"),
+    }
+    assert main([places.get(each, each) for each in arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_report_maps_pairs(files):
+    from credibly import report
+    from credibly.workflows import mixture_from
+
+    one = Predictions.read(files / "test.parquet")
+    page = report.render({"mine": one}, resamples=5, joint=mixture_from(files / "joint.json"))
+    assert "Which labels go together (mine, independent labels)" in page
+    assert "Which labels go together (mine, joint model)" in page
+    assert "joint log score" in page
+    with pytest.raises(InputError, match="only in `joint`"):
+        report.render({"mine": one}, joint=MixtureJoint.independent([*LABELS, "e"]))
