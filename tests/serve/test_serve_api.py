@@ -260,3 +260,37 @@ def test_broken_predictions_are_explained(shelf, tmp_path, capsys):
 def test_no_predictions_are_refused():
     with pytest.raises(cr.InputError, match="at least one"):
         create_app([])
+
+
+def test_labels_seen_together_and_joint_search(tmp_path):
+    from fastapi.testclient import TestClient
+
+    from credibly.retrieve import MixtureJoint
+
+    rng = np.random.default_rng(0)
+    kinds = rng.random(400) < 0.5  # a cat or a dog, never both
+    truth = np.stack([kinds, ~kinds, rng.random(400) < 0.3], axis=1).astype(int)
+    chances = np.tile([0.5, 0.5, 0.3], (400, 1))
+    labels = ["cat", "dog", 'say "x" \\ <b>']
+    Predictions.from_arrays(probabilities=chances, targets=truth, labels=labels).write(
+        tmp_path / "p.parquet"
+    )
+    joint = MixtureJoint(2).fit(chances, truth, labels)
+    local = {"base_url": "http://127.0.0.1"}
+    with TestClient(create_app([tmp_path / "p.parquet"], joint=joint), **local) as client:
+        found = client.get("/api/search", params={"q": "+cat +dog"}).json()
+        assert found["expected_hits"] < 20
+        listed = client.get("/api/together", params={"q": "+cat"}).json()["together"]
+        assert {each["label"] for each in listed} == {"dog", labels[2]}
+        assert listed[0]["known_real"] == int((truth[:, 0] & truth[:, 2]).sum())
+        for name in labels:
+            page = client.get("/label", params={"name": name})
+            assert page.status_code == 200
+            assert "Seen together" in page.text
+            assert "<b>" not in page.text
+        page = client.get("/", params={"q": "+cat", "also": "true"}).text
+        assert "given the query" in page
+        assert client.get("/api/together", params={"q": "+zebra"}).status_code == 400
+    with TestClient(create_app([tmp_path / "p.parquet"]), **local) as client:
+        assert client.get("/api/search", params={"q": "+cat +dog"}).json()["expected_hits"] > 90
+        assert "Given this: what else?" in client.get("/", params={"q": "+cat"}).text
