@@ -146,6 +146,8 @@ def test_soft_targets_count_people(folder):
 def test_the_vocabulary_is_the_usual_answers(folder):
     with pytest.raises(cr.InputError, match="at least 99 questions; the most frequent is right"):
         cr.data.load(f"vqa:{folder}", min_occurrence=99)
+    with pytest.raises(cr.InputError, match=r"none is\. Question 100 was answered '2'"):
+        cr.data.load(f"vqa:{folder}", labels=["Yes!"])
     given = cr.data.load(f"vqa:{folder}", labels=["yes", "many"])
     assert given.targets[given.ids == "100"].tolist() == [[0, 1]]
 

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,3 +210,71 @@ def test_a_damaged_vocabulary_is_named(run, tmp_path):
     os.remove(file)
     with pytest.raises(cr.InputError, match=r"vocabulary\.json"):
         cr.load(tmp_path / "run")
+
+
+# A network of the user's own --------------------------------------------------------------------
+
+OWN = """
+import json
+
+import numpy as np
+import torch
+from credibly.data import TokenRows
+
+
+class Both(torch.nn.Module):
+    def __init__(self, shape, num_scores):
+        super().__init__()
+        self.words = {}
+        self.embed = torch.nn.Embedding(50, 8, padding_idx=0)
+        self.head = torch.nn.Linear(8 + shape[2], num_scores)
+
+    def encode(self, texts):
+        rows = [text.split() for text in texts[:, 0]]
+        for word in (word for row in rows for word in row):
+            self.words.setdefault(word, len(self.words) % 49 + 1)
+        ids = np.array([self.words[word] for row in rows for word in row])
+        starts = np.cumsum([0, *(len(row) for row in rows)])
+        return TokenRows({"input_ids": ids}, starts, {"input_ids": 0})
+
+    def write_encoder(self, folder):
+        (folder / "words.json").write_text(json.dumps(self.words))
+
+    def read_encoder(self, folder):
+        self.words = json.loads((folder / "words.json").read_text())
+
+    def forward(self, inputs):
+        question = self.embed(inputs["input_ids"]).mean(dim=1)
+        return self.head(torch.cat([question, inputs["visual_feats"].mean(dim=1)], dim=1))
+
+
+class Deaf(torch.nn.Module):
+    def __init__(self, shape, num_scores):
+        super().__init__()
+"""
+
+
+def test_a_network_of_ones_own_takes_question_and_regions(tmp_path, monkeypatch):
+    sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+    from layout_makers import make_vqa
+    from test_data_vqa import write_tsv
+
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_network.py").write_text(OWN)
+    make_vqa(tmp_path / "vqa")
+    write_tsv(tmp_path / "regions.tsv")
+    data = cr.data.load(
+        f"vqa:{tmp_path / 'vqa'}", regions=str(tmp_path / "regions.tsv"), calibration=0.25
+    )
+    settings = Settings(model="python:own_network:Both", epochs=2, loss="spa")
+    run = cr.train.fit(data, tmp_path / "run", settings)
+    again = cr.load(tmp_path / "run", allow_python=True)
+    test = data.part("test")
+    assert np.array_equal(again.predict(test).probabilities, run.predict(test).probabilities)
+    with pytest.raises(cr.InputError, match="of your own"):
+        cr.train.export(run, tmp_path / "x.onnx")
+    deaf = Settings(model="python:own_network:Deaf", epochs=2)
+    with pytest.raises(cr.InputError, match=r"`encode\(texts\)`.*Deaf lacks one"):
+        cr.train.fit(data, tmp_path / "other", deaf)
+    with pytest.raises(cr.InputError, match="takes questions with regions"):
+        run.predict(["what?"])

@@ -64,6 +64,13 @@ def read_vqa(
     least = MIN_OCCURRENCE if min_occurrence is None else min_occurrence
     answers = list(labels) if labels is not None else vocabulary(questions, least, path)
     counts = answer_counts(questions, answers)
+    answered = next((each for each in questions if each.answers), None)
+    if answered is not None and not counts.any():
+        raise InputError(
+            f"{path}: the {len(answers)} answers asked for must be among those people gave; none "
+            f"is. Question {answered.number} was answered {answered.usual!r}. Give answers in the "
+            "form of `cr.metrics.normalize_answer`, or leave `labels` out."
+        )
     targets = np.minimum(1, counts * np.float32(0.3) if how == "lxmert" else counts / np.float32(3))
     # Without human answers (the test questions as published) nothing is known.
     targets[[not question.answers for question in questions]] = -1

@@ -57,8 +57,7 @@ def terms_of(text: str) -> list[str]:
 class TextNetwork(Network):
     """A network that takes texts, through ``encode``.
 
-    A network of your own for ``--model python:…`` on texts subclasses this, or any
-    ``torch.nn.Module`` that has these two methods (``TextModel``).
+    A network of your own for ``--model python:…`` is any ``torch.nn.Module`` with these methods.
     """
 
     input_names: tuple[str, ...] = ("inputs",)
@@ -71,6 +70,9 @@ class TextNetwork(Network):
     @abstractmethod
     def write_encoder(self, folder: Path) -> None:
         """Write into ``folder`` what ``encode`` needs beside the weights; never a pickle."""
+
+    def read_encoder(self, folder: Path) -> None:
+        """Do nothing: built-in networks are built from the folder."""
 
 
 class SparseLinear(nn.Module):

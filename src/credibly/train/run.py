@@ -283,6 +283,8 @@ def empty_run(
     criterion = loss_of(settings, loss, **context)
     if model is None:
         model = _empty_model(settings, data, criterion, folder)
+    if data["kind"].startswith("text"):
+        text_model(model).read_encoder(folder / ENCODER)
     return Run(folder, settings, data, model, Pipeline(criterion))
 
 

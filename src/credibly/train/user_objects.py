@@ -132,6 +132,10 @@ class TextModel(Protocol):
         """Write into ``folder`` what ``encode`` needs beside the weights."""
         ...
 
+    def read_encoder(self, folder: Path) -> None:
+        """Read what ``write_encoder`` wrote, when a run is loaded."""
+        ...
+
 
 def text_model(model: nn.Module) -> TextModel:
     """Return ``model`` as a network for texts.
@@ -141,8 +145,9 @@ def text_model(model: nn.Module) -> TextModel:
     """
     if not isinstance(model, TextModel):
         raise InputError(
-            f"a network for texts must have the methods `encode(texts)` and `write_encoder(folder)`"
-            f"; {type(model).__name__} lacks them. docs/text.md has a small example."
+            "a network for texts must have the methods `encode(texts)`, `write_encoder(folder)` "
+            f"and `read_encoder(folder)`; {type(model).__name__} lacks one. docs/text.md has a "
+            "small example."
         )
     return model
 
