@@ -2,6 +2,7 @@
 
 import timm
 import torch
+from timm.optim import create_optimizer_v2
 
 import credibly as cr
 
@@ -14,7 +15,7 @@ for label, (top, left) in enumerate([(2, 2), (2, 20), (20, 2), (20, 20)]):
 
 loss = cr.losses.SPA()
 model = timm.create_model("resnet10t", pretrained=False, num_classes=loss.num_outputs(4))
-optimizer = timm.optim.create_optimizer_v2(model, opt="adamw", lr=2e-3)
+optimizer = create_optimizer_v2(model, opt="adamw", lr=2e-3)
 for _ in range(4):
     model.train()
     for rows in torch.randperm(400).split(40):

@@ -8,8 +8,8 @@ import credibly as cr
 
 # Texts as token ids; a label is present where one of its words is, most of the time.
 rng = np.random.default_rng(0)
-tokens = rng.integers(10, 200, size=(1200, 16))
-present = np.stack([(tokens % 40 == label).any(axis=1) for label in range(4)], axis=1)
+tokens = rng.integers(10, 50, size=(1200, 8))
+present = np.stack([(tokens % 20 == label).any(axis=1) for label in range(4)], axis=1)
 targets = (rng.random((1200, 4)) < np.where(present, 0.8, 0.05)).astype(np.float32)
 rows = [
     {"input_ids": torch.tensor(ids), "labels": torch.tensor(y)}
@@ -19,7 +19,7 @@ train, held_out = rows[:800], rows[800:]
 
 model = transformers.BertForSequenceClassification(
     transformers.BertConfig(
-        vocab_size=200, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+        vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=64, num_labels=4,
     )
 )  # fmt: skip
@@ -29,7 +29,7 @@ trainer = transformers.Trainer(
         output_dir="trainer",
         per_device_train_batch_size=8,
         gradient_accumulation_steps=4,
-        num_train_epochs=8,
+        num_train_epochs=6,
         learning_rate=3e-3,
         eval_strategy="epoch",
         report_to=[],
