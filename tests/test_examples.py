@@ -25,9 +25,7 @@ def test_the_documentation_counts_the_lines_of_every_example(runner):
     assert runner.table() in page, "paste the output of `python examples/run_all.py --count`"
 
 
-def test_every_script_is_run_and_takes_few_lines_of_credibly(runner):
-    scripts = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()}
-    assert scripts == set(runner.EXAMPLES) | {"tour.py", "run_all.py"}
+def test_every_example_takes_few_lines_of_credibly(runner):
     for name in runner.EXAMPLES:
         total, ours = runner.lines_of(name)
         assert 1 <= ours <= 6
