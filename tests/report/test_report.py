@@ -82,8 +82,8 @@ def test_identifiers_are_unique(page):
 
 def test_the_table_holds_the_metrics(page):
     one = predictions()
-    expected = 100 * metrics.summary(one.probabilities, one.targets)["mAP@y"]
-    assert f"{expected:.1f}" in page
+    expected = metrics.summary(one.probabilities, one.targets)["mAP@y"]
+    assert f"{expected:.4f}" in page
 
 
 def test_the_verdict_is_the_frequency_near_that_level():

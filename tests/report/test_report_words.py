@@ -128,7 +128,7 @@ def test_a_star_needs_a_clear_paired_difference():
 
 
 def test_intervals_do_not_fall_below_zero_and_hold_the_estimate():
-    assert Cell(0.01, -0.02, 0.03, percent=True).interval == "0.0 – 3.0"
+    assert Cell(0.01, -0.02, 0.03).interval == "0.0000 – 0.0300"
     for shift in (0.0, 0.03):
         for cell in comparison({"a": drawn(shift)}, resamples=100)["a"]:
             assert cell.low <= cell.estimate <= cell.high
@@ -169,7 +169,7 @@ def test_the_plotted_numbers_are_those_of_the_metrics():
     ends = np.array([segment[:, 1] for segment in bars.get_segments()])
     np.testing.assert_allclose(ends[:, 0], found.lower[seen], atol=1e-12)
     np.testing.assert_allclose(ends[:, 1], found.upper[seen], atol=1e-12)
-    assert plot.retrieval({1: 0.5, 2: 0.25}).lines[-1].get_ydata().tolist() == [50, 25]
+    assert plot.retrieval({1: 0.5, 2: 0.25}).lines[-1].get_ydata().tolist() == [0.5, 0.25]
     points = plot.hits([1.0, 2.0], [3, 4]).collections[0].get_offsets()
     assert np.asarray(points).tolist() == [[1, 3], [2, 4]]
     truth, counts = np.eye(4, dtype=bool), np.array([19, 20, 100, 101])

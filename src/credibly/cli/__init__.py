@@ -31,6 +31,7 @@ COMMANDS: tuple[str, ...] = (
     "export",
     "check",
     "warmup",
+    "completion",
 )
 
 
@@ -63,7 +64,7 @@ def _run(argv: list[str]) -> int:
     from credibly.cli._command import build_parser, resolve
     from credibly.cli._errors import in_flags, sentence
 
-    modules = {name: import_module(f"credibly.cli.{_file(name)}") for name in COMMANDS}
+    modules = {name: import_module(module_name(name)) for name in COMMANDS}
     named = any(text == "--config" or text.startswith("--config=") for text in argv)
     parser = build_parser(modules, file_may_complete=named)
     arguments = vars(parser.parse_args(argv))
@@ -87,9 +88,9 @@ def _run(argv: list[str]) -> int:
         return 2
 
 
-def _file(command: str) -> str:
+def module_name(command: str) -> str:
     """Return the module of a command; a word of Python has an underscore behind it."""
-    return f"{command}_" if iskeyword(command) else command
+    return f"credibly.cli.{command}_" if iskeyword(command) else f"credibly.cli.{command}"
 
 
 def _drop_unwritable_output() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli._command import option
@@ -96,7 +97,7 @@ def show(results: Comparison, columns: Sequence[str] = ()) -> None:
         [loss, *(_figure(figures.get(name)) for name in shown)]
         for loss, figures in results.losses.items()
     ]
-    title = f"{results.data}: {results.test_rows:,} test rows, {results.seeds} seed(s)"
+    title = f"{Path(results.data).name}: {results.test_rows:,} test rows, {results.seeds} seed(s)"
     print_table(title, ["loss", *shown], rows)
     print_text(
         f"± is half the {results.interval}. Higher is better "

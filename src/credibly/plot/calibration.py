@@ -119,4 +119,4 @@ def labels(
 
 def _short(name: str, error: float) -> str:
     cut = name if len(name) <= 16 else name[:15] + "…"
-    return cut if np.isnan(error) else f"{cut}  {100 * error:.1f}"
+    return cut if np.isnan(error) else f"{cut}  {error:.3f}"

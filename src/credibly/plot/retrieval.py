@@ -33,9 +33,9 @@ def retrieval(
     ax = _style.axes(ax, 5.0, 3.8)
     tint = _style.colour(_style.series(ax))
     counts = sorted(by_conditions)
-    heights = [100 * by_conditions[count] for count in counts]
+    heights = [by_conditions[count] for count in counts]
     ax.plot(counts, heights, color=tint, lw=1.8, marker="o", ms=4, label=name)
-    ax.set(xlabel="conditions in the query", ylabel="mAP (%)", xticks=counts)
+    ax.set(xlabel="conditions in the query", ylabel="mAP", xticks=counts)
     _style.legend(ax)
     return ax
 

@@ -98,10 +98,10 @@ def _label_errors(name: str, one: WithTruth) -> Chart:
         coding="unknown",
     )
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
-    rows = [[names[t], f"{100 * errors[t]:.1f}"] for t in order]
+    rows = [[names[t], f"{errors[t]:.4f}"] for t in order]
     alt = f"Reliability diagrams of the {len(drawn)} labels of {name} with the largest gaps"
     picture = plot.svg(drawn[0], "labels", alt)
-    return Chart(f"The least calibrated labels ({name})", alt, picture, ["label", "ACE (%)"], rows)
+    return Chart(f"The least calibrated labels ({name})", alt, picture, ["label", "ACE"], rows)
 
 
 def _coverage(methods: Mapping[str, WithTruth]) -> Chart:
@@ -112,11 +112,11 @@ def _coverage(methods: Mapping[str, WithTruth]) -> Chart:
         covered = plot.coverage_curve(one.probabilities, one.targets, sizes, coding="unknown")
         ax = plot.coverage_line(sizes, covered, name=name, ax=ax)
         pairs = zip(sizes, covered, strict=True)
-        rows += [[name, size, f"{100 * value:.1f}"] for size, value in pairs]
+        rows += [[name, size, f"{value:.4f}"] for size, value in pairs]
     assert ax is not None
     alt = "Share of true labels inside the sets against average set size"
     picture = plot.svg(ax, "coverage", alt)
-    return Chart("What a label budget buys", alt, picture, ["method", "size", "covered (%)"], rows)
+    return Chart("What a label budget buys", alt, picture, ["method", "size", "covered"], rows)
 
 
 def _retrieval(methods: Mapping[str, WithTruth]) -> Chart:
@@ -130,12 +130,11 @@ def _retrieval(methods: Mapping[str, WithTruth]) -> Chart:
         shown = {count: value for count, value in found.by_conditions.items() if value == value}
         ax = plot.retrieval(shown, name=name, ax=ax)
         rows += [
-            [name, count, f"{100 * value:.1f}", found.counts[count]]
-            for count, value in shown.items()
+            [name, count, f"{value:.4f}", found.counts[count]] for count, value in shown.items()
         ]
     assert ax is not None
     alt = "Mean average precision of searches against the number of conditions in the query"
-    columns = ["method", "conditions", "mAP (%)", "queries"]
+    columns = ["method", "conditions", "mAP", "queries"]
     picture = plot.svg(ax, "retrieval", alt)
     return Chart("How search holds up as queries grow", alt, picture, columns, rows)
 

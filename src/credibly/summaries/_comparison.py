@@ -14,12 +14,12 @@ from credibly.types import Array
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the comparison; ``name`` as ``metrics.summary`` gives it."""
+    """One column of the comparison; ``name`` and scale as ``metrics.summary`` gives them."""
 
     name: str
     what: str
     better: str
-    percent: bool = True
+    unit: str = "0 to 1"
 
 
 COLUMNS = (
@@ -27,10 +27,14 @@ COLUMNS = (
     Column("mAP@x", "mean over rows of average precision", "higher"),
     Column("ACE", "mean gap between probability and frequency, over bins of 30 or more", "lower"),
     Column("MCE", "largest such gap, over the same bins", "lower"),
-    Column("NLL", "log loss per entry", "lower", False),
-    Column("Brier", "mean squared error of the probabilities", "lower", False),
+    Column("NLL", "log loss per entry", "lower", "nats"),
+    Column("Brier", "mean squared error of the probabilities", "lower"),
 )
-"""The columns of a comparison, in order."""
+"""The columns of a comparison, in order.
+
+Every table of report, web app, command line and notebooks shows a metric on the scale on which
+``credibly.metrics`` returns it.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,6 @@ class Cell:
     estimate: float
     low: float
     high: float
-    percent: bool
     best: bool = False
 
     @property
@@ -54,7 +57,7 @@ class Cell:
     def _show(self, value: float) -> str:
         if np.isnan(value):
             return "–"
-        return f"{100 * value:.1f}" if self.percent else f"{value:.4f}"
+        return f"{value:.4f}"
 
 
 def comparison(
@@ -102,7 +105,7 @@ def _cell(found: metrics.Draws, column: Column) -> Cell:
     if not np.isnan(draws).all():
         low, high = np.nanquantile(draws, [0.025, 0.975])
     estimate = found.estimates.get(column.name, np.nan)
-    return Cell(estimate, float(low), float(high), column.percent)
+    return Cell(estimate, float(low), float(high))
 
 
 def _marked(

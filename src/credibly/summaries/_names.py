@@ -19,7 +19,17 @@ def names_of(paths: Sequence[Path]) -> list[str]:
     if len(set(stems)) < len(stems) or set(stems) == {"predictions"}:
         stems = [path.resolve().parent.name for path in paths]
     if len(set(stems)) < len(stems):
-        stems = [str(path) for path in paths]
+        stems = _endings(paths)
     if len(set(stems)) < len(stems):
         stems = [f"{name} ({place})" for place, name in enumerate(stems, start=1)]
     return stems
+
+
+def _endings(paths: Sequence[Path]) -> list[str]:
+    """Return the shortest endings of the paths that differ; whole paths where none do."""
+    parts = [path.parts for path in paths]
+    for length in range(2, max(map(len, parts))):
+        names = ["/".join(each[-length:]) for each in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
