@@ -12,6 +12,9 @@ seed. ``cifar100:50`` has the images of 50 classes, 100 of each outside the test
 ``flowers102:tail`` is Flowers-102, thinned to a long tail. Both are made by
 ``benchmarks.claims.assets``.
 
+``reuters``, ``goemotions`` and ``banking`` are texts (``benchmarks.studies.text`` says where the
+files come from): many labels, many labels, one of 77.
+
 ``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` (for images ``rows.parquet``)
 writes one as a file.
 """
@@ -38,6 +41,7 @@ IMAGES = {
     "ucmerced-images": "ucmerced.parquet",
 }
 TEST_IMAGES = 1500
+TEXTS = ("reuters", "goemotions", "banking")
 ASSETS = ("cifar100", "flowers102")
 """Files made from public repositories, in the folder CREDIBLY_ASSETS."""
 
@@ -70,6 +74,8 @@ def _rows(name: str, seed: int) -> Data:
     if name in EMBEDDED:
         return EMBEDDED[name](seed)
     file, _, form = name.partition(":")
+    if file in TEXTS:
+        return _texts(file, seed)
     if file in IMAGES:
         read = data.load(data_file(IMAGES[file]), seed=seed)
         if not form:
@@ -104,6 +110,17 @@ def _drawn(read: Data, number: int, seed: int) -> tuple[Any, Any]:
     chosen = np.concatenate([rest[:number], held_out, test])
     sizes = (min(number, len(rest)), len(held_out), len(test))
     return chosen, np.repeat(np.array([TRAIN, CALIBRATION, TEST], np.int8), sizes)
+
+
+def _texts(name: str, seed: int) -> Data:
+    """Texts with labels by name, read through a file as any user's are."""
+    import tempfile
+
+    from benchmarks.studies.text import SETS, write_jsonl
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_jsonl(SETS[name](), Path(folder, f"{name}.jsonl"))
+        return data.load(Path(folder, f"{name}.jsonl"), seed=seed)
 
 
 def _without_test(read: Data, seed: int) -> Data:

@@ -3,6 +3,7 @@
     python -m benchmarks.studies.text reuters      Reuters-21578, ModApte split, 115 topics
     python -m benchmarks.studies.text goemotions   GoEmotions, published split, 28 emotions
     python -m benchmarks.studies.text banking      Banking77, published split, one of 77 intents
+    python -m benchmarks.studies.text average-k    sets of K intents on average, by loss
 
 Every method trains on the training rows, in a process of its own with one thread: CPU seconds
 from texts to the probabilities of the test rows, and memory beyond the largest before it, that of
@@ -39,7 +40,10 @@ import numpy as np  # noqa: E402 - after the number of threads is set
 from benchmarks.studies.training import data_file, markdown  # noqa: E402
 
 SEEDS = range(3)
-METHODS = ("credibly", "credibly spa", "scikit-learn C=1", "scikit-learn C=10")
+METHODS = (
+    *("credibly", "credibly spa", "credibly spa per-label"),
+    *("scikit-learn C=1", "scikit-learn C=10"),
+)
 NUMBERS = ("NLL", "ACE", "mAP@y", "mAP@x", "micro F1", "macro F1", "CPU s", "MB")
 LOWER = ("NLL", "ACE", "CPU s", "MB")
 SHOWN = ("NLL × 1000", "ACE %", "mAP@y %", "mAP@x %", "micro F1 %", "macro F1 %", "CPU s", "MB")
@@ -120,9 +124,10 @@ def _credibly(rows: Rows, method: str, seed: int) -> tuple[np.ndarray, np.ndarra
         fit(cr.data.load(f"{folder}/few.jsonl"), f"{folder}/few", Settings(loss=loss))
         write_jsonl(rows, Path(folder, "rows.jsonl"))
         del rows
-        meter = _Meter()
         data = cr.data.load(f"{folder}/rows.jsonl", seed=seed)
-        settings = Settings(loss=loss, seed=seed, split_seed=seed)
+        meter = _Meter()
+        calibrate = "per-label" if "per-label" in method else "affine"
+        settings = Settings(loss=loss, calibrate=calibrate, seed=seed, split_seed=seed)
         run = fit(data, f"{folder}/run", settings)
         test = data.part("test")
         probabilities = run.predict(test).probabilities
@@ -231,14 +236,47 @@ def behind(results: dict[str, list[dict[str, float]]], method: str, peer: str) -
     return worse
 
 
+def average_k(name: str = "banking", sizes: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
+    """Print how often sets of K labels on average hold the true one, by loss, on single labels.
+
+    Sets are thresholds fitted on held-out rows (``AverageSize``), of K labels on average.
+    """
+    import credibly as cr
+    from credibly.train import Settings, fit
+
+    table = []
+    for loss in ("softmax", "bce", "spa", "avgk"):
+        cells: list[list[float]] = [[] for _ in sizes]
+        for seed in AVERAGE_K_SEEDS:
+            with tempfile.TemporaryDirectory() as folder:
+                write_jsonl(SETS[name](), Path(folder, "rows.jsonl"))
+                data = cr.data.load(f"{folder}/rows.jsonl", seed=seed)
+                settings = Settings(loss=loss, average_size=2.0, seed=seed, split_seed=seed)
+                run = fit(data, f"{folder}/run", settings)
+                held_out, test = data.part("calibration"), data.part("test")
+                fitting, judged = (run.predict(part).probabilities for part in (held_out, test))
+            for place, size in enumerate(sizes):
+                sets = cr.decide.AverageSize(size).fit(fitting).predict(judged)
+                cells[place].append(float(cr.metrics.set_coverage(sets, test.targets)))
+        table.append([loss, *(f"{100 * np.mean(values):.2f}" for values in cells)])
+        print(table[-1], file=sys.stderr)
+    print(markdown(["loss", *(f"coverage at K = {size:g}, %" for size in sizes)], table))
+
+
+AVERAGE_K_SEEDS = range(2)
+
+
 def main(names: list[str]) -> None:
+    if names == ["average-k"]:
+        average_k()
+        return
     for name in names or list(SETS):
         results = compare(name)
         rows = [[method, *_shown(entries)] for method, entries in results.items()]
         print(f"\n{name}, seeds {SEEDS.start} to {SEEDS.stop - 1}\n")
         print(markdown(["method", *SHOWN], rows))
-        for method in METHODS[:2]:
-            for peer in METHODS[2:]:
+        for method in METHODS[:3]:
+            for peer in METHODS[3:]:
                 worse = ", ".join(behind(results, method, peer)) or "nothing"
                 print(f"\n{method} is behind {peer} in: {worse}")
         sys.stdout.flush()
