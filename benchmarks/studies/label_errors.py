@@ -35,9 +35,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", help="a Python with cleanlab")
+    parser.add_argument("--sets", nargs="+", default=SETS)
     options = parser.parse_args()
-    table, counts = [], []
-    for name in SETS:
+    table, counts, rankings = [], [], []
+    for name in options.sets:
         runs = [_run(name, seed, options.peers) for seed in range(SEEDS)]
         planted = np.mean([run["planted"] for run in runs])
         rankings = [key for key in runs[0] if key not in ("planted", "errors")]
@@ -78,8 +79,7 @@ def _run(name: str, seed: int, peers: str | None) -> dict[str, Any]:
         "errors": found.total,
         "credibly": _precision(hits, flipped.sum()),
     }
-    for method in METHODS if peers else ():
-        quality = _cleanlab(peers, raw, noisy, method)
+    for method, quality in (_cleanlab(peers, raw, noisy) if peers else {}).items():
         order = np.argsort(quality.ravel(), kind="stable")
         result[f"cleanlab, {method}"] = _precision(flipped.ravel()[order], flipped.sum())
     return result
@@ -93,7 +93,7 @@ def _cross_fitted(features: np.ndarray, targets: np.ndarray, seed: int) -> np.nd
     result = np.zeros(targets.shape)
     for train, test in KFold(5, shuffle=True, random_state=seed).split(features):
         for label in range(targets.shape[1]):
-            model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300))
+            model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=100))
             model.fit(features[train], targets[train, label])
             result[test, label] = model.predict_proba(features[test])[:, 1]
     return result
@@ -108,16 +108,16 @@ def _calibrated(probabilities: np.ndarray, targets: np.ndarray, seed: int) -> np
     return result
 
 
-def _cleanlab(
-    python: str | None, probabilities: np.ndarray, targets: np.ndarray, method: str
-) -> np.ndarray:
+def _cleanlab(python: str, probabilities: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the quality of every entry by each method of cleanlab."""
     with tempfile.TemporaryDirectory() as folder:
-        source, out = Path(folder) / "in.npz", Path(folder) / "out.npy"
+        source, out = Path(folder) / "in.npz", Path(folder) / "out.npz"
         np.savez(source, probabilities=probabilities, targets=targets)
         module = "benchmarks.studies.peer_cleanlab"
-        command = [str(python), "-m", module, str(source), str(out), method]
+        command = [python, "-m", module, str(source), str(out), *METHODS]
         subprocess.run(command, check=True, capture_output=True)
-        return np.load(out)
+        with np.load(out) as arrays:
+            return {method: arrays[method] for method in METHODS}
 
 
 if __name__ == "__main__":
