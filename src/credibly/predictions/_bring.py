@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from credibly.losses import Loss
 
 Values = Literal["logits", "probabilities"]
+"""What imported numbers are: logits or probabilities."""
 SEPARATORS = (" ", ",", ";", "|")
 LIST_NAMES = ("labels", "label", "tags", "classes", "categories", "attributes", "attribute_ids")
 
