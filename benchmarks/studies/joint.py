@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,24 +56,25 @@ def main() -> None:
     for name in arguments.sets:
         first = FIRST_SEEDS.get(name, 0)
         for seed in range(first, first + arguments.seeds):
-            if any(each["set"] == name and each["seed"] == seed for each in records):
-                continue
             if arguments.table:
                 continue
+            done = {
+                each["method"] for each in records if (each["set"], each["seed"]) == (name, seed)
+            }
             network = scores(arguments.folder, name, seed, arguments.cache)
-            found = [
-                {"set": name, "seed": seed, "method": method, **numbers}
-                for method, numbers in measured(network, seed)
-            ]
-            with arguments.out.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(each) + "\n" for each in found)
-            records += found
+            for method, measure in methods(network, seed):
+                if method in done:
+                    continue
+                found = {"set": name, "seed": seed, "method": method, **measure()}
+                with arguments.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(found) + "\n")
+                records.append(found)
         if any(each["set"] == name for each in records):
             print(table(name, records), flush=True)
 
 
-def measured(network: Scores, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each method's numbers on the test rows."""
+def methods(network: Scores, seed: int) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """Yield each method and what measures it on the test rows."""
     held_out, truth = network.held_out_targets, network.test_targets
     queries = _queries(truth)
     alone = cr.calibrate.Affine().fit(network.held_out.astype(np.float64), held_out)
@@ -97,28 +99,39 @@ def measured(network: Scores, seed: int) -> Iterator[tuple[str, dict[str, Any]]]
             "joint NLL": float(-score.mean() / len(labels) * 1000),
         }
 
-    yield "independent", numbers(MixtureJoint.independent(labels))
-    if known.size <= 60_000:
-        sizes = Joint().fit(known, held_out, **fit)
-        score = -sizes.log_likelihood(chances, truth, **fit).mean() / len(labels) * 1000
-        yield "sizes", {"joint NLL": float(score)}
-    for components in (1, 3, 8):
-        model = MixtureJoint(components).fit(known, held_out, **fit)
-        own = numbers(model)
+    def sizes() -> dict[str, Any]:
+        model = Joint().fit(known, held_out, **fit)
+        score = -model.log_likelihood(chances, truth, **fit).mean() / len(labels) * 1000
+        return {"joint NLL": float(score)}
+
+    def mixture(components: int) -> dict[str, Any]:
+        own = numbers(MixtureJoint(components).fit(known, held_out, **fit))
         if components < 8:
             own |= _across_folds(components, known, held_out, labels)
-        yield f"mixture-{components}", own
-    found = fit_joint(known, held_out, **fit)
-    yield "chosen", {**numbers(found.model), "model": found.chosen}
-    head = cr.losses.JointMixture(components=16, num_labels=len(labels), seed=seed)
-    with torch.no_grad():
-        head.offsets.copy_(torch.from_numpy(network.offsets))
-        rows = torch.from_numpy(network.head_test)
-        weights, products = (each.double().numpy() for each in head.mixture(rows))
-        row = head.values(rows, torch.from_numpy(truth).float()).mean()
-    own = _of_mixture(weights, products, truth, queries)
-    own |= _divergence(weights, products, real)
-    yield "joint loss", {**own, "joint NLL": float(row) * 1000}
+        return own
+
+    def chosen() -> dict[str, Any]:
+        found = fit_joint(known, held_out, **fit)
+        return {**numbers(found.model), "model": found.chosen}
+
+    def head() -> dict[str, Any]:
+        loss = cr.losses.JointMixture(components=16, num_labels=len(labels), seed=seed)
+        with torch.no_grad():
+            loss.offsets.copy_(torch.from_numpy(network.offsets))
+            rows = torch.from_numpy(network.head_test)
+            weights, products = (each.double().numpy() for each in loss.mixture(rows))
+            row = loss.values(rows, torch.from_numpy(truth).float()).mean()
+        own = _of_mixture(weights, products, truth, queries)
+        own |= _divergence(weights, products, real)
+        return {**own, "joint NLL": float(row) * 1000}
+
+    yield "independent", lambda: numbers(MixtureJoint.independent(labels))
+    if known.size <= 60_000:
+        yield "sizes", sizes
+    for components in (1, 3, 8):
+        yield f"mixture-{components}", partial(mixture, components)
+    yield "chosen", chosen
+    yield "joint loss", head
 
 
 def _across_folds(components: int, chances: Any, truth: Any, labels: Any) -> dict[str, float]:

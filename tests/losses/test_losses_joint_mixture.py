@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from credibly import InputError
-from credibly.losses import BCE, JointMixture, from_name
+from credibly.losses import BCE, JointMixture, LabelPairs, from_name
 
 LABELS = 4
 SETS = torch.tensor(list(product([0.0, 1.0], repeat=LABELS)), dtype=torch.float64)
@@ -199,3 +199,10 @@ def test_learns_dependence_that_independent_labels_cannot():
     exact = -(0.9 * np.log(0.9) + 0.1 * np.log(0.1)) / 2
     assert losses["joint"] < losses["bce"] - 0.1
     assert losses["joint"] < 0.32 + exact  # the first label's own uncertainty, and the copy's
+
+
+def test_label_pairs_around_it_are_refused():
+    with pytest.raises(InputError, match="must not model pairs of labels itself"):
+        LabelPairs(JointMixture(components=2))
+    with pytest.raises(InputError, match="must not model pairs of labels itself"):
+        from_name("joint+lpr", num_labels=4)

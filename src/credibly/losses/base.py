@@ -127,6 +127,9 @@ class Loss(nn.Module, ABC):
     exclusive: bool = False
     """Whether the link takes exactly one label to be true, so that probabilities sum to one."""
 
+    models_pairs: bool = False
+    """Whether the likelihood is of all labels together, so that it knows pairs already."""
+
     has_link: bool = True
     """Whether ``log_odds`` and ``probabilities`` are defined."""
 

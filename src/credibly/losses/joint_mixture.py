@@ -56,6 +56,7 @@ class JointMixture(RowLoss):
     name = "joint"
     arguments = ("components", "num_labels", "spread", "seed")
     properness = "strict"
+    models_pairs = True
 
     def __init__(
         self,

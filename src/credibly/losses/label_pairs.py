@@ -34,7 +34,9 @@ class LabelPairs(WrappedLoss):
 
     The wrapped loss keeps its link and everything else. Where labels are independent given the
     input the minimiser stays where it was; where they depend on each other it is biased (true
-    rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). Labels of which
+    rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). With pairs
+    taken from a joint model the bias is gone and so is the use: its likelihood knows pairs already
+    (docs/joint.md), so `JointMixture` is refused. Labels of which
     exactly one is present, as a softmax has them, depend on each other: there ``properness`` is
     ``"none"``. It is ``"none"`` as well with ``on="published"`` where the published log-odds are
     not those of the link: pairs then move the minimiser even of independent labels.
@@ -80,6 +82,11 @@ class LabelPairs(WrappedLoss):
             raise checks.InputError(
                 f"`loss` must have a link, since pairs are compared on log-odds; {loss} has none. "
                 "Wrap one with a link, such as `SPA()` or `BCE()`."
+            )
+        if loss.models_pairs:
+            raise checks.InputError(
+                f"`loss` must not model pairs of labels itself; {loss} is the likelihood of all "
+                "labels together, to which pairs add nothing. Use it without label pairs."
             )
         self.weight = checks.at_least("weight", weight, 0.0)
         self.on = checks.choice("on", on, ("link", "published"))

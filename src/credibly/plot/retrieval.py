@@ -84,6 +84,8 @@ def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | Non
         >>> pairs(np.full((2, 2), 3.0), np.full((2, 2), 1.0), ["a", "b"]).get_title()
         'expected / real rows with both labels'
     """
+    from matplotlib import colormaps
+
     either = np.maximum(expected, real) * (1 - np.eye(len(labels)))
     shown = np.sort(np.argsort(-either.sum(axis=0), kind="stable")[:_MOST_SHOWN])
     cells = np.ix_(shown, shown)
@@ -92,9 +94,13 @@ def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | Non
     side = 2.5 + 0.22 * len(shown)
     ax = _style.axes(ax, side + 0.8, side)
     ax.grid(visible=False)
-    drawn = ax.imshow(ratio, cmap="RdBu_r", vmin=-2, vmax=2)
+    # A mesh and no image: an image would be a picture inside the drawing.
+    colours = colormaps["RdBu_r"].resampled(17)
+    drawn = ax.pcolormesh(np.ma.masked_invalid(ratio), cmap=colours, vmin=-2, vmax=2)
+    ax.invert_yaxis()
+    ax.set_aspect("equal")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_ticks(range(len(shown)), labels=[str(labels[int(place)]) for place in shown])
+        axis.set_ticks(np.arange(len(shown)) + 0.5, labels=[str(labels[int(place)]) for place in shown])
         for text in axis.get_ticklabels():
             text.set_parse_math(False)
             text.set_fontsize(7)
