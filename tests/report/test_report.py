@@ -69,7 +69,7 @@ def test_the_page_needs_no_network(page):
 def test_every_chart_has_a_name_and_a_table(page):
     parsed = Page(page)
     figures = parsed.tags.count("figure")
-    assert figures == 6
+    assert figures == 7
     named = [v for tag, name, v in parsed.attributes if (tag, name) == ("svg", "aria-label")]
     assert len([text for text in named if text]) == figures
     assert page.count("The numbers behind this chart") == figures

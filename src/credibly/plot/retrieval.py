@@ -100,7 +100,9 @@ def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | Non
     ax.invert_yaxis()
     ax.set_aspect("equal")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_ticks(np.arange(len(shown)) + 0.5, labels=[str(labels[int(place)]) for place in shown])
+        axis.set_ticks(
+            np.arange(len(shown)) + 0.5, labels=[str(labels[int(place)]) for place in shown]
+        )
         for text in axis.get_ticklabels():
             text.set_parse_math(False)
             text.set_fontsize(7)
