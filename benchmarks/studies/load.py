@@ -2,15 +2,17 @@
 
 ``python -m benchmarks.studies.load --minutes 30 --rate 20``
 
-A server with predictions and a small run gets requests at a fixed rate, whether or not earlier
-ones are answered: searches, predictions, images, label pages, budgets and queries that must be
-refused.
+A server with predictions and a small run on images gets requests at a fixed rate, whether or not
+earlier ones are answered: searches, crossed conjunctions (whose diagram is large), uploaded images
+(a few of them far larger than the network's), images, label pages, budgets and queries that must be
+refused. Health is asked every second.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import random
 import subprocess
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,9 @@ import numpy as np
 from benchmarks.serve import LABELS, write_predictions
 
 KINDS = {  # in a hundred requests
-    "search": 45,
-    "predict": 25,
+    "search": 40,
+    "crossed": 5,
+    "upload": 25,
     "image": 20,
     "labels": 4,
     "sets": 2,
@@ -35,7 +39,8 @@ KINDS = {  # in a hundred requests
     "page": 1,
     "refused": 2,
 }
-FEATURES = 20
+BUSY = 503  # an answer, not a failure: so much of one kind is worked on already
+SIDE = 16
 IMAGES = 200  # the first rows have a picture
 
 
@@ -45,6 +50,8 @@ class Tally:
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     problems: list[str] = field(default_factory=list)
+    health: list[float] = field(default_factory=list)
+    busy: int = 0
     memory: list[tuple[float, float]] = field(default_factory=list)  # minutes, MB
 
     @property
@@ -93,8 +100,12 @@ def write_images(folder: Path, count: int) -> None:
 def _train(folder: Path) -> None:
     import credibly as cr
 
-    data = cr.data.synthetic(500, num_features=FEATURES)
-    cr.train.fit(data, folder, cr.train.Settings(model="linear", epochs=2))
+    rng = np.random.default_rng(1)
+    pixels = rng.integers(0, 256, (200, SIDE, SIDE, 3), dtype=np.uint8)
+    targets = rng.integers(0, 2, (200, 4)).astype(np.int8)
+    np.savez(folder.with_suffix(".npz"), images=pixels, targets=targets, labels=list("abcd"))
+    data = cr.data.load(str(folder.with_suffix(".npz")))
+    cr.train.fit(data, folder, cr.train.Settings(model="cnn", hidden=8, epochs=1))
 
 
 async def _traffic(address: str, pid: int, minutes: float, rate: float) -> Tally:
@@ -105,6 +116,7 @@ async def _traffic(address: str, pid: int, minutes: float, rate: float) -> Tally
     start, sampled, number = time.monotonic(), -5.0, 0
     limits = httpx.Limits(max_connections=50)
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
+        probe = asyncio.create_task(_probe(address, tally))
         while (now := time.monotonic() - start) < 60 * minutes:
             if now - sampled >= 5:
                 sampled = now
@@ -122,8 +134,23 @@ async def _traffic(address: str, pid: int, minutes: float, rate: float) -> Tally
             number += 1
             await asyncio.sleep(max(0.0, start + number / rate - time.monotonic()))
         await asyncio.gather(*waiting)
+        probe.cancel()
     tally.memory.append((minutes, resident(pid)))
     return tally
+
+
+async def _probe(address: str, tally: Tally) -> None:
+    """Ask for the server's health every second, on a connection of its own."""
+    import httpx
+
+    async with httpx.AsyncClient(base_url=address, timeout=60) as client:
+        while True:
+            start = time.perf_counter()
+            answer = await client.get("/api/health")
+            tally.health.append(time.perf_counter() - start)
+            if answer.status_code != 200:
+                tally.problems.append(f"health: {answer.status_code}")
+            await asyncio.sleep(1)
 
 
 async def _one(client: Any, kind: str, dice: random.Random, tally: Tally) -> None:
@@ -135,14 +162,16 @@ async def _one(client: Any, kind: str, dice: random.Random, tally: Tally) -> Non
         tally.problems.append(f"{kind}: {error!r}")
         return
     tally.seconds[kind].append(time.perf_counter() - start)
-    if answer.status_code != (400 if kind == "refused" else 200):
+    if answer.status_code == BUSY:
+        tally.busy += 1
+    elif answer.status_code not in {"refused": (400,), "crossed": (200, 400)}.get(kind, (200,)):
         tally.problems.append(f"{kind}: {answer.status_code} {answer.text[:200]}")
     elif kind == "search" and len(answer.json()["results"]) != 20:
         tally.problems.append(f"search gave {len(answer.json()['results'])} rows")
     elif kind == "image" and not _is_jpeg(answer):
         tally.problems.append(f"image gave {len(answer.content)} bytes that are no JPEG")
-    elif kind == "predict" and len(answer.json()["probabilities"]) != 4:
-        tally.problems.append("predict gave another number of rows")
+    elif kind == "upload" and len(answer.json()["probabilities"]) != 1:
+        tally.problems.append("upload gave another number of rows")
 
 
 def _is_jpeg(answer: Any) -> bool:
@@ -151,13 +180,15 @@ def _is_jpeg(answer: Any) -> bool:
 
 
 def _request(client: Any, kind: str, dice: random.Random) -> Any:
-    if kind == "predict":
-        rows = [[dice.gauss(0, 1) for _ in range(FEATURES)] for _ in range(4)]
-        return client.build_request("POST", "/api/predict", json={"features": rows})
+    if kind == "upload":
+        body = picture(4000 if dice.random() < 0.02 else dice.choice((8, 16, 64, 256)))
+        headers = {"content-type": "application/octet-stream"}
+        return client.build_request("POST", "/api/predict/image", content=body, headers=headers)
     label = f"l{dice.randrange(LABELS)}"
     query = {"q": _query(dice), "top": 20}
     path, parameters = {
         "search": ("/api/search", query),
+        "crossed": ("/api/search", {"q": _crossed(dice), "top": 20}),
         "image": ("/image", {"id": f"row{dice.randrange(IMAGES):08d}"}),
         "labels": ("/api/labels", {"prefix": str(dice.randrange(20))}),
         "sets": ("/api/sets", {"average_size": dice.randrange(1, 400) / 20}),
@@ -166,6 +197,23 @@ def _request(client: Any, kind: str, dice: random.Random) -> Any:
         "refused": ("/api/search", {"q": f"+nothing{dice.randrange(10**9)}"}),
     }[kind]
     return client.build_request("GET", path, params=parameters)
+
+
+@cache
+def picture(side: int) -> bytes:
+    """Return a grey PNG; of 4,000 × 4,000 pixels it is 16 kB."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("L", (side, side), 128).save(file, "PNG")
+    return file.getvalue()
+
+
+def _crossed(dice: random.Random) -> str:
+    """Return pairs of labels joined by or: half of them at once decide little."""
+    pairs = dice.randint(2, LABELS // 2)
+    order = dice.sample(range(LABELS), 2 * pairs)
+    return " | ".join(f"(l{order[i]} & l{order[i + pairs]})" for i in range(pairs))
 
 
 def _query(dice: random.Random) -> str:
@@ -203,6 +251,8 @@ def _summary(
         "answered_a_second": round(tally.answered / (60 * minutes), 2),
         "rows": rows,
         "answered": tally.answered,
+        "busy": tally.busy,
+        "health": {"asked": len(tally.health), **_percentiles(tally.health)},
         "wrong": len(tally.problems),
         "milliseconds": latencies,
         "memory_mb": {

@@ -10,6 +10,13 @@ from multiprocessing.connection import Connection
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
+WORKER_START = "fork" if sys.platform.startswith("linux") else None
+"""How DataLoader starts its workers, for ``multiprocessing_context``.
+
+Children of a fork server, the default from Python 3.14 on, would outlive the process that asked for
+them: their parent is the fork server.
+"""
+
 
 def end_with_parent(number: int = 0) -> None:
     """Have the kernel kill this process when its parent ends; Linux only, else do nothing.

@@ -116,6 +116,8 @@ WORDS = {
     "kill": "killed (SIGKILL)",
     "error": "an operation on its files fails (EIO, ENOSPC, EDQUOT, EROFS)",
     "power": "power lost",
+    "error, in a writer": "each operation of a writer fails in turn",
+    "power, in a writer": "power lost at each operation of a writer",
 }
 
 
@@ -124,15 +126,14 @@ def table(records: dict[str, dict[str, dict[str, Any]]]) -> str:
     lines = ["| fault | command | times | finished after | wrong |", "|---|---|---:|---:|---:|"]
     for attack in WORDS:
         commands = records.get(attack, {})
-        for name in CASES:
-            if name in commands:
-                found = commands[name]
-                cells = (found["faults"], found["finished"], found["wrong"])
-                lines.append(f"| {WORDS[attack]} | `{name}` | {' | '.join(map(str, cells))} |")
-        if commands:
-            sums = [sum(each[key] for each in commands.values()) for key in ("faults", "finished")]
-            wrong = sum(each["wrong"] for each in commands.values())
-            lines.append(f"| **{WORDS[attack]}** | all | {sums[0]} | {sums[1]} | {wrong} |")
+        done = {name: found for name, found in sorted(commands.items()) if found["faults"]}
+        for name, found in done.items():
+            cells = (found["faults"], found["finished"], found["wrong"])
+            lines.append(f"| {WORDS[attack]} | `{name}` | {' | '.join(map(str, cells))} |")
+        if done:
+            keys = ("faults", "finished", "wrong")
+            sums = [str(sum(found[key] for found in done.values())) for key in keys]
+            lines.append(f"| **{WORDS[attack]}** | all | {' | '.join(sums)} |")
     return "\n".join(lines)
 
 

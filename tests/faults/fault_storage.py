@@ -83,6 +83,7 @@ class PowerLoss:
         self.draw = random.Random(seed)
         self.kept: dict[int, bytes] = {}
         self.names: dict[str, dict[str, _ENTRY]] = {}
+        self.code = 77
         self._held: list[int] = []  # open files, so that no inode is used twice
 
     def arm(self) -> None:
@@ -141,7 +142,7 @@ class PowerLoss:
         """Write what a disk may hold now to ``after`` and end the process at once."""
         self.after.mkdir(parents=True)
         self._leave(str(self.folder), self.after)
-        os._exit(77)
+        os._exit(self.code)
 
     def _leave(self, where: str, after: Path) -> None:
         now = {os.path.basename(path): (kind, i) for kind, i, path in self._entries(where)}

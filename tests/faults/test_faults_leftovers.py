@@ -98,6 +98,17 @@ def test_a_temporary_file_whose_lock_a_power_loss_forgot_goes(tmp_path):
     assert names(tmp_path) == [NAME]
 
 
+def test_a_folder_of_whole_parts_is_swept_too(world, tmp_path):
+    from credibly.cli import main
+
+    command = ["predict", str(world / "run"), str(world / "rows.npz"), "--shards", "2", "--quiet"]
+    assert main([*command, "--out", str(tmp_path / "parts")]) == 0
+    whole = names(tmp_path / "parts")
+    (tmp_path / "parts" / f".{whole[0]}.01234567.part").write_text("half")
+    assert main([*command, "--out", str(tmp_path / "parts")]) == 0
+    assert names(tmp_path / "parts") == whole
+
+
 def test_without_locks_files_are_written_and_nothing_is_swept(tmp_path, monkeypatch):
     Writer(tmp_path / NAME, "half").kill()
     left = names(tmp_path)

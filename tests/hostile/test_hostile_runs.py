@@ -146,6 +146,7 @@ def test_numbers_that_no_machine_holds_are_refused(tmp_path):
         "spa+lpr(weigth=2)",
         "role(num_rows=900000000000)",
         "role(seed=1e400)",
+        "bce" + "+lpr" * 200,
         "avgk(average_size=x)",
         "topk(seed=-1e99)",
         "spa(scale_neg=\udcff)",

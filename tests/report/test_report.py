@@ -58,6 +58,13 @@ def test_names_from_files_stay_text(page):
     assert any("{{ 7*7 }}" in piece for piece in parsed.data)
 
 
+def test_names_cannot_turn_the_text_around_them(page):
+    assert "unicode-bidi: isolate" in page
+    from credibly.summaries._verdict import _listed
+
+    assert _listed(("a\u202eb", "\u05d3\u2069\u202e", "dog")) == "ab, \u2068\u05d3\u2069, dog"
+
+
 def test_the_page_needs_no_network(page):
     for tag, name, value in Page(page).attributes:
         if name in ("src", "href", "xlink:href"):

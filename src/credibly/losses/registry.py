@@ -37,6 +37,8 @@ def from_name(name: str, **context: Any) -> Loss:
     if base not in classes:
         raise InputError(f"unknown loss {base!r}. {nearest(base, classes)}")
     loss = _build(classes[base], arguments, context, name)
+    if len(rest) > 1:
+        raise InputError(f"'+lpr' may stand once in the name of a loss; got {name[:200]!r}.")
     for part in rest:
         suffix, arguments = _parse(part, name)
         loss = _wrap(loss, suffix, arguments, name)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from credibly.checks import InputError
-from credibly.child_processes import end_with_parent
+from credibly.child_processes import WORKER_START, end_with_parent
 from credibly.data import Data
 from credibly.files import atomic_path, make_folder, read_json_object
 from credibly.models._network import Network
@@ -93,7 +93,11 @@ def _features(
     model: Network, rows: _Batches, workers: int, device: str | torch.device
 ) -> np.ndarray:
     loader = torch.utils.data.DataLoader(
-        rows, batch_size=None, num_workers=workers, worker_init_fn=end_with_parent
+        rows,
+        batch_size=None,
+        num_workers=workers,
+        worker_init_fn=end_with_parent,
+        multiprocessing_context=WORKER_START if workers else None,
     )
     training = model.training
     model.eval().to(device)

@@ -54,10 +54,13 @@ class AppState:
         return compare(self.files)
 
     def warm_up(self) -> None:
-        """Read the files and answer one search each, so that the first request is fast."""
+        """Read the files, answer one search each and predict a row: the first request is fast."""
         for file in self.files:
             with suppress(InputError, OSError):  # told to whoever asks
                 file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
+        if self.model is not None:
+            with suppress(InputError, OSError):
+                self.model.warm_up()
 
     def file(self, number: int, raw: bool) -> ServedPredictions:
         """Return one of the files, before calibration if asked."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 BODY_LIMIT = 10 * 2**20
@@ -21,6 +21,12 @@ QUERY_LIMIT = 8 * 2**10
 HEAD_LIMIT = 32 * 2**10
 REQUEST_SECONDS = 60.0
 MOST_REQUESTS = 128
+QUEUES = {"search": (3, 48), "predict": (32, 32), "file": (8, 64), "page": (2, 32)}
+"""By kind of request: how many are worked on at once, and how many may be there with those waiting.
+
+One kind cannot take all the threads, so that slow searches do not keep pages and images waiting.
+Of predictions the model itself lets a few in at once (``Model.in_turn``).
+"""
 HEALTH = "/api/health"
 ONCE = (b"host", b"content-length", b"origin", b"sec-fetch-site")
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]@/]+))(?::[0-9]{1,5})?")
@@ -53,6 +59,7 @@ class Guard:
         self.app = app
         self.hosts = {host.lower() for host in hosts}
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._queues = {kind: _Queue(kind, *limits) for kind, limits in QUEUES.items()}
         self.held = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -77,8 +84,12 @@ class Guard:
         """Work on a request, one of so many, for so long."""
         if len(self._tasks) >= MOST_REQUESTS:
             raise _Refused(503, f"{MOST_REQUESTS} requests are being worked on; try again soon.")
+        queue = self._queues[_kind(scope["path"])]
+        if queue.inside >= queue.most:
+            raise _Refused(503, f"{queue.most} {queue.kind} requests are waiting; try again soon.")
         scope["deadline"] = asyncio.get_running_loop().time() + REQUEST_SECONDS
-        task = asyncio.ensure_future(self.app(scope, body.receive, answer.send))
+        work = self.app(scope, body.receive, answer.send)
+        task = asyncio.ensure_future(queue.in_turn(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: body.release())
@@ -108,6 +119,32 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 20 or int(length) > BODY_LIMIT:
             raise _Refused(413, f"a request body must be at most {BODY_LIMIT // 2**20} MB.")
+
+
+class _Queue:
+    """Requests of one kind: some at work, the others wait."""
+
+    def __init__(self, kind: str, at_once: int, most: int) -> None:
+        self.kind, self.most, self.inside = kind, most, 0
+        self._slots = asyncio.Semaphore(at_once)
+
+    async def in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work when it is its turn."""
+        self.inside += 1
+        try:
+            async with self._slots:
+                await work
+        finally:
+            self.inside -= 1
+            work.close()  # of work that was never begun
+
+
+def _kind(path: str) -> str:
+    if path in ("/", "/api/search", "/compare"):
+        return "search"
+    if path.startswith("/api/predict"):
+        return "predict"
+    return "file" if path.startswith(("/image", "/static/")) else "page"
 
 
 def _forget(task: asyncio.Future[Any]) -> None:

@@ -56,6 +56,16 @@ class Model:
         finally:
             self._slots.release()
 
+    def warm_up(self) -> None:
+        """Predict one row of zeros: what is imported and compiled on first use is there then."""
+        shape = tuple(self.run.data["shape"])
+        if self.run.data["kind"] == "features":
+            self.run.predict(np.zeros((1, *shape), dtype=np.float32))
+        elif self.run.data["kind"] == "images":
+            channels, height, width = shape
+            size = (1, height, width) if channels == 1 else (1, height, width, channels)
+            self.run.predict(np.zeros(size, dtype=np.uint8))
+
     def predict_rows(self, rows: list[list[float]], decide: Callable[[], Decision | None]) -> Any:
         """Return probabilities and sets for rows of features."""
         width = len(rows[0])

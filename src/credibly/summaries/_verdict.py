@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ ENOUGH = 50
 _NOISE_ROWS = 20_000
 _TELLING = 0.05
 """Calibration is not judged where exactly right probabilities would show a larger gap than this."""
+_CONTROLS = ("RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI")
 
 
 @dataclass(frozen=True)
@@ -136,5 +138,20 @@ def _labels(high: tuple[str, ...], low: tuple[str, ...]) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:5])
+    shown = ", ".join(map(_isolated, names[:5]))
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def _isolated(name: str) -> str:
+    """Return a name that does not turn the text around it, if it is written from right to left.
+
+    Controls of direction inside the name are left out: they could end the isolation.
+
+    Example:
+        >>> _isolated("dog"), _isolated("\u05d3") == "\u2068\u05d3\u2069", _isolated("a\u202eb")
+        ('dog', True, 'ab')
+    """
+    kinds = [(letter, unicodedata.bidirectional(letter)) for letter in name]
+    plain = "".join(letter for letter, kind in kinds if kind not in _CONTROLS)
+    turns = any(kind in ("R", "AL", "AN") for _, kind in kinds)
+    return f"\u2068{plain}\u2069" if turns else plain

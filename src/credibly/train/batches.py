@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from credibly.child_processes import end_with_parent
+from credibly.child_processes import WORKER_START, end_with_parent
 from credibly.types import Array
 
 
@@ -121,6 +121,7 @@ def stream(dataset: Any, batches: Sequence[Tensor], workers: int) -> Iterator[tu
         num_workers=workers,
         prefetch_factor=4,
         worker_init_fn=end_with_parent,
+        multiprocessing_context=WORKER_START,
     )
     return iter(loader)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.checks import InputError, at_least
+from credibly.files import sweep
 from credibly.train.run import CALIBRATION, MODEL, Run
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def predict_to(
         _write(run, rows, out, {}, advance)
         return [out]
     origin = {"run": run_hash(run.folder), "rows": rows.fingerprint(), "shards": shards}
+    sweep(out)  # shards that are there are not written again, and so not swept one by one
     written = []
     for shard, index in enumerate(np.array_split(np.arange(len(rows)), shards)):
         part = out / shard_name(shard, shards)

@@ -16,7 +16,7 @@ import numpy as np
 
 from credibly.checks import InputError, at_least
 from credibly.child_processes import watch_parent
-from credibly.files import read_json_object, write_json
+from credibly.files import read_json_object, sweep, write_json
 from credibly.notebook import number_table
 from credibly.train import Settings
 
@@ -203,6 +203,7 @@ def _claim(out: Path, rows: Data, settings: Settings) -> None:
     """Refuse a folder that holds a comparison on other data; else record the data in it."""
     path = out / "comparison.json"
     about = {"data": rows.source, "fingerprint": rows.fingerprint()}
+    sweep(out)
     if path.exists():
         before = read_json_object(path, _ADVICE)
         if before != about:
