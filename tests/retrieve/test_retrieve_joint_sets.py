@@ -302,3 +302,19 @@ def test_the_report_maps_pairs(files):
     assert "joint log score" in page
     with pytest.raises(InputError, match="only in `joint`"):
         report.render({"mine": one}, joint=MixtureJoint.independent([*LABELS, "e"]))
+
+
+def test_contradictions_and_other_orders_of_labels_in_every_engine(tmp_path):
+    chances, truth, _ = drawn(JOINTS[2], 60, seed=5)
+    path = written(tmp_path / "p.parquet", chances, truth)
+    for engine in (Index.read(path).search, lambda *a, **k: search(path, *a, **k)):
+        answer = engine("+a -a", joint=JOINTS[2])
+        assert answer.contradiction
+        assert answer.hits == []
+        assert answer.expected_hits == 0
+    turned = Predictions.from_arrays(
+        probabilities=chances[:, ::-1], labels=LABELS[::-1], ids=[str(row) for row in range(60)]
+    )
+    turned.write(tmp_path / "turned.parquet")
+    found = search(tmp_path / "turned.parquet", "+a -b", joint=JOINTS[2]).expected_hits
+    assert found == pytest.approx(search(path, "+a -b", joint=JOINTS[2]).expected_hits, rel=1e-6)
