@@ -158,18 +158,16 @@ class PowerLoss:
                     self._leave(os.path.join(where, name), after / name)
             else:
                 path = os.path.join(where, name)
-                written = b""
+                written = None  # nothing, where the name has gone to another file
                 if now.get(name) == entry:
                     with suppress(OSError), open(path, "rb") as file:
                         written = file.read()
                 (after / name).write_bytes(self._content(inode, written))
 
-    def _content(self, inode: int, written: bytes) -> bytes:
+    def _content(self, inode: int, written: bytes | None) -> bytes:
         kept = self.kept.get(inode)
-        if kept is not None and kept == written:
-            return kept
+        if written is None or kept == written:
+            return kept or b""
         cut = written[: self.draw.randint(0, len(written))]
         choices = [b"", cut, bytes(len(written)), written]
-        if kept is not None:
-            choices = [kept] if not written else [kept, written]
-        return self.draw.choice(choices)
+        return self.draw.choice(choices if kept is None else [*choices, kept])
