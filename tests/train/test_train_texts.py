@@ -65,8 +65,10 @@ def test_the_weights_of_terms_are_those_of_scikit_learn():
     assert np.allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.parametrize("block", [1, 3, 32])
 @pytest.mark.parametrize("loss", ["bce", "spa", "asl", "spa+lpr", "softmax", "twl"])
-def test_the_sparse_optimum_is_the_dense_one(loss):
+def test_the_sparse_optimum_is_the_dense_one(loss, block, monkeypatch):
+    monkeypatch.setattr("credibly.train.lbfgs.BLOCK", block)
     rows = comments(60).take(np.arange(9, 60))
     torch.manual_seed(0)
     model = build_text("tfidf", rows, len(LABELS))

@@ -9,7 +9,7 @@
 from credibly.models._build import MODELS, build
 from credibly.models._features import cache_features
 from credibly.models._network import VIEWS, Network, Standardize
-from credibly.models._text import TextNetwork, build_text
+from credibly.models._text import TextNetwork, Tfidf, build_text
 
 __all__ = [
     "MODELS",
@@ -17,6 +17,7 @@ __all__ = [
     "Network",
     "Standardize",
     "TextNetwork",
+    "Tfidf",
     "build",
     "build_text",
     "cache_features",

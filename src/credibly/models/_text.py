@@ -87,6 +87,20 @@ class SparseLinear(nn.Module):
         self.weight = nn.Parameter(torch.zeros(num_terms, num_scores))
         self.bias = nn.Parameter(torch.zeros(num_scores))
 
+    @torch.no_grad()
+    def columns(self, labels: Tensor) -> SparseLinear:
+        """Return a layer with a copy of the weights of these scores."""
+        part = SparseLinear(len(self.weight), len(labels))
+        part.weight.copy_(self.weight[:, labels])
+        part.bias.copy_(self.bias[labels])
+        return part
+
+    @torch.no_grad()
+    def set_columns(self, labels: Tensor, part: SparseLinear) -> None:
+        """Take over the weights of these scores from ``part``."""
+        self.weight[:, labels] = part.weight
+        self.bias[labels] = part.bias
+
     def forward(self, inputs: Tensors | Tensor) -> Tensor:
         if isinstance(inputs, Tensor):
             return inputs @ self.weight + self.bias

@@ -25,12 +25,16 @@ from credibly.types import Array
 if TYPE_CHECKING:
     from credibly.data import Data, SparseRows
     from credibly.losses import Loss
+    from credibly.models import Tfidf
 
 SWEEP = np.logspace(-6, 5, 45)
 SPARSE_SWEEP = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 """L2 weights for sparse rows of norm 1, strongest first: scikit-learn's 1/C."""
 
 SPARSE_ITERATIONS = 30
+BLOCK = 32
+"""Labels that are solved together where the loss takes them one by one."""
+
 HISTORY = 5
 """Pairs of vectors that L-BFGS keeps for sparse models, each as large as the model."""
 
@@ -85,11 +89,36 @@ def minimise(
 
 
 def minimise_sparse(
-    model: nn.Module, criterion: Loss, inputs: object, targets: Tensor, decay: float
+    model: Tfidf, criterion: Loss, inputs: object, targets: Tensor, decay: float
 ) -> float:
     """Do what ``minimise`` does in float32 and with little memory, for models with many weights.
 
-    What is minimised is loss/decay + ½‖weights‖², whose slopes are neither tiny nor huge.
+    Where the loss takes labels one by one, some labels are solved after others: L-BFGS keeps some
+    fifteen vectors as large as what it solves.
+    """
+    head, count = model.head, targets.shape[1]
+    separate = criterion.labelwise and head.bias.numel() == count
+    separate = separate and not any(True for _ in criterion.buffers())  # weights per label
+    if not separate or count <= BLOCK:
+        return decay * _minimum(model, criterion, inputs, targets, 1 / decay)
+    known, total = max(int((targets >= 0).sum()), 1), 0.0
+    for labels in torch.arange(count).split(BLOCK):
+        own = targets[:, labels].contiguous()
+        share = int((own >= 0).sum()) / known
+        if share == 0:
+            continue  # nothing is known of these labels
+        part = head.columns(labels)
+        total += decay * _minimum(part, criterion, inputs, own, share / decay)
+        head.set_columns(labels, part)
+    return total
+
+
+def _minimum(
+    model: nn.Module, criterion: Loss, inputs: object, targets: Tensor, weight: float
+) -> float:
+    """Move ``model`` to the minimum of weight · loss + ½‖weights‖², and return that.
+
+    With the weight on the loss the slopes are neither tiny nor huge.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
@@ -98,7 +127,7 @@ def minimise_sparse(
             parameter.grad = None
         loss = criterion(model(inputs), targets)
         decayed = sum((p.square().sum() for p in trained if p.ndim > 1), start=torch.zeros(()))
-        total = loss / decay + decayed / 2
+        total = loss * weight + decayed / 2
         total.backward()
         return total.detach()
 
@@ -111,7 +140,7 @@ def minimise_sparse(
         line_search_fn="strong_wolfe",
     )
     optimizer.step(closure)
-    value = decay * float(closure())
+    value = float(closure())
     for parameter in trained:
         parameter.grad = None
     return value
