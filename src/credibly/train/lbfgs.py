@@ -96,8 +96,11 @@ def minimise_sparse(
     Where the loss takes labels one by one, some labels are solved after others: L-BFGS keeps some
     fifteen vectors as large as what it solves.
     """
+    from credibly.losses import BinaryLoss
+
     head, count = model.head, targets.shape[1]
-    separate = criterion.labelwise and head.bias.numel() == count
+    # The family of losses of single entries; `labelwise` is about links, and pairs have one too.
+    separate = isinstance(criterion, BinaryLoss) and head.bias.numel() == count
     separate = separate and not any(True for _ in criterion.buffers())  # weights per label
     if not separate or count <= BLOCK:
         return decay * _minimum(model, criterion, inputs, targets, 1 / decay)
