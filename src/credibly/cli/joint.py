@@ -13,8 +13,9 @@ class Options:
 
     `fit`: independence, a factor for the number of labels, and mixtures that know which labels go
     together are compared by cross-validated joint log score; a richer one is taken only if it is
-    better by more than one standard error and keeps the log loss of single labels within a hundredth. The
-    file written is what `--joint-from` of search, sets, evaluate, report and serve takes.
+    better by more than one standard error and keeps the log loss of single labels within a
+    hundredth. The file written is what `--joint-from` of search, sets, evaluate, report and serve
+    takes.
     `weigh`: write the weights of all rows of PREDICTIONS beside them, so that the first search of
     every later process is as fast as the next ones.
 
