@@ -154,24 +154,43 @@ def test_shifted_rates_return_the_kind_they_were_given():
     assert_same_in_both_kinds(cr.calibrate.shift_rates, SCORES, RATES, RATES + 0.1)
 
 
-@pytest.mark.parametrize(
-    "decision",
-    [
-        cr.decide.AverageSize(2),
-        cr.decide.TopK(2),
-        cr.decide.Threshold(0.4),
-        cr.decide.BestF(),
-        cr.decide.Coverage(0.8),
-    ],
-    ids=str,
-)
+DECISIONS = [
+    cr.decide.AverageSize(2),
+    cr.decide.TopK(2),
+    cr.decide.Threshold(0.4),
+    cr.decide.Threshold({"a": 0.3, "f": 0.8}, default=0.4, labels="abcdef"),
+    cr.decide.Cost(miss=3, false_alarm=1, review=0.2),
+    cr.decide.BestF(),
+    cr.decide.BestF(min_precision=0.6),
+    cr.decide.Recall(0.8),
+    cr.decide.Recall(0.7, ("probability", 0.2), per="label"),
+    cr.decide.Precision(0.5, ("probability", 0.2)),
+    cr.decide.Precision(0.5, None, per="label"),
+    cr.decide.Coverage(0.8),
+]
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=str)
 def test_a_decision_returns_the_kind_it_was_given(decision):
     targets = np.arange(ROWS) % LABELS if decision.name == "coverage" else TARGETS
 
-    def sets(probabilities, targets):
-        return decision.fit(probabilities, targets).predict(probabilities)
+    def answers(probabilities, targets):
+        fitted = decision.fit(probabilities, targets)
+        sets = fitted.predict(probabilities), fitted.to_review(probabilities)
+        assert all(each.dtype in (np.dtype(bool), torch.bool) for each in sets)
+        return sets
 
-    assert_same_in_both_kinds(sets, PROBABILITIES, targets)
+    for dtype in (np.float32, np.float64):
+        assert_same_in_both_kinds(answers, PROBABILITIES.astype(dtype), targets)
+
+
+def test_every_decision_is_among_those_tested():
+    exported = {getattr(cr.decide, name) for name in cr.decide.__all__ if name != "from_state"}
+    assert {type(each) for each in DECISIONS} == exported - {cr.decide.Decision}
+
+
+def test_expected_costs_return_the_kind_they_were_given():
+    assert_same_in_both_kinds(cr.decide.Cost(miss=3, review=0.2).expected, PROBABILITIES)
 
 
 def test_a_pipeline_returns_the_kind_it_was_given():
