@@ -158,7 +158,7 @@ def test_strange_losses_are_refused_at_once(name):
 
 
 RUNS_WHAT_IT_READS = re.compile(
-    r"torch\.load\(|allow_pickle=True|(?<![\w.])(eval|exec)\(|yaml\.load"
+    r"torch\.load\((?![^)]*weights_only=True)|allow_pickle=True|(?<![\w.])(eval|exec)\(|yaml\.load"
     r"|^\s*(import|from) (pickle|cPickle|dill|joblib|marshal|shelve|yaml)\b",
     re.MULTILINE,
 )
