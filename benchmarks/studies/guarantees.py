@@ -59,7 +59,9 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     options = parser.parse_args()
     table = []
-    peers = _peers(options.peers, options.trials) if options.peers else {}
+    peers: dict[str, list[float] | str] = {}
+    if options.peers:
+        peers = _peers(options.peers, options.trials)
     for zero_labels in (False, True):
         population = Population(zero_labels=zero_labels)
         rules: dict[str, np.ndarray | str] = {}
@@ -84,6 +86,8 @@ def _line(
     first = ["yes" if zero_labels else "no", name, library]
     if isinstance(thresholds, str):
         return [*first, thresholds[:90], "–", "–"]
+    if (thresholds >= 1).all():
+        return [*first, f"no threshold certified in {len(thresholds)} draws", "–", "–"]
     recall, precision, size = population.at(thresholds)
     values, level = (recall, LEVEL) if name.startswith("recall") else (precision, PRECISION)
     error = values.std(ddof=1) / len(values) ** 0.5

@@ -174,13 +174,14 @@ def _show(options: Options, issues: LabelIssues) -> None:
             [each.label, each.known, f"{each.expected:.1f}", f"{each.low:.1f} – {each.high:.1f}"]
             for each in worst
         ]
-        columns = ["label", "known", "errors expected", "95 % interval"]
+        columns = ["label", "known", "errors, estimated", "95 % interval"]
         _tables.print_table("labels with the most errors", columns, rows)
     if issues.total is not None:
         total = issues.total
         _tables.print_text(
-            f"About {total.expected:,.0f} of {total.known:,} known entries are expected to be "
-            f"wrong [{total.low:,.0f}, {total.high:,.0f}]; too high where the model is weak."
+            f"Estimate: {total.expected:,.0f} of {total.known:,} known entries are wrong "
+            f"[{total.low:,.0f}, {total.high:,.0f}]. What the model cannot resolve counts as "
+            "wrong, too; review a sample to know."
         )
     if options.out is not None:
         _tables.print_text(f"{len(issues):,} entries written to {options.out}")

@@ -53,7 +53,11 @@ class LabelIssue:
 
 @dataclass(frozen=True)
 class LabelErrors:
-    """How many entries of a label are expected to be marked wrongly, with a 95 % interval."""
+    """An estimate of how many entries of a label are marked wrongly, with a 95 % interval.
+
+    It also counts what the model cannot resolve, which the interval does not cover: an estimate to
+    compare labels by, not a measurement (docs/inspect.md).
+    """
 
     label: str
     known: int
@@ -64,7 +68,7 @@ class LabelErrors:
 
 @dataclass(frozen=True)
 class LabelIssues:
-    """Entries to look at, the surest disagreement first, and the expected number of errors.
+    """Entries to look at, the surest disagreement first, and the estimated number of errors.
 
     Attributes:
         issues: the entries.
@@ -94,7 +98,7 @@ class LabelIssues:
         errors = ""
         if self.total is not None:
             errors = (
-                f"; about {self.total.expected:,.0f} errors expected "
+                f"; about {self.total.expected:,.0f} errors estimated "
                 f"[{self.total.low:,.0f}, {self.total.high:,.0f}]"
             )
         return f"LabelIssues({counts}{errors})"
@@ -202,7 +206,7 @@ def _issue(predictions: Predictions, row: int, column: int, disagreement: float)
 def _errors(
     predictions: Predictions, seed: int
 ) -> tuple[list[LabelErrors], LabelErrors | None, _noise.NoiseModel | None]:
-    """Return the expected number of errors per label and in all, and the model behind them."""
+    """Return the estimated number of errors per label and in all, and the model behind them."""
     assert predictions.targets is not None
     targets = predictions.targets
     known = (targets == 0) | (targets == 1)

@@ -8,8 +8,8 @@ $$P(\tilde y = 1 \mid g) = f + (1 - f - c)\,\sigma(a g + b).$$
 
 The floor f is the share of absent entries marked present, the ceiling's gap c the share of present
 entries marked absent. Both are fitted by maximum likelihood, all labels together. What the model
-cannot resolve looks like noise where it makes the curve flatten, so with a weak model the numbers
-are too high.
+cannot resolve looks like noise where it makes the curve flatten, and truth and log-odds alone
+cannot tell the two apart.
 """
 
 from __future__ import annotations
