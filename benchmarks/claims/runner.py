@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.claims.cells import Cell
+from credibly.child_processes import end_with_parent
 
 RESULTS = Path(__file__).parent / "results"
 Record = dict[str, Any]
@@ -59,7 +60,8 @@ def run_all(cells: Iterable[Cell], book: Book, jobs: int) -> None:
     if not missing:
         return
     done, start = 0, time.monotonic()
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as pool:
         waiting = {pool.submit(perform, cell): cell for cell in missing}
         try:
             for future in as_completed(waiting):
