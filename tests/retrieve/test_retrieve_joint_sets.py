@@ -162,7 +162,7 @@ def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_pat
         written(folder / f"part-{place}.parquet", chances[part], truth[part], 100 * place)
     expected = Index.read(folder).search("+a -b", joint=JOINTS[2])
     out = write_row_weights(folder, JOINTS[2])
-    assert out.name == "parts.joint-weights.arrow"
+    assert out.name == "parts.joint-weights"
     computed = []
     compute = _row_weights._computed
     monkeypatch.setattr(_row_weights, "_computed", lambda *a: computed.append(1) or compute(*a))
@@ -179,7 +179,11 @@ def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_pat
     assert again.expected_hits == pytest.approx(
         Index.read(folder).search("+a -b", joint=JOINTS[2]).expected_hits
     )
+    assert _row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
+    write_row_weights(folder, JOINTS[2])
+    assert _row_weights.stored_row_weights(str(folder), JOINTS[2]) == out
     out.write_bytes(b"damaged")
+    assert _row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
     _row_weights._kept.cache_clear()
     assert search(folder, "+a -b", joint=JOINTS[2]).expected_hits == again.expected_hits
 

@@ -8,7 +8,7 @@ import pytest
 from test_retrieve_engines import LABELS, QUERIES, table, write
 
 from credibly import InputError
-from credibly.retrieve import Joint, search
+from credibly.retrieve import Joint, MixtureJoint, search, write_row_weights
 from credibly.retrieve._formula import quoted
 
 pyspark = pytest.importorskip(
@@ -71,6 +71,32 @@ def test_spark_and_duckdb_give_the_same_ids_and_bits(query, joint, together, fol
         local.known_hits,
     )
     assert spark.expected_hits == pytest.approx(local.expected_hits, rel=1e-12)
+
+
+@pytest.mark.parametrize("components", [1, 3])
+def test_stored_weights_give_the_same_ids_and_bits(components, data, folder, session):
+    joint = MixtureJoint(components).fit(data[1], data[2], LABELS)
+    query = "+fork -knife"
+    computed = search(folder, query, top=50, joint=joint, engine="spark", session=session)
+    assert "credibly_weights" not in computed.sql[0]
+    write_row_weights(folder, joint)
+    local = search(folder, query, top=50, joint=joint)
+    stored = search(folder, query, top=50, joint=joint, engine="spark", session=session)
+    assert "credibly_weights" in stored.sql[0]
+    assert stored.hits == local.hits
+    assert (stored.rows, stored.known_hits) == (local.rows, local.known_hits)
+    assert stored.expected_hits == pytest.approx(local.expected_hits, rel=1e-12)
+    assert stored.expected_hits == pytest.approx(computed.expected_hits, rel=1e-9)
+    independent = search(folder, query, top=50, engine="spark", session=session)
+    assert stored.expected_hits != pytest.approx(independent.expected_hits, rel=1e-6)
+
+
+def test_stored_weights_of_another_model_are_not_used(data, folder, session):
+    one, other = (MixtureJoint(count).fit(data[1], data[2], LABELS) for count in (1, 3))
+    write_row_weights(folder, one)
+    found = search(folder, "+fork", joint=other, engine="spark", session=session)
+    assert "credibly_weights" not in found.sql[0]
+    assert found.expected_hits == pytest.approx(search(folder, "+fork", joint=other).expected_hits)
 
 
 def test_no_label_name_reaches_spark_as_code(session, tmp_path):

@@ -39,6 +39,7 @@ class Engine:
         run: runs a statement and returns its rows.
         dataset: the files themselves, where they are on this machine.
         add_table: makes an Arrow table known by a name, where tables can be joined by position.
+        add_file: makes a Parquet file known by a name, where tables are joined by id.
     """
 
     where: str
@@ -48,6 +49,7 @@ class Engine:
     run: Run
     dataset: Dataset | None = None
     add_table: Callable[[str, Any], object] | None = None
+    add_file: Callable[[str, Path], object] | None = None
 
 
 def search(
@@ -99,7 +101,11 @@ def search(
 
 def _weighted(opened: Engine, joint: JointModel, *, partial: bool) -> Engine:
     """Return the engine with the weights of its rows under ``joint``, where both have them."""
-    if opened.add_table is None or opened.dataset is None or not joint.num_weights:
+    if opened.dataset is None or not joint.num_weights:
+        return opened
+    if opened.add_file is not None:
+        return _with_stored_weights(opened, opened.add_file, joint)
+    if opened.add_table is None:
         return opened
     import pyarrow as pa
 
@@ -115,6 +121,22 @@ def _weighted(opened: Engine, joint: JointModel, *, partial: bool) -> Engine:
         own = [weights.slice(starts[file], rows[file]) for file in files]
         opened.add_table(f"credibly_weights_{place}", pa.concat_tables(own))
         sources.append(replace(source, weights=f"credibly_weights_{place}"))
+    return replace(opened, sources=sources)
+
+
+def _with_stored_weights(
+    opened: Engine, add_file: Callable[[str, Path], object], joint: JointModel
+) -> Engine:
+    """Return the engine with stored weights; without any, its statements compute them."""
+    from credibly.retrieve._row_weights import stored_row_weights
+
+    stored = stored_row_weights(opened.where, joint)
+    if stored is None:
+        return opened
+    add_file("credibly_weights", stored)
+    sources = [
+        replace(source, weights="credibly_weights", weights_by_id=True) for source in opened.sources
+    ]
     return replace(opened, sources=sources)
 
 
@@ -153,6 +175,11 @@ def _check_names(labels: Sequence[str], where: str) -> None:
 def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: _sql.Statements) -> Answer:
     truth = statements.truth
     rows, bad, mass, bad_truth, expected, *known = opened.run(statements.totals)[0]
+    if opened.dataset is not None and rows != opened.dataset.num_rows:
+        raise InputError(
+            f"{opened.where} must have {opened.dataset.num_rows} rows with different ids; {rows} "
+            "were found. If a file was replaced meanwhile, search again."
+        )
     if bad or (mass is not None and math.isnan(mass)):
         raise InputError(_first_bad(opened, statements, PROBABILITY, int(bad or 0)))
     if bad_truth:

@@ -20,12 +20,12 @@ from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, identity
 from credibly.retrieve._joint_model import JointModel
-from credibly.retrieve._sql import weight_name
+from credibly.retrieve._sql import WEIGHTS_ID, weight_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SUFFIX = ".joint-weights.arrow"
+SUFFIX = ".joint-weights"  # a Parquet file, but no shard of the predictions beside it
 _KEY = b"credibly.joint"
 
 
@@ -50,32 +50,43 @@ def write_row_weights(
         partial: whether a folder may lack shards; otherwise that is an error.
 
     Returns:
-        Where they are: ``<path>.joint-weights.arrow``.
+        Where they are: ``<path>.joint-weights``, a Parquet file with one row per id.
     """
-    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     if not joint.num_weights:
         raise InputError(
             f"`joint` must be a mixture to have weights per row; it is {type(joint).__name__}. "
             "Fit one with `credibly joint fit`."
         )
-    joint.check(Dataset(path, partial=partial).labels)
+    dataset = Dataset(path, partial=partial)
+    joint.check(dataset.labels)
     files = identity(path)
-    table = _computed(Dataset(path, partial=partial), joint)
+    table = _computed(dataset, joint).add_column(0, WEIGHTS_ID, dataset.arrow_ids())
     table = table.replace_schema_metadata({_KEY: _key(files, joint.digest).encode()})
     out = _beside(path)
-    with (
-        atomic_path(out) as beside,
-        pa.OSFile(str(beside), "wb") as sink,
-        pa.ipc.new_file(sink, table.schema) as writer,
-    ):
-        writer.write_table(table)
+    with atomic_path(out) as beside:
+        # Neither ids nor weights repeat, and plain values are the fastest to read.
+        pq.write_table(table, beside, use_dictionary=False, compression="none")
     return out
 
 
 def row_weights(path: str, joint: JointModel, *, partial: bool) -> pa.Table:
     """Return the weights of all rows in order, as columns; computed at most once per process."""
     return _kept(path, partial, identity(path), _Model(joint.digest, joint))
+
+
+def stored_row_weights(path: str, joint: JointModel) -> Path | None:
+    """Return the file of ``write_row_weights``, None where there is none that fits."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    stored = _beside(path)
+    try:
+        schema = pq.read_schema(stored)
+    except (OSError, pa.ArrowInvalid):
+        return None
+    return stored if _has_key(schema, _key(identity(path), joint.digest)) else None
 
 
 @lru_cache(maxsize=2)
@@ -99,15 +110,20 @@ def _key(files: tuple[tuple[str, int, int, int], ...], digest: str) -> str:
 def _read(path: str, key: str) -> pa.Table | None:
     """Return the stored weights, None where there are none that fit."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     try:
-        source = pa.memory_map(str(_beside(path)))
-        with pa.ipc.open_file(source) as reader:
-            if (reader.schema.metadata or {}).get(_KEY) != key.encode():
+        with pq.ParquetFile(_beside(path), memory_map=True) as file:
+            if not _has_key(file.schema_arrow, key):
                 return None
-            return reader.read_all()
+            names = [name for name in file.schema_arrow.names if name != WEIGHTS_ID]
+            return file.read(names)
     except (OSError, pa.ArrowInvalid):
         return None
+
+
+def _has_key(schema: pa.Schema, key: str) -> bool:
+    return (schema.metadata or {}).get(_KEY) == key.encode()
 
 
 def _computed(dataset: Dataset, joint: JointModel) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from credibly.checks import InputError
@@ -43,7 +44,12 @@ def spark_engine(
         frame = spark.read.parquet(*(_address(str(file)) for file in files))
         frame.createOrReplaceTempView(f"{_VIEW}_{place}")
         sources.append(Source(f"{_VIEW}_{place}", schema))
-    return Engine(str(path), dataset.labels, sources, "`", _runner(spark, path), dataset)
+
+    def add_file(name: str, file: Path) -> None:
+        spark.read.parquet(_address(str(file))).createOrReplaceTempView(name)
+
+    run = _runner(spark, path)
+    return Engine(str(path), dataset.labels, sources, "`", run, dataset, add_file=add_file)
 
 
 def _runner(spark: Any, path: str | os.PathLike[str]) -> Run:

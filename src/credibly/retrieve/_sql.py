@@ -28,13 +28,15 @@ class Source:
         table: its name or expression.
         schema: the content of its columns.
         names: columns that the engine names differently.
-        weights: a table with the weights of the same rows in the same order, for a joint model.
+        weights: a table with the weights of the rows, for a joint model.
+        weights_by_id: whether rows of ``weights`` are found by id; by position otherwise.
     """
 
     table: str
     schema: Schema
     names: Mapping[str, str] = field(default_factory=dict)
     weights: str | None = None
+    weights_by_id: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,10 @@ class Term:
         if isinstance(other, Term):
             return Term(f"({self.text} {sign} {other.text})", max(self.step, other.step))
         return Term(f"({self.text} {sign} {number(other)})", self.step)
+
+
+WEIGHTS_ID = "credibly_id"
+"""Column of ids in a table of weights."""
 
 
 def weight_name(place: int) -> str:
@@ -200,10 +206,12 @@ class _Columns:
         if not source.weights:
             return f"SELECT {', '.join(read)} FROM {source.table}"
         read += [weight_name(place) for place in range(self.num_weights)]
-        return (
-            f"SELECT {', '.join(read)} FROM {source.table} POSITIONAL JOIN "
-            f"{identifier(source.weights, self.quote)}"
-        )
+        weights = identifier(source.weights, self.quote)
+        if source.weights_by_id:
+            joined = f"JOIN {weights} ON {self._id(source)} = {WEIGHTS_ID}"
+        else:
+            joined = f"POSITIONAL JOIN {weights}"
+        return f"SELECT {', '.join(read)} FROM {source.table} {joined}"
 
     def _column(self, source: Source, name: str) -> str:
         return identifier(source.names.get(name, name), self.quote)
