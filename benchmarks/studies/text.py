@@ -251,7 +251,9 @@ def average_k(name: str = "banking", sizes: tuple[float, ...] = (1.0, 2.0, 5.0))
             with tempfile.TemporaryDirectory() as folder:
                 write_jsonl(SETS[name](), Path(folder, "rows.jsonl"))
                 data = cr.data.load(f"{folder}/rows.jsonl", seed=seed)
-                settings = Settings(loss=loss, average_size=2.0, seed=seed, split_seed=seed)
+                settings = Settings(
+                    loss=loss, average_size=2.0, seed=seed, split_seed=seed, folds=0
+                )
                 run = fit(data, f"{folder}/run", settings)
                 held_out, test = data.part("calibration"), data.part("test")
                 fitting, judged = (run.predict(part).probabilities for part in (held_out, test))

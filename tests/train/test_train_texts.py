@@ -1,5 +1,7 @@
 """Training on texts with tfidf: from a file to probabilities, resumed, exported, refused."""
 
+import copy
+import dataclasses
 import json
 import os
 import shutil
@@ -15,7 +17,7 @@ import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
 from credibly.models import build_text
-from credibly.train import Settings
+from credibly.train import Settings, lbfgs
 from credibly.train.lbfgs import minimise, minimise_sparse
 
 WORDS = ["red", "green", "dog", "cat", "東京都", "привет", "tree", "of", "the", "car"]
@@ -103,9 +105,10 @@ def test_the_fast_gradient_is_that_of_a_dense_layer():
         assert torch.allclose(gradient, gradients[0][1], atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"solver": "steps", "epochs": 3}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"folds": 3}, {"solver": "steps", "epochs": 3}], ids=str)
 def test_an_interrupted_run_goes_on_to_the_same_bits(settings, tmp_path):
     rows, wanted = comments(), Settings(checkpoint_seconds=0.0, **settings)
+    rows = dataclasses.replace(rows, drawn="folds" in settings)
     whole = cr.train.fit(rows, tmp_path / "whole", wanted)
 
     class Stop(cr.train.Callback):
@@ -133,6 +136,64 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(settings, tmp_path):
 def test_steps_train_what_the_solver_cannot(settings, tmp_path):
     run = cr.train.fit(comments(), tmp_path / "run", Settings(**settings))
     assert np.isfinite(run.predict(["red", ""]).probabilities).all()
+
+
+@pytest.mark.parametrize("loss", ["bce", "softmax", "spa", "twl"])
+def test_folds_train_on_all_rows_and_calibrate_on_rows_not_seen(loss, tmp_path, monkeypatch):
+    """The weights are the optimum of all rows; each score is by a model without the row."""
+    rows = comments(120)
+    single = np.eye(2)[(rows.targets[:, 0] == 1).astype(int)]
+    targets = single if loss == "softmax" else rows.targets[:, :2]
+    rows = Data(["a", "b"], targets, texts=rows.texts, split=rows.split, drawn=True)
+    seen = {}
+    scores_of = lbfgs._scores
+
+    def kept(problems, evaluator):
+        seen["crossed"] = scores_of(problems, evaluator).clone()
+        seen["models"] = [(copy.deepcopy(each.model), each.left_out) for each in problems]
+        return scores_of(problems, evaluator)
+
+    monkeypatch.setattr(lbfgs, "_scores", kept)
+    run = cr.train.fit(rows, tmp_path / "run", Settings(loss=loss, folds=4))
+    train = rows.take(np.flatnonzero(rows.split != cr.data.TEST))
+    assert run.data["train_rows"] == len(train)
+    places = np.concatenate([left_out for _, left_out in seen["models"]])
+    assert sorted(places) == list(range(len(train)))
+    encoded = run.model.encode(train.texts)
+    for model, left_out in seen["models"]:
+        own = model(encoded.batch(left_out)).detach()
+        assert torch.allclose(own, seen["crossed"][left_out], atol=1e-6)
+        assert not torch.allclose(own, run.model(encoded.batch(left_out)).detach(), atol=1e-4)
+    odds = run.pipeline.link_log_odds(seen["crossed"].numpy())
+    again = cr.calibrate.from_name("affine").fit(odds, train.targets, coding="unknown")
+    assert again.state() == run.calibrator.state()
+
+
+@pytest.mark.parametrize("given", [0, 1, 2])
+def test_rows_that_the_file_holds_out_stay_held_out(given, tmp_path):
+    """Folds are the default only where the rows to hold out were drawn; else they are refused."""
+    rows = comments()
+    parts = ["train", "test", "calibration"]
+    path = tmp_path / "rows.jsonl"
+    with path.open("w") as file:
+        for text, part in zip(rows.texts[:, 0], rows.split, strict=True):
+            name = parts[part] if given == 2 or (given == 1 and part < 2) else "train"
+            labels = [label for label in LABELS if label in text]
+            file.write(json.dumps({"text": text, "labels": labels, "split": name}) + "\n")
+    data = cr.data.load(path)
+    run = cr.train.fit(data, tmp_path / "run")
+    assert run.settings.folds == (0 if given == 2 else 3)
+    assert run.data["train_rows"] == (data.split != 1).sum() - 48 * (given == 2)
+    if given == 2:
+        run.check_part(data, "calibration")
+        with pytest.raises(cr.InputError, match="names some"):
+            cr.train.fit(data, tmp_path / "folds", Settings(folds=3))
+    else:
+        with pytest.raises(cr.InputError, match="--folds 0"):
+            run.check_part(data, "calibration")
+        held = cr.train.fit(data, tmp_path / "held", Settings(folds=0))
+        held.check_part(data, "calibration")
+        assert held.data["train_rows"] == (data.split == 0).sum()
 
 
 def test_pairs_have_a_vocabulary_for_each_column(tmp_path):

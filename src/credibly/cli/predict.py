@@ -54,7 +54,9 @@ def run(options: Own) -> int:
         labels=None if options.data in ("digits", "synthetic") else done.labels,
         skip_bad_images=options.skip_bad_images,
         **reader_options(options),
-    ).part(options.part)
+    )
+    done.check_part(rows, options.part)
+    rows = rows.part(options.part)
     with progress("predicting", total=len(rows), quiet=options.quiet) as advance:
         written = train.predict_to(
             done,

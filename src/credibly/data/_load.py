@@ -308,4 +308,5 @@ def _split(data: Data, seed: int, test: float | None, calibration: float) -> Dat
         raise InputError(
             f"{data.source} publishes its own test rows; leave `test` out to keep them."
         )
-    return dataclasses.replace(data, split=split, _hash=[])
+    drawn = not (data.split == CALIBRATION).any() and bool((split == CALIBRATION).any())
+    return dataclasses.replace(data, split=split, drawn=drawn, _hash=[])

@@ -40,6 +40,8 @@ class Data:
             of shape (n,) and NaN are taken too, see ``credibly.targets``.
         ids: (n,) unique strings; the row numbers if not given.
         split: (n,) int8; 0 train, 1 test, 2 calibration; all train if not given.
+        drawn: whether ``load`` drew the calibration rows from the training rows, rather than the
+            source naming them.
         features: (n, d) float32, or None for other inputs.
         images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
         texts: (n, 1) or (n, 2) strings, one text or a pair per row.
@@ -75,6 +77,7 @@ class Data:
     augmentation: Augmentation = "none"
     skipped: tuple[str, ...] = ()
     coding: Coding | None = None
+    drawn: bool = False
     _hash: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from credibly.checks import InputError
-from credibly.data import TRAIN
+from credibly.data import CALIBRATION, TEST, TRAIN
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import Settings
 from credibly.train.run_folder import description
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from credibly.models import Network
 
 SMALL_IMAGE = 64
+FOLDS = 3
+MIN_ROWS_TO_FOLD = 20
 
 
 def resolve_settings(settings: Settings, data: Data) -> Settings:
@@ -41,6 +43,7 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     if model == "auto":
         model = _default_model(settings, data)
     settings = dataclasses.replace(settings, **_solver(settings, model, loss, data))
+    settings = dataclasses.replace(settings, folds=_folds(settings, model, data))
     solvable = data.kind == "features" or model == "tfidf" or settings.features
     if settings.solver == "lbfgs" and not solvable:
         raise InputError(
@@ -82,6 +85,26 @@ def _solver(settings: Settings, model: str, loss: str, data: Data) -> dict[str, 
     if criterion.needs_indices or any(True for _ in criterion.parameters()):
         return {"solver": "steps"}
     return {"solver": "lbfgs", "sweep": "l2", "patience": settings.patience or 1}
+
+
+def _folds(settings: Settings, model: str, data: Data) -> int:
+    """Return the number of folds that ``None`` stands for; check a given one against the data."""
+    held_out, rows = (data.split == CALIBRATION).any(), int((data.split != TEST).sum())
+    if settings.folds is None:
+        wanted = settings.sweep is not None or settings.calibrate != "none"
+        usual = model == "tfidf" and settings.solver == "lbfgs" and data.drawn
+        return FOLDS if usual and wanted and rows >= MIN_ROWS_TO_FOLD else 0
+    if settings.folds and held_out and not data.drawn:
+        raise InputError(
+            f"`folds` replaces held-out rows, and {data.source} names some; got {settings.folds}. "
+            "Leave `folds` out, or mark those rows as training rows."
+        )
+    if settings.folds > rows / 2:
+        raise InputError(
+            f"`folds` must be at most half the number of rows to train on, {rows}; "
+            f"got {settings.folds}."
+        )
+    return settings.folds
 
 
 def default_loss(data: Data) -> str:

@@ -102,6 +102,12 @@ class Settings:
         SOLVERS,
     )
     sweep: str | None = setting(None, "l2: choose among 45 weights from 1e-6 to 1e5", ("l2",))
+    folds: int | None = setting(
+        None,
+        "solver lbfgs: choose and calibrate on scores of models that did not train on the row, one "
+        "model per fold, then train on all rows; 0 holds rows out (default: 3 for tfidf where the "
+        "data name no held-out rows)",
+    )
     seed: int = setting(0, "seed of order, dropout, augmentation and initial weights")
     split_seed: int = setting(0, "seed of the split into training, held-out and test rows")
     workers: int = setting(0, "processes that decode images")
@@ -218,6 +224,10 @@ class Settings:
             )
         if self.sweep is not None and self.solver != "lbfgs":
             raise InputError("`sweep` l2 belongs to `solver` lbfgs; got solver steps.")
+        if self.folds is not None and (self.folds < 0 or self.folds == 1):
+            raise InputError(f"`folds` must be 0 or at least 2; got {self.folds}.")
+        if self.folds and self.solver == "steps":
+            raise InputError("`folds` belongs to `solver` lbfgs; got solver steps.")
 
 
 def _fits(hint: Any, value: Any) -> bool:

@@ -22,7 +22,7 @@ from credibly.train.distributed import score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.log import Log
 from credibly.train.run import Run, load, write_run
-from credibly.train.run_folder import METRICS, claimed, description
+from credibly.train.run_folder import METRICS, claimed, description, pooled
 from credibly.train.trainer import Trainer
 from credibly.train.user_objects import name_objects
 from credibly.types import Array
@@ -83,9 +83,9 @@ def fit(
         accelerator.wait_for_everyone()
         if resume and (folder / METRICS).exists():
             return load(folder, model=model, loss=loss, allow_python=True)
-        rows, network = _inputs(run, data, accelerator)
-        _train(run, rows, network, accelerator, callback or Callback())
-        _finish(run, rows, network, accelerator)
+        rows, network = _inputs(run, pooled(data, settings), accelerator)
+        crossed = _train(run, rows, network, accelerator, callback or Callback())
+        _finish(run, rows, network, accelerator, crossed)
         accelerator.wait_for_everyone()
     return run
 
@@ -102,13 +102,15 @@ def _assemble(
     loss: Loss | None,
 ) -> Run:
     """Return a run with its network and loss, checked against the rows."""
+    about = description(data, settings)
+    data = pooled(data, settings)
     train, held_out = data.part("train"), data.part("calibration")
     criterion = assembly.build_loss(settings, data, len(train), loss)
     _check_rows(train, held_out, settings, criterion, processes)
     model = assembly.build_user_model(settings, data, criterion, model)
     if model is None:
         model = assembly.build_model(settings, data, criterion, train.targets)
-    return Run(folder, settings, description(data, settings), model, Pipeline(criterion))
+    return Run(folder, settings, about, model, Pipeline(criterion))
 
 
 def _check_rows(
@@ -138,7 +140,7 @@ def _check_rows(
             "Use softmax or bce, or leave `mixup` out."
         )
     needed = settings.calibrate != "none" or settings.select != "last"
-    if needed and not (held_out.targets >= 0).any():
+    if needed and not settings.folds and not (held_out.targets >= 0).any():
         raise InputError(
             f"{train.source} has no held-out rows with known labels to calibrate and select on. "
             "Mark some 2 in `split`, or give --calibrate none --select last."
@@ -185,20 +187,21 @@ class Head(nn.Module):
 
 def _train(
     run: Run, rows: Data, network: nn.Module, accelerator: Accelerator, callback: Callback
-) -> None:
+) -> Tensor | None:
+    """Train ``network``; with ``folds``, return the scores of models that did not see the row."""
     settings, state = run.settings, run.folder / "state"
     if accelerator.is_main_process:
         callback = LoggingCallback(Log(run.folder, settings.tensorboard), callback)
     else:
         callback = Callback()
-    held_out = rows.part("calibration")
+    held_out = rows.part("train" if settings.folds else "calibration")
     held_out_rows = _dataset(held_out, settings, train=False)
     evaluator = EpochEvaluator(settings, held_out_rows, held_out.targets)
     if settings.solver == "lbfgs":
         from credibly.train.lbfgs import solve
 
-        solve(settings, network, run.criterion, rows.part("train"), evaluator, state, callback)
-        return
+        train = rows.part("train")
+        return solve(settings, network, run.criterion, train, evaluator, state, callback)
     dataset = _dataset(rows.part("train"), settings, train=True)
     trainer = Trainer(
         settings,
@@ -212,6 +215,7 @@ def _train(
     )
     trainer.run()
     trainer.finish()
+    return None
 
 
 def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
@@ -227,9 +231,15 @@ def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
 # After training ------------------------------------------------------------------------------
 
 
-def _finish(run: Run, rows: Data, network: nn.Module, accelerator: Accelerator) -> None:
-    """Fit calibrator and decision on held-out rows, then predict and measure test rows."""
-    held_out, test = rows.part("calibration"), rows.part("test")
+def _finish(
+    run: Run, rows: Data, network: nn.Module, accelerator: Accelerator, crossed: Tensor | None
+) -> None:
+    """Fit calibrator and decision on held-out rows, then predict and measure test rows.
+
+    ``crossed`` are scores of the training rows by models that did not see them, in place of
+    held-out rows.
+    """
+    held_out, test = rows.part("calibration" if crossed is None else "train"), rows.part("test")
     run.model.eval()
     run.criterion.eval()
     _finish_loss(run, rows.part("train"), network, accelerator)
@@ -239,7 +249,9 @@ def _finish(run: Run, rows: Data, network: nn.Module, accelerator: Accelerator) 
             network, _dataset(part, run.settings, train=False), accelerator, run.settings.workers
         )
 
-    held_out_scores = scores_of(held_out) if len(held_out) else None
+    held_out_scores = crossed
+    if crossed is None and len(held_out):
+        held_out_scores = scores_of(held_out)
     test_scores = scores_of(test) if len(test) else None
     run.model.cpu()
     run.criterion.cpu()

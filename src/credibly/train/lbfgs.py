@@ -6,6 +6,7 @@ Protocol of the two-way loss's supplement: 45 weights, evenly spaced on a log sc
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ SPARSE_SWEEP = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003)
 SPARSE_ITERATIONS = 30
 BLOCK = 32
 """Labels that are solved together where the loss takes them one by one."""
+
+ROWS_AT_ONCE = 4096
+"""Rows that are scored together."""
 
 HISTORY = 5
 """Pairs of vectors that L-BFGS keeps for sparse models, each as large as the model."""
@@ -166,47 +170,120 @@ def solve(
     evaluator: EpochEvaluator,
     folder: Path,
     callback: Callback,
-) -> None:
+) -> Tensor | None:
     """Train ``model`` for each L2 weight, strongest first; leave it at the best one.
 
     Each start is the last result. A checkpoint follows each weight, so an interrupted sweep goes
     on where it was, to the same end.
+
+    With ``settings.folds``, models that each leave one fold out choose the weight by their scores
+    of that fold; ``model`` is then trained on all rows, from the mean of these models. Returns
+    their scores, one row for each training row; None without folds.
     """
-    decays = _decays(settings, criterion, train)
-    sparse = train.features is None
-    inputs: Any = _sparse(train).whole() if sparse else torch.from_numpy(train.features).double()
-    targets = torch.from_numpy(train.targets)
-    targets = targets if sparse else targets.double()
-    reduce = minimise_sparse if sparse else minimise
+    problems = _problems(settings, model, criterion, train)
+    steps = len(problems[0].decays)
     done, best, best_at = 0, math.inf, -1
     kept: dict[str, Tensor] = {}
     with checkpoints.restoring(folder) as saved:
         if saved is not None:
             done, best_at = int(saved.values["done"]), int(saved.values["best_at"])
             best = float(saved.values["best"])
-            model.load_state_dict(saved.group("model"))
-            criterion.load_state_dict(saved.group("loss"))
+            _load(problems, criterion, saved)
             kept = saved.group("best")
-    for at in range(done, len(decays)):
-        model.train()
+    for at in range(done, steps):
         criterion.train()
         if settings.patience and at - best_at > settings.patience and best_at >= 0:
             break
-        loss = reduce(model, criterion, inputs, targets, float(decays[at]))
+        loss = sum(problem.minimise(criterion, at) for problem in problems) / len(problems)
         criterion.eval()
-        figures = evaluator(criterion, score(model, evaluator.rows, SingleProcess()))
+        figures = evaluator(criterion, _scores(problems, evaluator))
         lower = figures.pop("selection")
         if lower < best or best_at < 0:
-            best, best_at, kept = lower, at, _state(model, criterion)
-        tensors = {**_state(model, criterion), **checkpoints.prefixed("best", kept)}
+            best, best_at, kept = lower, at, _state(problems, criterion)
+        tensors = {**_state(problems, criterion), **checkpoints.prefixed("best", kept)}
         values = {"done": at + 1, "best": repr(best), "best_at": best_at}
-        row = {"epoch": at + 1, "l2": float(decays[at]) * len(train), "loss": loss}
+        l2 = float(problems[0].decays[at]) * len(problems[0].rows)
+        row = {"epoch": at + 1, "l2": l2, "loss": loss}
         callback.on_epoch({**row, **figures, "best_epoch": best_at + 1})
         checkpoints.write(folder, at + 1, Checkpoint(tensors, values))
-        callback.on_update(at + 1, len(decays))
-    result = Checkpoint(kept)
-    model.load_state_dict(result.group("model"))
-    criterion.load_state_dict(result.group("loss"))
+        callback.on_update(at + 1, steps)
+    _load(problems, criterion, Checkpoint(kept))
+    if not settings.folds:
+        return None
+    crossed = _scores(problems, evaluator)
+    _set_mean(model, [problem.model for problem in problems])
+    del problems, kept
+    criterion.train()
+    _Problem(model, train, None, _decays(settings, criterion, train)).minimise(criterion, best_at)
+    criterion.eval()
+    return crossed
+
+
+class _Problem:
+    """A model, the rows it is trained on, the L2 weights, and the places of the rows to score."""
+
+    def __init__(self, model: Any, rows: Data, left_out: Array | None, decays: Array) -> None:
+        self.model, self.rows, self.left_out, self.decays = model, rows, left_out, decays
+        self.sparse = rows.features is None
+        targets = torch.from_numpy(rows.targets)
+        self.inputs: Any = (
+            _sparse(rows).whole() if self.sparse else torch.from_numpy(rows.features).double()
+        )
+        self.targets = targets if self.sparse else targets.double()
+
+    def minimise(self, criterion: Loss, at: int) -> float:
+        """Train the model on its rows with the L2 weight at this place; return the minimum."""
+        self.model.train()
+        reduce = minimise_sparse if self.sparse else minimise
+        return reduce(self.model, criterion, self.inputs, self.targets, float(self.decays[at]))
+
+
+def _problems(settings: Settings, model: Any, criterion: Loss, train: Data) -> list[_Problem]:
+    """Return the models to choose the L2 weight by: ``model``, or a copy for each fold."""
+    if not settings.folds:
+        return [_Problem(model, train, None, _decays(settings, criterion, train))]
+    fold = _folds(train.targets, settings.folds, settings.split_seed)
+    problems = []
+    for number in range(settings.folds):
+        rows = train.take(np.flatnonzero(fold != number))
+        left_out, decays = np.flatnonzero(fold == number), _decays(settings, criterion, rows)
+        problems.append(_Problem(copy.deepcopy(model), rows, left_out, decays))
+    return problems
+
+
+def _folds(targets: Array, count: int, seed: int) -> Array:
+    """Return the fold of each row; rows of the same rarest label are dealt evenly."""
+    from credibly.data import rarest_label
+
+    shuffled = np.random.default_rng(seed).permutation(len(targets))
+    order = shuffled[np.argsort(rarest_label(targets)[shuffled], kind="stable")]
+    folds = np.empty(len(targets), dtype=np.int64)
+    folds[order] = np.arange(len(targets)) % count
+    return folds
+
+
+@torch.no_grad()
+def _scores(problems: list[_Problem], evaluator: EpochEvaluator) -> Tensor:
+    """Return the scores of the evaluator's rows, each by the model that left it out."""
+    dataset: Any = evaluator.rows
+    if problems[0].left_out is None:
+        return score(problems[0].model, dataset, SingleProcess())
+    parts, places = [], []
+    for problem in problems:
+        assert problem.left_out is not None  # all have folds, or none has
+        problem.model.eval()
+        for rows in torch.from_numpy(problem.left_out).split(ROWS_AT_ONCE):
+            parts.append(problem.model(dataset.batch(rows)[0]))
+            places.append(rows)
+    return torch.cat(parts)[torch.argsort(torch.cat(places))]
+
+
+@torch.no_grad()
+def _set_mean(model: nn.Module, others: list[nn.Module]) -> None:
+    for parameter, *theirs in zip(
+        model.parameters(), *(other.parameters() for other in others), strict=True
+    ):
+        parameter.copy_(sum(theirs, start=torch.zeros_like(parameter)) / len(theirs))
 
 
 def _decays(settings: Settings, criterion: Loss, train: Data) -> Array:
@@ -227,7 +304,18 @@ def _sparse(train: Data) -> SparseRows:
     return train.encoded
 
 
-def _state(model: nn.Module, criterion: Loss) -> dict[str, Tensor]:
-    own = checkpoints.prefixed("model", model.state_dict())
-    own |= checkpoints.prefixed("loss", criterion.state_dict())
+def _state(problems: list[_Problem], criterion: Loss) -> dict[str, Tensor]:
+    own = checkpoints.prefixed("loss", criterion.state_dict())
+    for name, problem in zip(_names(problems), problems, strict=True):
+        own |= checkpoints.prefixed(name, problem.model.state_dict())
     return {name: tensor.clone() for name, tensor in own.items()}
+
+
+def _load(problems: list[_Problem], criterion: Loss, saved: Checkpoint) -> None:
+    criterion.load_state_dict(saved.group("loss"))
+    for name, problem in zip(_names(problems), problems, strict=True):
+        problem.model.load_state_dict(saved.group(name))
+
+
+def _names(problems: list[_Problem]) -> list[str]:
+    return ["model", *(f"fold{number}" for number in range(1, len(problems)))]

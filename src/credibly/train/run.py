@@ -169,6 +169,16 @@ class Run:
             return Data(self.labels, unknown, texts=list(array), source="the texts")
         return Data(self.labels, unknown, images=array)
 
+    def check_part(self, rows: Data, part: str) -> None:
+        """Refuse rows as held out where this run was trained on them."""
+        trained = part == "calibration" and self.settings.folds
+        if trained and rows.fingerprint() == self.data["fingerprint"]:
+            raise InputError(
+                f"{self.folder} was trained on the calibration rows of {rows.source} too: it chose "
+                f"and calibrated by {self.settings.folds} folds. Train with --folds 0 to hold them "
+                "out, or predict test rows."
+            )
+
     def check(self, rows: Data) -> None:
         """Refuse rows of another kind of input, or with other labels or another order of them."""
         if rows.kind != self.data["kind"]:

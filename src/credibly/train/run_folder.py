@@ -125,6 +125,17 @@ def _claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
     write_config(folder, settings, description(data, settings))
 
 
+def pooled(data: Data, settings: Settings) -> Data:
+    """Return ``data`` as it is trained on: with ``folds``, held-out rows are training rows."""
+    from credibly.data import CALIBRATION, TRAIN
+
+    if not settings.folds:
+        return data
+    split = data.split.copy()
+    split[split == CALIBRATION] = TRAIN
+    return dataclasses.replace(data, split=split, _hash=[])
+
+
 def description(data: Data, settings: Settings) -> dict[str, Any]:
     """Return what a run stores about its data."""
     shape = data.input_shape
@@ -136,7 +147,7 @@ def description(data: Data, settings: Settings) -> dict[str, Any]:
         "fingerprint": data.fingerprint(),
         "kind": data.kind,
         "shape": [int(side) for side in shape],
-        "train_rows": len(data.part("train")),
+        "train_rows": len(pooled(data, settings).part("train")),
         "labels": list(data.labels),
     }
 
