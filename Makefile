@@ -69,8 +69,8 @@ test-frameworks: .venv-frameworks/.ready
 examples: .venv-frameworks/.ready
 	$(FRAMEWORKS)/python examples/run_all.py $(ARGS)
 
-# Kills, failing disks, power loss and attacks on the server; counts go to chaos.json, and a second
-# call goes on from there. The short form is part of `make test`.
+# Kills, failing disks, power loss, then hostile files and attacks on the server; counts go to
+# chaos.json, and a second call goes on from there. The short form is part of `make test`.
 MINUTES ?= 60
 chaos: setup
 	$(BIN)/python tests/faults/chaos.py --minutes $(MINUTES) --record chaos.json

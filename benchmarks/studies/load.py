@@ -2,10 +2,11 @@
 
 ``python -m benchmarks.studies.load --minutes 30 --rate 20``
 
-A server with predictions and a small run on images gets requests at a fixed rate, whether or not
-earlier ones are answered: searches, crossed conjunctions (whose diagram is large), uploaded images
-(a few of them far larger than the network's), images, label pages, budgets and queries that must be
-refused. Health is asked every second.
+A server with predictions and a small run on images, and one with a run on texts, get requests at a
+fixed rate, whether or not earlier ones are answered: searches, crossed conjunctions (whose diagram
+is large), uploaded images (a few of them far larger than the network's), texts, images, label
+pages, budgets and queries that must be refused. Health of both is asked every second; memory is
+that of both together.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from benchmarks.serve import LABELS, write_predictions
 KINDS = {  # in a hundred requests
     "search": 40,
     "crossed": 5,
-    "upload": 25,
-    "image": 20,
+    "upload": 20,
+    "text": 10,
+    "image": 15,
     "labels": 4,
     "sets": 2,
     "label": 1,
@@ -41,6 +43,7 @@ KINDS = {  # in a hundred requests
 }
 BUSY = 503  # an answer, not a failure: so much of one kind is worked on already
 SIDE = 16
+WORDS = ["red", "dog", "tree", "car", "the", "of", "<b>", "naïve"]
 IMAGES = 200  # the first rows have a picture
 
 
@@ -65,24 +68,45 @@ def main(minutes: float, rate: float, rows: int, warm_up: float) -> int:
         write_predictions(folder / "load.parquet", rows)
         _train(folder / "run")
         write_images(folder / "images", IMAGES)
-        command = ["serve", str(folder / "load.parquet"), "--run", str(folder / "run")]
-        command += ["--images", str(folder / "images")]
-        server = subprocess.Popen(
-            [sys.executable, "-m", "credibly", *command, "--port", "0", "--quiet"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        _train_on_texts(folder / "texts")
+        main_one = [str(folder / "load.parquet"), "--run", str(folder / "run")]
+        main_one += ["--images", str(folder / "images")]
+        on_texts = [str(folder / "texts/predictions.parquet"), "--run", str(folder / "texts")]
+        servers = [_start(main_one), _start(on_texts)]
         try:
-            assert server.stdout is not None
-            address = server.stdout.readline().split()[0]
-            tally = asyncio.run(_traffic(address, server.pid, minutes, rate))
+            addresses = [_address(server) for server in servers]
+            pids = [server.pid for server in servers]
+            tally = asyncio.run(_traffic(addresses, pids, minutes, rate))
         finally:
-            server.terminate()
-            server.wait(30)
+            for server in servers:
+                server.terminate()
+            for server in servers:
+                server.wait(30)
     print(json.dumps(_summary(tally, minutes, rate, rows, warm_up), indent=1), flush=True)
     for problem in tally.problems[:20]:
         print(problem, file=sys.stderr)
     return 1 if tally.problems else 0
+
+
+def _start(arguments: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "credibly", "serve", *arguments, "--port", "0", "--quiet"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _address(server: subprocess.Popen[str]) -> str:
+    """Return where a server listens, once it is warm."""
+    import httpx
+
+    assert server.stdout is not None
+    address = server.stdout.readline().split()[0]
+    for _ in range(600):
+        try:
+            if httpx.get(f"{address}/api/health").status_code == 200:
+                return address
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.2)
+    raise RuntimeError(f"{address} is not ready after two minutes")
 
 
 def write_images(folder: Path, count: int) -> None:
@@ -108,19 +132,40 @@ def _train(folder: Path) -> None:
     cr.train.fit(data, folder, cr.train.Settings(model="cnn", hidden=8, epochs=1))
 
 
-async def _traffic(address: str, pid: int, minutes: float, rate: float) -> Tally:
-    """Requests by the clock; the memory of the server every five seconds."""
+def _train_on_texts(folder: Path) -> None:
+    import credibly as cr
+
+    dice = random.Random(2)
+    texts = [_text(dice) for _ in range(300)]
+    lines = [
+        {"id": f"{row}", "text": text, "y:red": int("red" in text), "y:dog": int("dog" in text)}
+        for row, text in enumerate(texts)
+    ]
+    file = folder.with_suffix(".jsonl")
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    cr.train.fit(cr.data.load(file), folder, cr.train.Settings(sweep=None, epochs=1))
+
+
+def _text(dice: random.Random) -> str:
+    return " ".join(dice.choices(WORDS, k=dice.choice((1, 5, 20, 500))))
+
+
+async def _traffic(addresses: list[str], pids: list[int], minutes: float, rate: float) -> Tally:
+    """Requests by the clock; the memory of the servers every five seconds."""
     import httpx
 
     tally, dice, waiting = Tally(), random.Random(0), set()
     start, sampled, number = time.monotonic(), -5.0, 0
     limits = httpx.Limits(max_connections=50)
-    async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
-        probe = asyncio.create_task(_probe(address, tally))
+    async with (
+        httpx.AsyncClient(base_url=addresses[0], timeout=60, limits=limits) as client,
+        httpx.AsyncClient(base_url=addresses[1], timeout=60, limits=limits) as texts,
+    ):
+        probes = [asyncio.create_task(_probe(address, tally)) for address in addresses]
         while (now := time.monotonic() - start) < 60 * minutes:
             if now - sampled >= 5:
                 sampled = now
-                tally.memory.append((now / 60, resident(pid)))
+                tally.memory.append((now / 60, sum(map(resident, pids))))
                 if len(tally.memory) % 12 == 1:
                     print(
                         f"minute {now / 60:.0f}: {tally.answered} answered, "
@@ -128,14 +173,15 @@ async def _traffic(address: str, pid: int, minutes: float, rate: float) -> Tally
                         flush=True,
                     )
             kind = dice.choices(list(KINDS), list(KINDS.values()))[0]
-            task = asyncio.create_task(_one(client, kind, dice, tally))
+            task = asyncio.create_task(_one(texts if kind == "text" else client, kind, dice, tally))
             waiting.add(task)
             task.add_done_callback(waiting.discard)
             number += 1
             await asyncio.sleep(max(0.0, start + number / rate - time.monotonic()))
         await asyncio.gather(*waiting)
-        probe.cancel()
-    tally.memory.append((minutes, resident(pid)))
+        for probe in probes:
+            probe.cancel()
+    tally.memory.append((minutes, sum(map(resident, pids))))
     return tally
 
 
@@ -146,10 +192,13 @@ async def _probe(address: str, tally: Tally) -> None:
     async with httpx.AsyncClient(base_url=address, timeout=60) as client:
         while True:
             start = time.perf_counter()
-            answer = await client.get("/api/health")
+            try:
+                answer = await client.get("/api/health")
+                if answer.status_code != 200:
+                    tally.problems.append(f"health: {answer.status_code}")
+            except httpx.HTTPError as error:
+                tally.problems.append(f"health: {error!r}")
             tally.health.append(time.perf_counter() - start)
-            if answer.status_code != 200:
-                tally.problems.append(f"health: {answer.status_code}")
             await asyncio.sleep(1)
 
 
@@ -170,8 +219,8 @@ async def _one(client: Any, kind: str, dice: random.Random, tally: Tally) -> Non
         tally.problems.append(f"search gave {len(answer.json()['results'])} rows")
     elif kind == "image" and not _is_jpeg(answer):
         tally.problems.append(f"image gave {len(answer.content)} bytes that are no JPEG")
-    elif kind == "upload" and len(answer.json()["probabilities"]) != 1:
-        tally.problems.append("upload gave another number of rows")
+    elif kind in ("upload", "text") and len(answer.json()["probabilities"]) != 1:
+        tally.problems.append(f"{kind} gave another number of rows")
 
 
 def _is_jpeg(answer: Any) -> bool:
@@ -184,6 +233,8 @@ def _request(client: Any, kind: str, dice: random.Random) -> Any:
         body = picture(4000 if dice.random() < 0.02 else dice.choice((8, 16, 64, 256)))
         headers = {"content-type": "application/octet-stream"}
         return client.build_request("POST", "/api/predict/image", content=body, headers=headers)
+    if kind == "text":
+        return client.build_request("POST", "/api/predict/text", json={"texts": [_text(dice)]})
     label = f"l{dice.randrange(LABELS)}"
     query = {"q": _query(dice), "top": 20}
     path, parameters = {

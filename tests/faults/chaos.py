@@ -1,8 +1,11 @@
-"""Disturb every command for a given time, and count.
+"""Disturb every command for a given time, attack the server, and count.
 
     python tests/faults/chaos.py --minutes 60 --record chaos.json
     python tests/faults/chaos.py --attacks kill,power --only train --minutes 5
     python tests/faults/chaos.py --table tests/faults/records
+
+Attacks on the server and hostile files (the attack "server") are those of the tests named in
+``SERVER_TESTS``, once around between two rounds of the commands; each case counts as one try.
 
 A record is added to: a campaign that was stopped goes on where it was, with new instants. Ends with
 1 if anything was broken, different, failed or left over.
@@ -13,6 +16,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,18 +29,35 @@ from fault_kills import RENAMES, Tally, fail_often, kill_often, lose_power_often
 from fault_world import CASES, make_world
 
 IN_A_ROUND = 4
+ROOT = Path(__file__).parents[2]
 ATTACKS: dict[str, Callable[..., Tally]] = {
     "kill": kill_often,
     "error": fail_often,
     "power": lose_power_often,
 }
 RECORDS = Path(__file__).parent / "records"
+SERVER_TESTS = {
+    "hostile files": ["tests/hostile"],
+    "slow, many, huge and ambiguous requests": [
+        "tests/serve/security/test_security_connections.py"
+    ],
+    "other sites, injected names": [
+        "tests/serve/security/test_security_foreign.py",
+        "tests/serve/security/test_security_injected.py",
+    ],
+    "image bombs, large bodies": ["tests/serve/test_serve_attacks.py"],
+    "crossed queries, full queues": [
+        "tests/serve/test_serve_queues.py",
+        "tests/retrieve/test_retrieve_work.py",
+    ],
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--attacks", default=",".join(ATTACKS), help="which, by commas")
+    attacks = ",".join((*ATTACKS, "server"))
+    parser.add_argument("--attacks", default=attacks, help="which, by commas")
     parser.add_argument("--only", choices=CASES, help="one command")
     parser.add_argument("--record", type=Path, default=Path("chaos.json"), help="counts so far")
     parser.add_argument("--world", type=Path, help="folder for the files used; kept for next time")
@@ -56,6 +79,15 @@ def _campaign(given: argparse.Namespace, world: Path, place: Path) -> int:
     for attack, name in _rounds(given.attacks.split(","), given.only):
         if time.monotonic() > end:
             break
+        if attack == "server":
+            before = record.setdefault(attack, {}).setdefault(name, {"rounds": 0})
+            broken = _attack_server(name, before, end - time.monotonic())
+            given.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            print(f"{_total(record)} faults; {attack} {name}: {before}")
+            if broken:
+                print(broken)
+                return 1
+            continue
         if name not in references:
             references[name] = undisturbed(name, world, place / f"{len(references)}")
         before = record.setdefault(attack, {}).setdefault(name, {"rounds": 0})
@@ -74,12 +106,36 @@ def _campaign(given: argparse.Namespace, world: Path, place: Path) -> int:
 
 
 def _rounds(attacks: list[str], only: str | None) -> Iterator[tuple[str, str]]:
+    commands = [attack for attack in attacks if attack in ATTACKS]
     while True:
         for name in [only] if only else CASES:
-            for attack in attacks:
+            for attack in commands:
                 # Inside the workers of --jobs nothing can be replaced: they are killed alone.
                 if attack == "kill" or name in RENAMES:
                     yield attack, name
+        if "server" in attacks:
+            yield from (("server", name) for name in SERVER_TESTS)
+
+
+def _attack_server(name: str, before: dict[str, Any], seconds: float) -> str:
+    """Run the tests of one kind of attack; return what pytest said if any failed, else nothing."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SERVER_TESTS[name]]
+    try:
+        ended = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=max(60, seconds), check=False
+        )
+    except subprocess.TimeoutExpired:
+        return ""  # time is up; nothing is counted
+    said = ended.stdout.strip().splitlines()[-1:]
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (\w+)", " ".join(said))}
+    wrong = counts.get("failed", 0) + counts.get("errors", 0) + counts.get("error", 0)
+    if ended.returncode and not wrong:
+        return ended.stdout + ended.stderr
+    passed = counts.get("passed", 0)
+    before["rounds"] += 1
+    for key, count in (("faults", passed + wrong), ("finished", passed), ("wrong", wrong)):
+        before[key] = before.get(key, 0) + count
+    return ended.stdout if wrong else ""
 
 
 def _add(before: dict[str, Any], tally: Tally) -> None:
@@ -116,6 +172,8 @@ WORDS = {
     "kill": "killed (SIGKILL)",
     "error": "an operation on its files fails (EIO, ENOSPC, EDQUOT, EROFS)",
     "power": "power lost",
+    "memory": "memory ends (`RLIMIT_AS`)",
+    "server": "attack on the server, hostile file",
     "error, in a writer": "each operation of a writer fails in turn",
     "power, in a writer": "power lost at each operation of a writer",
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fault_process import Ended, Fault, run
-from fault_world import CASES, final_files, leftovers, read_whole, results
+from fault_world import CASES, Case, final_files, leftovers, read_whole, results
 
 # Renames of a whole run of each command, about: so far do the drawn instants reach.
 RENAMES = {
@@ -60,9 +60,9 @@ class Undisturbed:
     seconds: float
 
 
-def undisturbed(name: str, world: Path, place: Path) -> Undisturbed:
-    """Run a command once without faults."""
-    case, before, whole = CASES[name], place / "before", place / "whole"
+def undisturbed(name: str, world: Path, place: Path, case: Case | None = None) -> Undisturbed:
+    """Run a command once without faults; its case is that of the name unless given."""
+    case, before, whole = case or CASES[name], place / "before", place / "whole"
     before.mkdir(parents=True)
     if case.begin:
         assert run(case.begin(world, before), Fault(), place / "notes").code == 0
@@ -119,7 +119,7 @@ def _disturb(
                 shutil.move(place / "notes" / "after", out)
                 if fault.at == 0 and results(out) != results(whole):
                     tally.broken.append("a finished result was lost")
-            tally.broken += _broken(out, allowed)
+            tally.broken += broken(out, allowed)
             if ended.code == 0:  # what remained was done before the instant came
                 break
         tally.leftovers += len(leftovers(out))
@@ -173,7 +173,7 @@ def _note(tally: Tally, fault: Fault, ended: Ended) -> None:
         tally.escaped += 1
 
 
-def _broken(out: Path, allowed: list[dict[str, str]]) -> list[str]:
+def broken(out: Path, allowed: list[dict[str, str]]) -> list[str]:
     """Final-named files that are neither the old ones, nor the new ones, nor readable."""
     found = []
     for name, value in final_files(out).items():

@@ -50,6 +50,7 @@ class Fault:
     - "flush", "rename", "renamed": killed just before the ``at``-th flush or rename, or just
       after it;
     - "limit": no file may grow past ``at`` bytes;
+    - "memory": the address space may grow by ``at`` bytes from where it stands;
     - "unprivileged": files' permissions count, even for root;
     - "error": the ``at``-th operation on the folder ``watched`` raises (``fault_storage``);
     - "power": power is lost at the ``at``-th flush, rename or removal in ``watched``, or at the end
@@ -153,6 +154,12 @@ def _arm(fault: Fault) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(fault.at), int(fault.at)))
+    elif fault.kind == "memory":
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + int(fault.at)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     elif fault.kind == "unprivileged":
         drop_privileges()
 

@@ -17,7 +17,7 @@ import credibly as cr
 from credibly import Predictions, metrics
 from credibly.cli import main
 from credibly.decide import AverageSize
-from credibly.serve import create_app
+from credibly.serve import _connection, create_app
 from credibly.serve._app import AppState
 from credibly.serve._guard import BODY_LIMIT
 from credibly.serve._served import ServedPredictions
@@ -248,6 +248,22 @@ def test_a_used_port_is_explained(shelf, capsys):
         port = str(taken.getsockname()[1])
         assert main(["serve", str(shelf / "ours.parquet"), "--port", port]) == 2
     assert "cannot be used" in capsys.readouterr().err
+
+
+def test_the_address_takes_connections_when_it_is_printed(shelf, capsys, monkeypatch):
+    """The warm-up comes after it: who connects meanwhile waits and is not refused."""
+    connected = []
+
+    class Warming:
+        def run(self, sockets):
+            port = capsys.readouterr().out.split()[0].rpartition(":")[2]
+            with socket.create_connection(("127.0.0.1", int(port)), timeout=5):
+                connected.append(port)
+            sockets[0].close()
+
+    monkeypatch.setattr(_connection, "server", lambda app, log_level: Warming())
+    assert main(["serve", str(shelf / "ours.parquet"), "--port", "0"]) == 0
+    assert connected
 
 
 def test_broken_predictions_are_explained(shelf, tmp_path, capsys):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
+from traceback import clear_frames
 
 # In the order of `credibly --help`.
 COMMANDS: tuple[str, ...] = (
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     from credibly.cli import _terminal
     from credibly.cli._command import build_parser, resolve
-    from credibly.cli._errors import in_flags, sentence
+    from credibly.cli._errors import OUT_OF_MEMORY, in_flags, lacks_memory, sentence
 
     modules = {name: import_module(module_name(name)) for name in COMMANDS}
     named = any(text == "--config" or text.startswith("--config=") for text in argv)
@@ -75,11 +76,18 @@ def _run(argv: list[str]) -> int:
     from credibly.checks import InputError
 
     module = modules[command]
+    if_memory_ends = f"credibly {command}: {OUT_OF_MEMORY}"
     try:
         code = module.run(resolve(module.Options, arguments)) or 0
         sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
         return code
-    except (InputError, OSError, MemoryError, UnicodeEncodeError) as error:
+    except Exception as error:
+        if lacks_memory(error) and not isinstance(error, InputError):
+            clear_frames(error.__traceback__)  # they hold what has filled the memory
+            _terminal.complain(if_memory_ends)
+            return 2
+        if not isinstance(error, (InputError, OSError, UnicodeEncodeError)):
+            raise
         if isinstance(error, BrokenPipeError) and _terminal.reader_is_gone():
             return 0  # `head` has enough
         text = in_flags(sentence(error), module.Options, arguments)

@@ -13,13 +13,38 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+# Libraries say so in errors of their own kinds, which only their words tell apart.
+_MEMORY_HAS_ENDED = (
+    "allocate memory",
+    "out of memory",
+    "failed to allocate",
+    "failed to map segment",
+    "can't start new thread",
+    "failed to launch worker thread",
+)
+OUT_OF_MEMORY = (
+    "there is not enough memory for this; use fewer rows or labels, smaller batches, "
+    "or a larger machine."
+)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory has ended.
+
+    Example:
+        >>> lacks_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried …"))
+        True
+        >>> lacks_memory(RuntimeError("shapes do not match"))
+        False
+    """
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in text for words in _MEMORY_HAS_ENDED)
+
+
 def sentence(error: BaseException) -> str:
     """Return one sentence for an error, as the library words it."""
     if isinstance(error, MemoryError):
-        return (
-            "there is not enough memory for this; use fewer rows or labels, smaller batches, "
-            "or a larger machine."
-        )
+        return OUT_OF_MEMORY
     if isinstance(error, UnicodeEncodeError):
         return f"names of files must be valid text (UTF-8); got {error.object!r}. Rename the file."
     if isinstance(error, OSError) and error.strerror:

@@ -68,6 +68,7 @@ def run(options: Options) -> int:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((options.host, options.port))
+        listener.listen()  # who connects at once waits until the server is warm
     except OSError as error:
         listener.close()
         raise InputError(

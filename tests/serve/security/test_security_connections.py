@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 import time
 
+import h11
 import httpx
 import pytest
 from attacks import ask, head, status
+
+from credibly.serve import _connection, _guard
 
 # Slow, many, large ---------------------------------------------------------------------------
 
@@ -172,3 +175,36 @@ def test_paths_do_not_escape(address, path):
     assert status(answer) in (400, 404, 422)
     assert b"root:" not in answer
     assert b"import asyncio" not in answer
+
+
+# What is used of uvicorn ---------------------------------------------------------------------
+
+
+def test_uvicorn_has_what_the_connection_uses(served, address):
+    """Our connection replaces methods of uvicorn's: they are called, and their state is there."""
+    with socket.create_connection(address, timeout=10) as one:
+        mine, deadline = one.getsockname(), time.monotonic() + 10
+        while not (found := [c for c in served.server_state.connections if c.client == mine]):
+            assert time.monotonic() < deadline, "the connection is not among uvicorn's"
+            time.sleep(0.01)
+        (ours,) = found
+        assert isinstance(ours, _connection.Connection)
+        assert isinstance(ours.conn, h11.Connection), "uvicorn reads heads with h11"
+        assert ours.conn.their_state is h11.IDLE
+        assert ours._head_timer is not None, "connection_made was called"
+        assert ours._write_timer is not None
+        one.sendall(b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert one.recv(4096).startswith(b"HTTP/1.1 200"), "data_received was called"
+    while ours in list(served.server_state.connections):
+        assert time.monotonic() < deadline, "connection_lost was not called"
+        time.sleep(0.01)
+    assert ours._write_timer.cancelled()
+    assert ours._head_timer is None or ours._head_timer.cancelled()
+
+
+def test_uvicorn_takes_our_settings(served):
+    """Settings that uvicorn no longer knows would raise; these must also arrive."""
+    assert served.config.http_protocol_class is _connection.Connection
+    assert served.config.limit_concurrency == _connection.MOST_CONNECTIONS
+    assert served.config.h11_max_incomplete_event_size == _guard.HEAD_LIMIT
+    assert served.config.timeout_keep_alive == _connection.KEEP_ALIVE_SECONDS
