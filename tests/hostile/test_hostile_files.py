@@ -309,3 +309,10 @@ def test_an_empty_list_of_images_is_refused(tmp_path):
         (tmp_path / "ImageSets" / "Main" / f"{name}.txt").write_bytes(b" \n")
     with pytest.raises(cr.InputError, match=r"train\.txt must list images"):
         cr.data.load(f"voc:{tmp_path}")
+
+
+def test_a_cell_that_is_no_text_under_a_doubled_name_is_refused(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"x,y:dog,y:dog\n1,0,\xff\n")
+    with pytest.raises(cr.InputError, match=r"x\.csv"):
+        cr.data.load(path)

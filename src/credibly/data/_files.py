@@ -68,8 +68,10 @@ def _cells(path: Path, parse: pyarrow.csv.ParseOptions, header: list[str]) -> pa
 
 def _name_invalid(table: pa.Table, path: Path) -> None:
     """Raise an error that names the first cell that is not UTF-8."""
-    found = {name: invalid_utf8(table.column(name).to_pylist()) for name in table.column_names}
-    places = [(at[0], name, at[1]) for name, at in found.items() if at is not None]
+    # By place, not by name: names may be doubled.
+    columns = zip(table.column_names, table.columns, strict=True)
+    found = [(name, invalid_utf8(column.to_pylist())) for name, column in columns]
+    places = [(at[0], name, at[1]) for name, at in found if at is not None]
     if places:
         row, name, reason = min(places)
         raise InputError(
