@@ -130,7 +130,7 @@ def test_the_demo_explains_searches_and_reports(tmp_path, capsys):
     out = str(tmp_path / "demo")
     assert main(["demo", "--rows", "300", "--epochs", "1", "--jobs", "1", "--out", out]) == 0
     shown = capsys.readouterr().out
-    for text in ("How to read it", "spa+lpr", "expected,", "report.html", "seconds in all"):
+    for text in ("How to read it", "bce+twl", "expected,", "report.html", "seconds in all"):
         assert text in shown
     assert (tmp_path / "demo/report.html").stat().st_size > 10_000
     assert (
