@@ -138,6 +138,29 @@ def test_a_defect_is_not_hidden(monkeypatch):
         main(["try"])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
+@pytest.mark.parametrize(
+    "error", ["SystemError('error return without exception set')", "KeyError()"]
+)
+@pytest.mark.parametrize(("left", "code"), [(2**24, 2), (2**30, 1)])
+def test_an_error_where_memory_has_ended_says_so(error, left, code):
+    program = (
+        "import credibly.cli as c, types, dataclasses, resource\n"
+        "O = dataclasses.make_dataclass('O', [], frozen=True)\n"
+        "def run(options):\n"
+        "    used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        f"    resource.setrlimit(resource.RLIMIT_AS, (used + {left}, used + {left}))\n"
+        f"    raise {error}\n"
+        "c.COMMANDS = ('try',)\n"
+        "c.import_module = lambda name: types.SimpleNamespace(Options=O, run=run)\n"
+        "raise SystemExit(c.main(['try']))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == code
+    assert ("Traceback" in ended.stderr) == (code == 1)
+    assert ("not enough memory" in ended.stderr) == (code == 2)
+
+
 def test_a_closed_pipe_is_no_error():
     program = (
         "import credibly.cli as c, types, dataclasses\n"

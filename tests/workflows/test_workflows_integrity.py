@@ -201,3 +201,15 @@ def test_what_cannot_be_checked_is_one_sentence(tmp_path, capsys):
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
     assert main(["check", "/dev/zero"]) == 2
     assert "device" in capsys.readouterr().err
+
+
+def test_memory_that_ends_is_not_called_damage(predictions, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def without_memory(*arguments, **settings):
+        raise pa.ArrowMemoryError("malloc of size 6016 failed")
+
+    monkeypatch.setattr(pq, "ParquetFile", without_memory)
+    with pytest.raises(MemoryError):
+        check_files(predictions)

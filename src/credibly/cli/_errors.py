@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from credibly.cli._command import flag_of
@@ -22,6 +23,7 @@ _MEMORY_HAS_ENDED = (
     "can't start new thread",
     "failed to launch worker thread",
 )
+_NEARLY_NOTHING = 64 * 2**20  # bytes
 OUT_OF_MEMORY = (
     "there is not enough memory for this; use fewer rows or labels, smaller batches, "
     "or a larger machine."
@@ -38,7 +40,25 @@ def lacks_memory(error: BaseException) -> bool:
         False
     """
     text = str(error).lower()
-    return isinstance(error, MemoryError) or any(words in text for words in _MEMORY_HAS_ENDED)
+    if isinstance(error, MemoryError) or any(words in text for words in _MEMORY_HAS_ENDED):
+        return True
+    # What could not allocate does not always say so: an extension returns without an exception
+    # ("SystemError: error return without exception set"), an import ends half done.
+    return not isinstance(error, OSError) and _address_space_left() < _NEARLY_NOTHING
+
+
+def _address_space_left() -> float:
+    """Return how many bytes the process may still map under its limit (``ulimit -v``)."""
+    try:
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit == resource.RLIM_INFINITY:
+            return float("inf")
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (ImportError, OSError):  # Windows; macOS
+        return float("inf")
+    return limit - pages * resource.getpagesize()
 
 
 def sentence(error: BaseException) -> str:

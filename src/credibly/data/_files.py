@@ -60,6 +60,8 @@ def _cells(path: Path, parse: pyarrow.csv.ParseOptions, header: list[str]) -> pa
             # One row is longer than a block: a very long text.
             block = min(path.stat().st_size + 1, 2**31 - 1)
             return read(pa.string(), block)
+    except MemoryError:
+        raise
     except pa.ArrowException as error:
         if "UTF8" in str(error) or "UTF-8" in str(error):
             _name_invalid(read(pa.binary(), block), path)
@@ -93,6 +95,8 @@ def read_parquet(path: Path, layout: Layout) -> Data:
             fits_memory(f"{path}", footer.num_rows, footer.num_columns)
         table = pq.read_table(path)
         _ = table.column_names  # decoded here: names may be no text at all
+    except MemoryError:
+        raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be Parquet; {error}.") from None
     return from_table(table, path, layout)
@@ -106,6 +110,8 @@ def read_frame(frame: ArrowTable, layout: Layout) -> Data:
     """
     try:
         table = pa.table(frame)
+    except MemoryError:
+        raise
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"the data frame must fit into Arrow columns; {error}.") from None
     return from_table(_without_index(table), Path("data frame"), layout)

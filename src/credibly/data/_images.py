@@ -149,7 +149,7 @@ def decode_image(
         return ImageOps.exif_transpose(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(f"{where}: {error} Scale it down first.") from None
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # decoders raise anything at all on damaged files
         raise InputError(

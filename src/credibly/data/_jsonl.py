@@ -72,6 +72,8 @@ def _column(path: Path, name: str, records: list[dict[str, Any]]) -> pa.Array:
     cells = [record.get(name) for record in records]
     try:
         return pa.array(cells)
+    except MemoryError:
+        raise
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return _mixed(path, name, cells)
 

@@ -217,6 +217,8 @@ def _tokenizer(transformers: Any, folder: str, name: str, config: Any) -> Any:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, use_fast=True
         )
+    except MemoryError:
+        raise
     except Exception as error:  # a missing or damaged tokenizer fails in many ways
         raise InputError(
             f"{name} must have a tokenizer beside config.json; {_line(error)}. Save it there: "

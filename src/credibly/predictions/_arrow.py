@@ -25,6 +25,8 @@ def id_array(column: pa.Array, where: str, first_row: int = 0) -> Array:
         raise InputError(f"{where}every row must have an id; row {row} has none.")
     try:
         return column.cast(pa.string()).to_numpy(zero_copy_only=False)
+    except MemoryError:
+        raise
     except pa.ArrowException as error:
         raise InputError(
             f"{where}column 'id' must hold text or whole numbers; it holds {column.type}."

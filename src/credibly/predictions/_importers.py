@@ -185,6 +185,8 @@ def _tensors(path: Path, plain: str) -> dict[str, Array]:
 
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
     except Exception as error:  # damaged archives raise anything at all
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -280,6 +282,8 @@ def _arrow(path: Path) -> pa.Table:
 
     try:
         return feather.read_table(path)  # Arrow's file format, whatever its ending
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -299,6 +303,8 @@ def _csv(path: Path, id_column: str | None) -> pa.Table:
         table = csv.read_csv(path, convert_options=options)
         _ = table.column_names  # decoded here: names may not be text
         return table
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a CSV file with a header; {error}.") from error
 
@@ -314,6 +320,8 @@ def _parquet(path: Path, partial: bool) -> pa.Table:
         rows = sum(file.metadata.num_rows for file in files)
         fits_memory(f"{path}", rows, max(file.metadata.num_columns for file in files))
         return pa.concat_tables([file.read() for file in files])
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, (FileNotFoundError, InputError)):
             raise

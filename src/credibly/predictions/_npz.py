@@ -37,7 +37,7 @@ def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dic
             members = {name: one for name, one in members.items() if name in wanted}
             fits_memory(f"{path}", sum(one.file_size for one in members.values()), itemsize=1)
             return {name: _read(archive, one, path, name) for name, one in members.items()}
-    except InputError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # damaged archives raise anything at all
         if isinstance(error, OSError) and error.errno is not None:

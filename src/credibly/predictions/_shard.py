@@ -157,6 +157,8 @@ def open_parquet(path: Path, footer: pq.FileMetaData | None = None) -> pq.Parque
         raise InputError(f"{path} is an empty file, 0 bytes; it must be Parquet. Write it again.")
     try:
         return pq.ParquetFile(path, metadata=footer)
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(_damaged(path, error)) from error
 

@@ -268,6 +268,8 @@ def is_sets_file(path: Path) -> bool:
 
     try:
         return tuple(pq.read_schema(path).names) == COLUMNS
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         return False  # told in more words by whoever reads it
 
@@ -280,6 +282,8 @@ def read_sets_file(path: Path) -> int:
     try:
         with pq.ParquetFile(path) as file:
             return sum(batch.num_rows for batch in file.iter_batches())
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} must be a complete Parquet file; {error}.") from error
 
