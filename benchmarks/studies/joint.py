@@ -32,6 +32,7 @@ SETS = (
     "digits",
     "voc2012",
     "voc2012-mixed",
+    "voc2012-images",
     "bibtex",
     "coco80-features",
 )
