@@ -1,6 +1,9 @@
 """SPA beside BCE and others under LXMERT's protocol, on constructed questions about scenes.
 
-    python -m benchmarks.studies.vqa          needs transformers: see ``make test-text``
+    python -m benchmarks.studies.vqa [--seeds 5] [--losses bce,spa,asl,twl] [--table]
+
+Needs transformers: see ``make test-text``. Each finished run is lines of ``vqa.jsonl``; the same
+command goes on where it stopped, and prints means, spreads and paired 95 % intervals.
 
 VQA v2 and its region features cannot be had here (tens of GB), so these are constructed: a scene
 holds 2 to 6 objects, each a kind and a color; a region is the noisy sum of two vectors, and some
@@ -13,12 +16,14 @@ rate for its size. What is compared are losses on one network, not the figures o
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_variable] = "1"
@@ -27,9 +32,11 @@ import numpy as np  # noqa: E402 - after the number of threads is set
 
 from benchmarks.studies.training import markdown, spread  # noqa: E402
 
-SEEDS = range(2)
+SEEDS = 5
+BASE = "bce"
 LOSSES = ("bce", "spa", "asl", "twl")
 NUMBERS = ("VQA accuracy, %", "ACE, %", "MCE, %", "NLL × 1000")
+COMPARED = (NUMBERS[0], NUMBERS[3])
 KINDS = ("dog", "cat", "car", "tree", "fish", "cup", "boat", "bird")
 COLORS = ("red", "green", "blue", "gray", "white")
 SYNONYMS = {"gray": "silver", "white": "light", "blue": "navy"}
@@ -139,7 +146,7 @@ def write_model(folder: Path) -> None:
     ).save_pretrained(str(folder))
 
 
-def one(folder: Path, loss: str, seed: int) -> dict[str, list[float]]:
+def one(folder: Path, loss: str, seed: int) -> dict[str, dict[str, float]]:
     """Train under one loss; return the numbers before and after the affine calibrator."""
     import credibly as cr
     from credibly.pipeline import sigmoid
@@ -167,39 +174,86 @@ def one(folder: Path, loss: str, seed: int) -> dict[str, list[float]]:
     return {name: _numbers(p, test.targets, counts) for name, p in stages.items()}
 
 
-def _numbers(probabilities: np.ndarray, targets: np.ndarray, counts: np.ndarray) -> list[float]:
+def _numbers(
+    probabilities: np.ndarray, targets: np.ndarray, counts: np.ndarray
+) -> dict[str, float]:
     from credibly import metrics
 
     error = {
         kind: float(metrics.calibration_error(probabilities, targets, kind, coding="unknown"))
         for kind in ("ace", "mce")
     }
-    return [
+    values = (
         100 * metrics.vqa_accuracy(probabilities, counts),
         100 * error["ace"],
         100 * error["mce"],
         1000 * float(metrics.log_loss(probabilities, targets, coding="unknown")),
-    ]
+    )
+    return dict(zip(NUMBERS, values, strict=True))
 
 
-def main(losses: list[str]) -> None:
-    found: dict[str, list[list[float]]] = {}
-    for seed in SEEDS:
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.vqa")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--losses", default=",".join(LOSSES))
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".jsonl"))
+    parser.add_argument("--table", action="store_true", help="print the table of the records")
+    given = parser.parse_args()
+    records = read_records(given.out)
+    for seed in range(0 if given.table else given.seeds):
+        done = {each["loss"] for each in records if each["seed"] == seed}
+        missing = [loss for loss in given.losses.split(",") if loss not in done]
+        if not missing:
+            continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             construct(folder, seed)
             (folder / "model").mkdir()
             write_model(folder / "model")
-            for loss in losses or LOSSES:
-                for stage, values in one(folder, loss, seed).items():
-                    found.setdefault(stage, []).append(values)
-                    print(stage, seed, [round(value, 2) for value in values], file=sys.stderr)
-    rows = [
-        [stage, *(spread([run[place] for run in runs], 2) for place in range(len(NUMBERS)))]
-        for stage, runs in found.items()
-    ]
-    print(markdown(["loss", *NUMBERS], rows))
+            for loss in missing:
+                own = [
+                    {"seed": seed, "loss": loss, "stage": stage, **values}
+                    for stage, values in one(folder, loss, seed).items()
+                ]
+                with given.out.open("a", encoding="utf-8") as file:
+                    file.write("".join(json.dumps(each) + "\n" for each in own))
+                records += own
+                print(*own, sep="\n", file=sys.stderr, flush=True)
+    print(table(records))
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file; none where there is no file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Return means and spreads by stage, and what each has over BCE, seed by seed."""
+    rows = []
+    base = {each["seed"]: each for each in records if each["stage"] == BASE}
+    for stage in dict.fromkeys(each["stage"] for each in records):
+        own = [each for each in records if each["stage"] == stage]
+        cells = [spread([each[number] for each in own], 2) for number in NUMBERS]
+        pairs = [each for each in own if each["seed"] in base]
+        for number in COMPARED:
+            over = [each[number] - base[each["seed"]][number] for each in pairs]
+            cells.append("–" if stage == BASE else interval(over))
+        rows.append([stage, *cells])
+    return markdown(["loss", *NUMBERS, *(f"{number}: − BCE" for number in COMPARED)], rows)
+
+
+def interval(values: list[float]) -> str:
+    """Return the mean and its 95 % interval by Student's t."""
+    from scipy.stats import t
+
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return f"{mean:+.2f}"
+    half = float(t.ppf(0.975, count - 1) * np.std(values, ddof=1) / count**0.5)
+    return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -213,3 +213,25 @@ def test_memory_that_ends_is_not_called_damage(predictions, monkeypatch):
     monkeypatch.setattr(pq, "ParquetFile", without_memory)
     with pytest.raises(MemoryError):
         check_files(predictions)
+
+
+ROW = torch.arange(20.0)
+TENSORS = {
+    "slices that overlap": {"a": ROW[3:7], "b": ROW[5:9]},
+    "tied": dict.fromkeys(("a", "b"), torch.ones(3, 4)),
+    "transposed": {"a": torch.arange(12.0).view(3, 4).T},
+    "channels last": {
+        "a": torch.arange(96.0).view(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    },
+    "expanded": {"a": torch.ones(1).expand(4)},
+    "empty": {"a": torch.zeros(0), "b": torch.zeros(0, 3), "c": torch.tensor(3.0)},
+}
+
+
+@pytest.mark.parametrize("tensors", TENSORS.values(), ids=TENSORS.keys())
+def test_tensors_of_any_layout_are_read_as_written(tensors, tmp_path):
+    save_tensors(tmp_path / "x.safetensors", tensors, {})
+    found = read_tensors(tmp_path / "x.safetensors").tensors
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=0)

@@ -48,12 +48,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str,
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    # A copy each: safetensors refuses tensors that share memory, as tied weights do, and those
-    # whose values do not lie in order, as those of channels_last networks do not.
-    plain = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in tensors.items()
-    }
+    plain = _plain(tensors)
     about = {"version": __version__, checksums.KEY: checksums.PLACEHOLDER, **values}
     header = {"credibly": json.dumps(about, sort_keys=True)}
     try:
@@ -63,6 +58,23 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], values: Mapping[str,
             beside.chmod(0o666 & ~_umask())  # safetensors leaves it readable to the owner only
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}") from error
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors as safetensors takes them, copied only where it refuses them as they are.
+
+    It refuses tensors that share memory, as tied weights do, and those whose values do not lie in
+    order, as those of channels_last networks do not.
+    """
+    plain, seen = {}, set()
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu()
+        memory = own.untyped_storage().data_ptr()
+        if memory in seen or not own.is_contiguous():
+            own = own.clone(memory_format=torch.contiguous_format)
+        seen.add(memory)
+        plain[name] = own
+    return plain
 
 
 def _umask() -> int:

@@ -199,7 +199,8 @@ def solve(
         figures = evaluator(criterion, _scores(problems, evaluator))
         lower = figures.pop("selection")
         if lower < best or best_at < 0:
-            best, best_at, kept = lower, at, _state(problems, criterion)
+            best, best_at = lower, at
+            kept = {name: each.clone() for name, each in _state(problems, criterion).items()}
         tensors = {**_state(problems, criterion), **checkpoints.prefixed("best", kept)}
         values = {"done": at + 1, "best": repr(best), "best_at": best_at}
         l2 = float(problems[0].decays[at]) * len(problems[0].rows)
@@ -308,7 +309,7 @@ def _state(problems: list[_Problem], criterion: Loss) -> dict[str, Tensor]:
     own = checkpoints.prefixed("loss", criterion.state_dict())
     for name, problem in zip(_names(problems), problems, strict=True):
         own |= checkpoints.prefixed(name, problem.model.state_dict())
-    return {name: tensor.clone() for name, tensor in own.items()}
+    return own
 
 
 def _load(problems: list[_Problem], criterion: Loss, saved: Checkpoint) -> None:
