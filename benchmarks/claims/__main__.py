@@ -1,4 +1,4 @@
-"""Measure the claims of the four papers and write docs/results.md.
+"""Measure the claims of the four papers and write docs/results.md and docs/results/.
 
 ``python -m benchmarks.claims [STUDY …] [--networks] [--quick] [--jobs N] [--page-only]``
 """
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--setups", help="only these setups, separated by semicolons")
     parser.add_argument("--quick", action="store_true", help="small sets, few epochs, two seeds")
     parser.add_argument(
-        "--page-only", action="store_true", help="write the page from what is there"
+        "--page-only", action="store_true", help="write the pages from what is there"
     )
     arguments = parser.parse_args()
     # Told to stop, leave as after Ctrl-C, so that no worker is left behind.
@@ -41,7 +41,7 @@ def main() -> None:
     # A quick look must never mix with the runs that the page in the documentation rests on.
     quick = ROOT / "artifacts" / "claims-quick"
     book = Book(quick / "results" if arguments.quick else RESULTS)
-    page = (quick if arguments.quick else ROOT / "docs") / "results.md"
+    docs = quick if arguments.quick else ROOT / "docs"
     studies = NETWORKS if arguments.networks else STUDIES
     for name in () if arguments.page_only else arguments.studies or studies:
         study = import_module(f"benchmarks.claims.{name}")
@@ -58,8 +58,8 @@ def main() -> None:
             _further(name, book)
     from benchmarks.claims.page import write
 
-    write(book, page, _quick if arguments.quick else None)
-    print(f"Wrote {page.relative_to(ROOT)}")
+    write(book, docs, _quick if arguments.quick else None)
+    print(f"Wrote {(docs / 'results.md').relative_to(ROOT)} and the pages under it")
 
 
 def _further(name: str, book: Book) -> None:

@@ -1,22 +1,20 @@
-"""docs/results.md, its tables as CSV and its figures, from the finished runs alone."""
+"""The pages of results, their tables as CSV and their figures, from the finished runs alone."""
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import Any
 
 from benchmarks.claims import (
     average_k,
     calibrated,
     cost,
     defaults,
-    diagram,
+    figures,
     networks,
     normalizer,
     quasibinary,
@@ -25,12 +23,8 @@ from benchmarks.claims import (
 from benchmarks.claims.findings import NOT_RUN, Finding
 from benchmarks.claims.plan import Method
 from benchmarks.claims.runner import Book
-from benchmarks.claims.tables import Results, Table, mean
+from benchmarks.claims.tables import Results, Table
 from benchmarks.studies.training import markdown
-from credibly.plot import _style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 HERE = Path(__file__).parent
 NAMES = {
@@ -40,6 +34,16 @@ NAMES = {
     "003": "Two-head average-K loss",
 }
 SHORT = {"000": "SPA, LPR", "001": "quasibinary", "002": "two-way", "003": "average-K"}
+PAGES = {"000": "spa", "001": "quasibinary", "002": "two-way", "003": "average-k"}
+DRAWN = {
+    "000": ("maps", "retrieval"),
+    "001": ("diagram", "normalizer"),
+    "002": (),
+    "003": ("average-k",),
+}
+MATTER = ("maps", "biases", "retrieval")
+"""The figures of the front page."""
+
 MARK = {
     "holds": "**holds**",
     "holds in part": "**holds in part**",
@@ -50,7 +54,11 @@ MARK = {
     "not run": "not run",
     "not testable": "not testable here",
 }
+HEADER = "---\nsearch:\n  boost: 0.1\n---"
+"""The site's search ranks guides above the record."""
 
+WIDE = HEADER.replace("search:", "hide: [toc]\nsearch:")
+"""The front page leaves the width to its figures."""
 
 KINDS = ("networks", "heads")
 NETWORKS = ("digits, cnn", *networks.SETUPS)
@@ -60,24 +68,87 @@ HEADS = (*(setup for setup in calibrated.SETUPS if setup not in NETWORKS), netwo
 ONE_LABEL_NETWORKS = ("digits:6+4", *networks.CIFAR_SETUPS)
 ONE_LABEL_HEADS = (*quasibinary.GROWTH, "tinyimagenet:120+80")
 
+Notes = dict[str, Any]
 
-def write(book: Book, page: Path, change: Callable[[Method], Method] | None = None) -> None:
-    """The page, and beside the runs a CSV for each of its tables.
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A claim of a paper with its two verdicts, in the order of ``KINDS``."""
+
+    entry: dict[str, str]
+    findings: tuple[Finding, Finding]
+
+    @property
+    def marks(self) -> list[str]:
+        return [MARK[finding.verdict] for finding in self.findings]
+
+
+def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = None) -> None:
+    """Write ``results.md``, the folder ``results`` and the figures; and every table as CSV.
 
     ``change`` is what was done to every method before it was run, for a quick look.
     """
     results = _results(book, change)
-    found = _findings(results, book.folder)
-    plan = results["networks"].methods
-    images = page.parent / "img" / "results"
-    drawn = _figures(results, book.folder, images)
-    seen = [
-        networks.power(results["several"], KINDS[0], NETWORKS),
-        networks.power(results["several"], KINDS[1], HEADS),
+    notes = tomllib.loads((HERE / "notes.toml").read_text(encoding="utf-8"))
+    claims = _claims(_findings(results, book.folder))
+    kinds = _kinds(results["several"])
+    drawn = figures.draw(results, book, docs / "img" / "results")
+    tables = _tables(results, book)
+    for table in (table for group in tables.values() for table in group):
+        table.write(book.folder / "tables")
+    pages = {"results": _front(claims, kinds, notes, drawn)}
+    for paper, name in PAGES.items():
+        own = [claim for claim in claims if claim.entry["paper"] == paper]
+        pages[f"results/{name}"] = [
+            f"# {NAMES[paper]}",
+            notes["paper"][paper].strip(),
+            *(_picture(name, drawn, "../img") for name in DRAWN[paper] if name in drawn),
+            "## Claims",
+            notes["claims"].strip(),
+            *(_claim(claim, kinds, notes["claim"]) for claim in own),
+            "## Tables",
+            notes["tables"][paper].strip(),
+            *map(str, tables[paper]),
+        ]
+    pages["results/networks"] = [
+        "# Networks on real images",
+        notes["networks"].strip(),
+        *(_picture(name, drawn, "../img") for name in ("biases",) if name in drawn),
+        "## Tables",
+        *map(str, tables["networks"]),
+        "## What was not run, and why",
+        notes["not_run"].strip(),
+        networks.unfinished(results["networks"], results["networks"].methods),
     ]
-    sections = {
-        "networks": [*networks.tables(results["networks"]), seen[0]],
-        "000": [*calibrated.tables(results["calibrated"]), seen[1]],
+    pages["results/defaults"] = [
+        "# Better defaults",
+        notes["defaults"].strip(),
+        "## Tables",
+        *map(str, tables["defaults"]),
+    ]
+    pages["results/method"] = [
+        "# How it was measured",
+        notes["method"].strip(),
+        "## Runs",
+        _runs(book, results),
+    ]
+    for name, parts in pages.items():
+        path = docs / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        header = HEADER if "/" in name else WIDE
+        text = "\n\n".join(part for part in (header, *parts) if part)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
+    """Every table, by the paper or study on whose page it stands."""
+    power = [
+        networks.power(results["several"], kind, setups)
+        for kind, setups in zip(KINDS, (NETWORKS, HEADS), strict=True)
+    ]
+    return {
+        "networks": [*networks.tables(results["networks"]), power[0]],
+        "000": [*calibrated.tables(results["calibrated"]), power[1]],
         "001": [
             *quasibinary.tables(results["quasibinary"]),
             quasibinary.several(results["calibrated"]),
@@ -88,31 +159,6 @@ def write(book: Book, page: Path, change: Callable[[Method], Method] | None = No
             results["defaults"], results["calibrated"], results["quasibinary"]
         ),
     }
-    for tables in sections.values():
-        for table in tables:
-            table.write(book.folder / "tables")
-    notes = tomllib.loads((HERE / "notes.toml").read_text(encoding="utf-8"))
-    text = [
-        notes["top"].strip(),
-        "## Claim by claim",
-        notes["claims"].strip(),
-        *_claims(found, notes, _kinds(results["several"])),
-        "## Better defaults",
-        notes["defaults"].strip(),
-        *map(str, sections.pop("defaults")),
-        "## Networks on real images",
-        notes["networks"].strip(),
-        *map(str, sections.pop("networks")),
-        "### What was not run, and why",
-        notes["not_run"].strip(),
-        networks.unfinished(results["networks"], plan),
-    ]
-    for paper, tables in sections.items():
-        text += [f"## Tables: {NAMES[paper]}", notes["tables"][paper].strip()]
-        text += [*drawn.get(paper, []), *map(str, tables)]
-    text += ["## Runs", _runs(book, results)]
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text("\n\n".join(text) + "\n", encoding="utf-8")
 
 
 def _results(book: Book, change: Callable[[Method], Method] | None = None) -> dict[str, Results]:
@@ -172,39 +218,81 @@ def _kinds(results: Results) -> tuple[str, str]:
     return (KINDS[0] if max(seeds) > 1 else "networks (digit scenes only)", KINDS[1])
 
 
-def _claims(found: Columns, notes: dict[str, dict[str, str]], kinds: tuple[str, str]) -> list[str]:
-    """Every claim of claims.toml: what it says, its numbers, ours, and what we make of it."""
-    claims = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
-    parts: list[str] = []
-    rows: list[list[str]] = []
-    verdicts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    for paper, title in NAMES.items():
-        parts.append(f"### {title}")
-        for claim in (claim for claim in claims if claim["paper"] == paper):
-            both = [column.get(claim["id"], NOT_RUN) for column in found]
-            if claim["test"].startswith("not testable"):
-                both = [Finding("not testable", claim["test"].partition(": ")[2])] * 2
-            for finding, counts in zip(both, verdicts, strict=True):
-                counts[finding.verdict] += 1
-            here, heading = f"#{claim['id']}", claim["title"]
-            marks = [MARK[finding.verdict] for finding in both]
-            rows.append([SHORT[paper], f"[{heading}]({here})", *marks])
-            lines = [f"- paper: {claim['numbers']}"]
-            for name, finding in zip(kinds, both, strict=True):
-                if finding.ours != "–":
-                    lines.append(f"- {name}: {finding.ours}")
-            if claim["id"] in notes["claim"]:
-                lines.append(f"- {notes['claim'][claim['id']].strip()}")
-            parts.append(
-                f"#### {heading} {{{here}}}\n\n**{claim['says']}** ({claim['where']}) — "
-                f"{kinds[0]}: {marks[0]}; {kinds[1]}: {marks[1]}\n\n" + "\n".join(lines)
-            )
-    counted = [
-        f"{name}: " + ", ".join(f"{number} {MARK[v]}" for v, number in counts.most_common())
-        for name, counts in zip(kinds, verdicts, strict=True)
+def _claims(found: Columns) -> list[Claim]:
+    """Every claim of claims.toml, with what was found."""
+    entries = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    claims = []
+    for entry in entries:
+        trained, heads = (column.get(entry["id"], NOT_RUN) for column in found)
+        if entry["test"].startswith("not testable"):
+            trained = heads = Finding("not testable", entry["test"].partition(": ")[2])
+        claims.append(Claim(entry, (trained, heads)))
+    return claims
+
+
+def _front(
+    claims: list[Claim], kinds: tuple[str, str], notes: Notes, drawn: dict[str, str]
+) -> list[str]:
+    """Verdicts by paper, the figures that matter, what follows, then every claim with a link."""
+    verdicts = []
+    for paper, name in PAGES.items():
+        own = [claim for claim in claims if claim.entry["paper"] == paper]
+        counts = [_count(claim.findings[kind].verdict for claim in own) for kind in range(2)]
+        verdicts.append([f"[{SHORT[paper]}](results/{name}.md)", *counts, notes["verdict"][paper]])
+    listed = [
+        [
+            SHORT[claim.entry["paper"]],
+            f'<a id="{claim.entry["id"]}"></a>'
+            f"[{claim.entry['title']}](results/{PAGES[claim.entry['paper']]}.md#{claim.entry['id']})",
+            *claim.marks,
+        ]
+        for claim in claims
     ]
-    listed = markdown(["paper", "claim", *kinds], rows)
-    return [f"Of {len(rows)} claims, by {'; by '.join(counted)}.", listed, *parts]
+    totals = "; ".join(
+        f"by {kind}: " + _count((claim.findings[index].verdict for claim in claims), every=True)
+        for index, kind in enumerate(kinds)
+    )
+    pictures = [_picture(name, drawn, "img") for name in MATTER if name in drawn]
+    return [
+        notes["front"].strip(),
+        markdown(["paper", *kinds, "what came of it"], verdicts),
+        '<div class="figures" markdown="1">\n\n' + "\n".join(pictures) + "\n\n</div>",
+        notes["figures"].strip(),
+        notes["short"].strip(),
+        "## Claim by claim",
+        f"Of {len(claims)} claims, {totals}.",
+        markdown(["paper", "claim", *kinds], listed),
+    ]
+
+
+def _count(verdicts: Iterable[str], *, every: bool = False) -> str:
+    """How often each verdict was reached; of those that say little only the number unless asked."""
+    counts = Counter(verdicts)
+    clear = ("holds", "holds in part", "contradicted")
+    if every:
+        return ", ".join(f"{number} {MARK[name]}" for name, number in counts.most_common())
+    parts = [f"{counts[name]} {name}" for name in clear if counts[name]]
+    other = sum(number for name, number in counts.items() if name not in clear)
+    return ", ".join([*parts, f"{other} open"] if other else parts)
+
+
+def _picture(name: str, drawn: dict[str, str], folder: str) -> str:
+    return f"![{drawn[name]}]({folder}/results/{name}.svg)"
+
+
+def _claim(claim: Claim, kinds: tuple[str, str], notes: dict[str, str]) -> str:
+    """What a claim says, its numbers, ours, and what we make of it."""
+    entry, marks = claim.entry, claim.marks
+    lines = [f"- paper: {entry['numbers']}"]
+    for name, finding in zip(kinds, claim.findings, strict=True):
+        if finding.ours != "–":
+            lines.append(f"- {name}: {finding.ours}")
+    if entry["id"] in notes:
+        lines.append(f"- {notes[entry['id']].strip()}")
+    return (
+        f"### {entry['title']} {{#{entry['id']}}}\n\n**{entry['says']}** ({entry['where']}) — "
+        f"{kinds[0]}: {marks[0]}; {kinds[1]}: {marks[1]}\n\n" + "\n".join(lines)
+    )
 
 
 def _runs(book: Book, results: dict[str, Results]) -> str:
@@ -220,121 +308,3 @@ def _runs(book: Book, results: dict[str, Results]) -> str:
         f"Runs that failed: {'; '.join(failed)}." if failed else "No run failed.",
     ]
     return "\n\n".join(lines)
-
-
-# Figures -------------------------------------------------------------------------------------
-
-
-def _figures(results: dict[str, Results], folder: Path, images: Path) -> dict[str, list[str]]:
-    images.mkdir(parents=True, exist_ok=True)
-    drawn: dict[str, list[str]] = {}
-    for paper, name, alt, draw in (
-        ("000", "retrieval", "mAP by number of conditions", _draw_retrieval),
-        ("003", "average-k", "gain over cross-entropy by K", _draw_average_k),
-    ):
-        study = "calibrated" if paper == "000" else "average_k"
-        axes = draw(results[study])
-        if axes is not None:
-            _save(axes, images / f"{name}.svg")
-            drawn.setdefault(paper, []).append(f"![{alt}](img/results/{name}.svg)")
-    for name, alt, axes in (
-        ("diagram", "reliability of the four most probable labels", _draw_diagram(folder)),
-        ("normalizer", "log C during training", _draw_normalizer(normalizer.read(folder))),
-    ):
-        if axes is not None:
-            _save(axes, images / f"{name}.svg")
-            drawn.setdefault("001", []).append(f"![{alt}](img/results/{name}.svg)")
-    return drawn
-
-
-def _save(axes: Axes, path: Path) -> None:
-    """The same bytes for the same drawing: no date, no random names."""
-    from matplotlib import rc_context
-
-    with rc_context({"svg.hashsalt": path.stem}):
-        _style.figure_of(axes).savefig(path, metadata={"Date": None})
-
-
-def _draw_diagram(folder: Path) -> Axes | None:
-    curves = diagram.read(folder)
-    if not curves:
-        return None
-    axes = _style.axes(None, 5, 4.5)
-    axes.plot([0, 1], [0, 1], color=_style.MUTED, linewidth=1)
-    for name, curve in curves.items():
-        enough = np.array(curve["counts"]) >= 30
-        places, heights = (
-            np.array(curve["confidence"])[enough],
-            np.array(curve["frequency"])[enough],
-        )
-        colour = _style.colour(_style.series(axes))
-        axes.plot(places, heights, "o-", color=colour, label=name, markersize=4)
-    axes.set_xlabel("probability given to a label among the four most probable")
-    axes.set_ylabel("how often it was there")
-    _style.legend(axes)
-    return axes
-
-
-def _draw_retrieval(results: Results) -> Axes | None:
-    setup = "voc2012, linear"
-    axes = _style.axes(None, 6, 4)
-    for recipe in (
-        "BCE, prior bias + affine",
-        "BCE",
-        "SPA",
-        "SPA+LPR",
-        "ASL detached, right link",
-        "ASL detached, sigmoid",
-    ):
-        by_count = calibrated.retrieval(results, setup, recipe)
-        heights = [mean(values) for values in by_count.values()]
-        if np.isfinite(heights).all():
-            colour = _style.colour(_style.series(axes))
-            axes.plot(list(by_count), heights, "o-", color=colour, label=recipe, markersize=4)
-    if not _style.series(axes):
-        return None
-    axes.set_xticks(range(1, 6))
-    axes.set_xlabel("conditions in the query")
-    axes.set_ylabel("mAP of queries, %")
-    axes.set_title("VOC 2012, linear head: raw scores lose with every condition", fontsize=10)
-    _style.legend(axes)
-    return axes
-
-
-def _draw_average_k(results: Results) -> Axes | None:
-    axes = _style.axes(None, 6, 4)
-    for data, (_, sizes) in average_k.SETUPS.items():
-        for name in average_k.HEADS:
-            gains = [
-                mean(average_k.at(results, data, name, k))
-                - mean(average_k.at(results, data, "ce", k))
-                for k in sizes
-            ]
-            if np.isfinite(gains).all():
-                colour = _style.colour(_style.series(axes))
-                label = f"{data}, {name.removeprefix('avgk, ')}"
-                axes.plot(sizes, gains, "o-", color=colour, label=label, markersize=4)
-    if not _style.series(axes):
-        return None
-    axes.axhline(0, color=_style.MUTED, linewidth=1)
-    axes.set_xlabel("K")
-    axes.set_ylabel("average-K accuracy, points above cross-entropy")
-    _style.legend(axes)
-    return axes
-
-
-def _draw_normalizer(curves: dict[str, list[float]]) -> Axes | None:
-    if not curves:
-        return None
-    axes = _style.axes(None, 6, 4)
-    for name, curve in curves.items():
-        steps = np.arange(1, len(curve) + 1)
-        colour = _style.colour(_style.series(axes))
-        axes.plot(steps[::4], curve[::4], color=colour, label=name, linewidth=1)
-    axes.set_xlabel("step")
-    axes.set_ylabel("log C; for softmax mean log Σ exp, rows centred")
-    _style.legend(axes)
-    return axes
-
-
-__all__ = ["Table", "write"]

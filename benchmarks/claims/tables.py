@@ -21,7 +21,7 @@ LEVEL = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of the page, without the rows that were not run; ``write`` keeps it as CSV too."""
+    """A table of a page, folded, without the rows that were not run; ``write`` keeps all as CSV."""
 
     name: str
     title: str
@@ -34,7 +34,9 @@ class Table:
         rows = [row for row in rows if "– / –" not in row]
         if not rows:
             return f"**{self.title}**: not run."
-        parts = [f"**{self.title}**", markdown(self.header, rows), self.note]
+        summary = f'<details markdown="1">\n<summary>{self.title}</summary>'
+        file = f"`benchmarks/claims/results/tables/{self.name}.csv`"
+        parts = [summary, markdown(self.header, rows), self.note, file, "</details>"]
         return "\n\n".join(part for part in parts if part)
 
     def write(self, folder: Path) -> None:

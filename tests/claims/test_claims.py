@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from benchmarks.claims import (
 from benchmarks.claims.cells import Cell
 from benchmarks.claims.findings import counted, judged, side, tally
 from benchmarks.claims.plan import Method, carry_out, chosen, records
-from benchmarks.claims.runner import Book
+from benchmarks.claims.runner import RESULTS, Book
 from benchmarks.claims.tables import Difference, Results, difference, ranks, spread
 from scipy import stats
 
@@ -244,18 +245,33 @@ def test_spread_is_a_students_interval() -> None:
     assert spread({}) == "–"
 
 
-# The page ------------------------------------------------------------------------------------
+# The pages -----------------------------------------------------------------------------------
 
 
-def test_every_claim_stands_on_the_page_and_every_rule_has_a_claim(tmp_path: Path) -> None:
-    book = Book(tmp_path / "results")
-    page.write(book, tmp_path / "results.md")
-    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+def test_every_claim_stands_on_its_page_and_every_rule_has_a_claim(tmp_path: Path) -> None:
+    book = Book(tmp_path / "records")
+    page.write(book, tmp_path)
+    text = "".join(p.read_text(encoding="utf-8") for p in (tmp_path / "results").glob("*.md"))
+    front = (tmp_path / "results.md").read_text(encoding="utf-8")
     claims = tomllib.loads((page.HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
     assert all(claim["says"] in text for claim in claims)
+    assert all(f'<a id="{claim["id"]}"></a>' in front for claim in claims)
     notes = tomllib.loads((page.HERE / "notes.toml").read_text(encoding="utf-8"))
     assert set(notes["claim"]) <= {claim["id"] for claim in claims}
     rules = page._findings(page._results(book), book.folder)
     for column in rules:
         assert set(column) <= {claim["id"] for claim in claims}
         assert all(rule.verdict in ("not run", "reported") for rule in column.values())
+
+
+def test_the_pages_and_tables_are_those_of_the_records(tmp_path: Path) -> None:
+    shutil.copytree(RESULTS, tmp_path / "records")
+    page.write(Book(tmp_path / "records"), tmp_path)
+    docs = page.HERE.parents[1] / "docs"
+    written = {path.relative_to(tmp_path) for path in tmp_path.glob("results/*.md")}
+    assert written == {path.relative_to(docs) for path in docs.glob("results/*.md")}
+    repeat = "run `python -W ignore -m benchmarks.claims --page-only`"
+    for name in (Path("results.md"), *written):
+        assert (tmp_path / name).read_text() == (docs / name).read_text(), f"{name}: {repeat}"
+    for table in (tmp_path / "records" / "tables").iterdir():
+        assert table.read_bytes() == (RESULTS / "tables" / table.name).read_bytes(), repeat

@@ -108,7 +108,7 @@ def _folds(settings: Settings, model: str, data: Data) -> int:
 
 
 def default_loss(data: Data) -> str:
-    """Return the loss that ``auto`` stands for; docs/results.md gives the reasons.
+    """Return the loss that ``auto`` stands for; docs/results/defaults.md gives the reasons.
 
     Example:
         >>> from credibly import data
