@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.claims.plan import Method, carry_out
 from benchmarks.claims.runner import RESULTS, Book
 
-STUDIES = ("calibrated", "average_k", "quasibinary", "two_way", "defaults")
+STUDIES = ("calibrated", "average_k", "quasibinary", "two_way", "defaults", "texts")
 NETWORKS = ("networks",)
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ("scene", "emotions", "tinyimagenet:10", "tinyimagenet:tail", "emotions@search")

@@ -13,7 +13,7 @@ seed. ``cifar100:50`` has the images of 50 classes, 100 of each outside the test
 ``benchmarks.claims.assets``.
 
 ``reuters``, ``goemotions`` and ``banking`` are texts (``benchmarks.studies.text`` says where the
-files come from): many labels, many labels, one of 77.
+files come from): many labels, many labels, one of 77. ``goemotions:4000`` is a draw as above.
 
 ``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` (for images ``rows.parquet``)
 writes one as a file.
@@ -74,10 +74,9 @@ def _rows(name: str, seed: int) -> Data:
     if name in EMBEDDED:
         return EMBEDDED[name](seed)
     file, _, form = name.partition(":")
-    if file in TEXTS:
-        return _texts(file, seed)
-    if file in IMAGES:
-        read = data.load(data_file(IMAGES[file]), seed=seed)
+    if file in TEXTS or file in IMAGES:
+        images = file in IMAGES
+        read = data.load(data_file(IMAGES[file]), seed=seed) if images else _texts(file, seed)
         if not form:
             return read
         chosen, split = _drawn(read, int(form), seed)
