@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import uvicorn
 from PIL import Image
+from serve_browser import running
 from serve_labels import LABELS
 
 from credibly import Predictions
@@ -69,3 +70,40 @@ def address(app):
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with running() as browser:
+        yield browser
+
+
+@pytest.fixture
+def open_page(chromium, address):
+    """Open fresh pages; anything their consoles complain about fails the test."""
+    contexts, complaints = [], []
+
+    def open_one(**options):
+        settings = {"viewport": {"width": 1100, "height": 850}, "base_url": address, **options}
+        context = chromium.new_context(**settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(90_000)  # a loaded machine takes long to begin
+        page.on(
+            "console",
+            lambda message: complaints.append(message.text) if message.type == "error" else None,
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    # Chromium itself reports rows without an image (404) and queries with a mistake (400).
+    assert [text for text in complaints if "status of 40" not in text] == []
+
+
+@pytest.fixture
+def page(open_page):
+    """A fresh page."""
+    return open_page()

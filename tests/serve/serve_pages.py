@@ -1,11 +1,12 @@
 """Addresses of every page of the web app: a new page goes through the tests of all of them."""
 
-from credibly.serve import _pages
+from credibly.serve import _app
 
 FILES = ("/image", "/static/{name}")
-ARGUMENTS = {"/label": "?name=fork"}
+ARGUMENTS = {"/label": "?name=fork", "/row": "?id=img%2F000"}
 PAGES = [
     route.path + ARGUMENTS.get(route.path, "")
-    for route in _pages.router.routes
+    for router in _app.PAGES
+    for route in router.routes
     if route.path not in FILES
 ]

@@ -2,52 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
-from provide_browser import browser as find_browser
+from serve_browser import ARTIFACTS
 from serve_pages import PAGES
 
 from credibly import Predictions, metrics
 
 pytestmark = pytest.mark.browser
-ARTIFACTS = Path(__file__).parents[2] / "artifacts"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    path = find_browser()
-    if path is None:
-        assert os.environ.get("CI") != "true", "CI must run the browser tests"
-        pytest.skip("no browser could be installed on this machine; see tests/serve")
-    ARTIFACTS.mkdir(exist_ok=True)
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=flags)
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def page(chromium, address):
-    """A fresh page; anything the console complains about fails the test."""
-    context = chromium.new_context(base_url=address, viewport={"width": 1100, "height": 850})
-    page = context.new_page()
-    page.set_default_timeout(90_000)  # a loaded machine takes long to begin
-    complaints = []
-    page.on(
-        "console",
-        lambda message: complaints.append(message.text) if message.type == "error" else None,
-    )
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    yield page
-    context.close()
-    # Chromium itself reports rows without an image (404) and queries with a mistake (400).
-    assert [text for text in complaints if "status of 40" not in text] == []
 
 
 @pytest.fixture(scope="module")

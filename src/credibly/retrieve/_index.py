@@ -138,6 +138,63 @@ class Index:
     def __len__(self) -> int:
         return self._columns.shape[1]
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether the truth of the rows is there."""
+        return self._targets is not None
+
+    def column_block(self, first: int, last: int) -> tuple[Array, Array | None]:
+        """Return probabilities and targets of the labels ``first`` to ``last``, (labels, rows).
+
+        They are views, in the order of ``ids``; nothing is copied. Soft targets are unknown here.
+        """
+        truth = None if self._targets is None else self._targets[first:last]
+        return self._columns[first:last], truth
+
+    def row(self, place: int) -> tuple[Array, Array | None]:
+        """Return probabilities and targets of the row at a place in the order of ``ids``."""
+        truth = None if self._targets is None else self._targets[:, place]
+        return self._columns[:, place], truth
+
+    def ids(self, places: Sequence[int] | Array | None = None) -> list[Any]:
+        """Return the ids at some places, or all of them; they are sorted."""
+        import pyarrow as pa
+
+        chosen = self._ids if places is None else self._ids.take(pa.array(places, pa.int64()))
+        return chosen.to_pylist()
+
+    def place(self, id: object) -> int | None:
+        """Return the place of an id among the sorted ids; None where there is no such row.
+
+        Example:
+            >>> index = Index([[0.9], [0.8]], labels=["fork"], ids=["b", "a"])
+            >>> index.place("b"), index.place("c"), index.ids([0])
+            (1, None, ['a'])
+        """
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._ids[middle].as_py() < id:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self) and self._ids[low].as_py() == id else None
+
+    def places_in(self, other: Index) -> Array:
+        """Return, for each row in the order of ``ids``, its place in another index; −1 if absent.
+
+        Example:
+            >>> one = Index([[0.9], [0.8]], labels=["fork"], ids=["a", "c"])
+            >>> one.places_in(Index([[0.9], [0.8]], labels=["fork"], ids=["b", "c"]))
+            array([-1,  1])
+        """
+        import pyarrow.compute as pc
+
+        if self._ids.equals(other._ids):
+            return np.arange(len(self))
+        found = pc.call_function("index_in", [self._ids], pc.SetLookupOptions(other._ids))
+        return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
     def search(
         self,
         query: str | Query,

@@ -20,13 +20,16 @@ from starlette.exceptions import HTTPException
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.retrieve import MixtureJoint
-from credibly.serve import _api, _pages
+from credibly.serve import _api, _pages, _templates, _workbench_pages
 from credibly.serve._comparison import Comparison, compare
 from credibly.serve._guard import Guard
 from credibly.serve._images import Images
 from credibly.serve._model import Busy, Model
 from credibly.serve._served import ServedPredictions
+from credibly.serve._workbench import Workbench
 
+APIS = (_api.router, _workbench_pages.api)
+PAGES = (_pages.router, _workbench_pages.router)
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
 # this would not be faster, and each takes memory of its own that it does not give back.
@@ -62,20 +65,14 @@ class AppState:
             with suppress(InputError, OSError):
                 self.model.warm_up()
 
+    @cached_property
+    def workbench(self) -> Workbench:
+        """Return the views of rows and entries."""
+        return Workbench(self.files)
+
     def file(self, number: int, raw: bool) -> ServedPredictions:
         """Return one of the files, before calibration if asked."""
-        if not 0 <= number < len(self.files):
-            raise InputError(f"there are {len(self.files)} predictions files; got number {number}.")
-        chosen = self.files[number]
-        if not raw:
-            return chosen
-        before = chosen.uncalibrated
-        if before is None:
-            raise InputError(
-                f"{chosen.name} does not hold scores and a calibrator, so there is no state before "
-                "calibration to show."
-            )
-        return before
+        return self.workbench.file(number, raw)
 
 
 def create_app(
@@ -120,8 +117,8 @@ def create_app(
         lifespan=_lifespan,
     )
     app.state.served = served
-    app.include_router(_api.router)
-    app.include_router(_pages.router)
+    for router in (*APIS, *PAGES):
+        app.include_router(router)
     app.add_exception_handler(InputError, _input_error)
     app.add_exception_handler(Busy, _busy)
     app.add_exception_handler(OSError, _unreadable)
@@ -153,18 +150,18 @@ def _load(run: str | os.PathLike[str]) -> Any:
 
 
 async def _input_error(request: Request, error: Exception) -> Any:
-    return _pages.failure(request, 400, str(error))
+    return _templates.failure(request, 400, str(error))
 
 
 async def _busy(request: Request, error: Exception) -> Any:
-    answer = _pages.failure(request, 503, str(error))
+    answer = _templates.failure(request, 503, str(error))
     answer.headers["retry-after"] = "2"
     return answer
 
 
 async def _unreadable(request: Request, error: Exception) -> Any:
     """A file that the server was started with was moved, deleted or damaged."""
-    return _pages.failure(
+    return _templates.failure(
         request,
         500,
         f"a file that is served can no longer be read ({type(error).__name__}). Put it back, or "
@@ -176,11 +173,11 @@ async def _validation_error(request: Request, error: Exception) -> Any:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part not in ("query", "body"))
-    return _pages.failure(request, 422, f"`{place}`: {first['msg']}.")
+    return _templates.failure(request, 422, f"`{place}`: {first['msg']}.")
 
 
 async def _http_error(request: Request, error: Exception) -> Any:
     assert isinstance(error, HTTPException)
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": str(error.detail)}, error.status_code)
-    return _pages.failure(request, error.status_code, str(error.detail))
+    return _templates.failure(request, error.status_code, str(error.detail))

@@ -2,71 +2,26 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from importlib.resources import files
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
-from credibly import __version__
 from credibly.checks import InputError
 from credibly.retrieve import parse
 from credibly.serve._api import FileNumber, Name, Raw, Size, state_of
 from credibly.serve._images import TYPES
 from credibly.serve._served import ServedPredictions
+from credibly.serve._templates import page, wanted
 from credibly.summaries import COLUMNS
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 PageTop = Annotated[int, Query(ge=1, le=200)]
 Text = Annotated[str, Query(max_length=2000)]
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("credibly.serve", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["percent"] = lambda value: f"{100 * value:.1f} %"
-    environment.globals["version"] = __version__
-    environment.globals["wanted"] = _wanted
-    return environment
-
-
-def _page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
-    served = request.app.state.served
-    query = dict(request.query_params)
-
-    def address(path: str, **changes: object) -> str:
-        """Return a link that keeps which file is looked at, and whether before calibration."""
-        names = {"file": "file", "book": "file", "raw": "raw"}
-        kept = {names[key]: value for key, value in query.items() if key in names}
-        merged = {**kept, **changes}
-        return path + "?" + urlencode({k: v for k, v in merged.items() if v is not None})
-
-    text = (
-        _environment()
-        .get_template(template)
-        .render(served=served, address=address, path=request.url.path, query=query, **values)
-    )
-    return HTMLResponse(text, status)
-
-
-def failure(request: Request, status: int, message: str) -> Response:
-    """Return an error as JSON for programs and as a page for people."""
-    if request.url.path.startswith("/api/"):
-        return JSONResponse({"error": message}, status)
-    return _page(request, "error.html", status, message=message)
 
 
 @router.get("/")
@@ -86,7 +41,7 @@ def search_page(
             together = chosen.together(parse(q, chosen.labels)) if also else []
         except InputError as error:
             problem = str(error)
-    return _page(
+    return page(
         request,
         "search.html",
         400 if problem else 200,
@@ -106,7 +61,7 @@ def search_page(
 @router.get("/labels")
 def labels_page(request: Request, file: FileNumber, raw: Raw = False) -> HTMLResponse:
     chosen = state_of(request).file(file, raw)
-    return _page(
+    return page(
         request, "labels.html", predictions=chosen, number=file, raw=raw, rows=chosen.label_table
     )
 
@@ -115,7 +70,7 @@ def labels_page(request: Request, file: FileNumber, raw: Raw = False) -> HTMLRes
 def label_page(request: Request, file: FileNumber, name: Name, raw: Raw = False) -> HTMLResponse:
     chosen = state_of(request).file(file, raw)
     report = chosen.label_report(name)
-    return _page(
+    return page(
         request,
         "label.html",
         predictions=chosen,
@@ -125,14 +80,8 @@ def label_page(request: Request, file: FileNumber, name: Name, raw: Raw = False)
         reliability=report.reliability,
         chart="" if report.reliability is None else chosen.chart(name),
         mistakes=report.mistakes,
-        together=chosen.together(parse(_wanted(name), chosen.labels)),
+        together=chosen.together(parse(wanted(name), chosen.labels)),
     )
-
-
-def _wanted(label: str) -> str:
-    """Return the query for one label."""
-    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
-    return f'+"{escaped}"'
 
 
 @router.get("/budget")
@@ -144,7 +93,7 @@ def budget_page(
     size = min(average_size or max(0.1, round(_expected_size(chosen), 1)), len(chosen.labels))
     found = chosen.budget(round(size, 2))
     values = {"budget": found, "size": size, "most": max(most, size)}
-    return _page(request, "budget.html", predictions=chosen, number=file, raw=raw, **values)
+    return page(request, "budget.html", predictions=chosen, number=file, raw=raw, **values)
 
 
 def _expected_size(predictions: ServedPredictions) -> float:
@@ -162,7 +111,7 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
             answers = [file.search(q, top) for file in served.files]
         except InputError as error:
             problem = str(error)
-    return _page(
+    return page(
         request,
         "compare.html",
         q=q,
@@ -197,12 +146,12 @@ async def try_page(request: Request, text: Text = "", second: Text = "") -> HTML
                 "decision": found["decision"],
             }
     values = {"columns": columns, "texts": texts, "answer": answer, "problem": problem}
-    return _page(request, "try.html", 400 if problem else 200, reason=reason, **values)
+    return page(request, "try.html", 400 if problem else 200, reason=reason, **values)
 
 
 @router.get("/docs")
 def docs_page(request: Request) -> HTMLResponse:
-    return _page(request, "docs.html", description=request.app.openapi())
+    return page(request, "docs.html", description=request.app.openapi())
 
 
 @router.get("/image")

@@ -23,6 +23,7 @@ from credibly.summaries import Budget, LabelSummary, budget, summarize_columns
 from credibly.types import Array
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
+SAMPLE_CELLS = 2**26  # and their probabilities: 256 MB, the truth beside them a quarter of it
 TOGETHER, TOGETHER_CELLS = 12, 2**21  # labels shown beside a query; probabilities looked at
 KEPT = 256  # labels, charts and budgets remembered; the least recently used are forgotten
 
@@ -61,6 +62,7 @@ class ServedPredictions:
         self.scan = Predictions.scan(path, partial=partial)
         self.partial = partial
         self.labels = list(self.scan.labels)
+        self._columns = {name: place for place, name in enumerate(self.labels)}
         self.calibrated = calibrated
         self._lock = Lock()
         self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
@@ -117,9 +119,10 @@ class ServedPredictions:
 
     @cached_property
     def _sample(self) -> Predictions:
-        if self.scan.num_rows <= SAMPLE:
+        size = max(1000, min(SAMPLE, SAMPLE_CELLS // max(1, len(self.labels))))
+        if self.scan.num_rows <= size:
             return self.scan.read()
-        chosen = np.random.default_rng(0).choice(self.scan.num_rows, SAMPLE, replace=False)
+        chosen = np.random.default_rng(0).choice(self.scan.num_rows, size, replace=False)
         return self.scan.read(rows=np.sort(chosen))
 
     @property
@@ -140,8 +143,13 @@ class ServedPredictions:
     def column(self, label: str) -> tuple[Array, Array | None]:
         return self.scan.column(label)
 
+    def column_of(self, label: str) -> int:
+        """Return the number of a label's column."""
+        return self._columns[self.check(label)]
+
     def check(self, label: str) -> str:
-        if label not in self.labels:
+        """Return a label's name, which must be one of the file."""
+        if label not in self._columns:
             raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
         return label
 

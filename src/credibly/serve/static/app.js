@@ -155,7 +155,7 @@ if (box && list) {
     if (list.hidden) {
       if (event.key === "ArrowDown") {
         const first = document.querySelector(".tile");
-        if (first) { event.preventDefault(); first.focus(); }
+        if (first) { event.preventDefault(); enter(first); }
       }
       return;
     }
@@ -176,19 +176,92 @@ if (box && list) {
   });
 }
 
-// Walking the tiles ----------------------------------------------------------------------------
+// Walking the tiles: one of them is in the order of Tab, arrow keys move to the others ------------
+const editing = () => /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)
+  && document.activeElement.type !== "checkbox";
+const tiles = [...document.querySelectorAll(".tile")];
+const opener = (tile) => tile.querySelector("a.open");
+
+function enter(tile) {
+  for (const other of tile.parentElement.children) {
+    for (const inner of other.querySelectorAll("a, button, input")) inner.tabIndex = other === tile ? 0 : -1;
+  }
+  opener(tile).focus();
+}
+
+for (const tile of tiles) {
+  if (tile !== tile.parentElement.querySelector(".tile")) {
+    for (const inner of tile.querySelectorAll("a, button, input")) inner.tabIndex = -1;
+  }
+}
+
 document.addEventListener("keydown", (event) => {
   const tile = document.activeElement.closest(".tile");
-  if (!tile || event.defaultPrevented) return; // the search box has just handed the focus over
-  const tiles = [...tile.parentElement.children];
-  const across = tiles.filter((other) => other.offsetTop === tiles[0].offsetTop).length;
+  if (!tile || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "x") {
+    const pick = tile.querySelector("input[name=entry]");
+    if (pick) { pick.checked = !pick.checked; pick.dispatchEvent(new Event("change", { bubbles: true })); }
+    return;
+  }
+  const around = [...tile.parentElement.children];
+  const across = around.filter((other) => other.offsetTop === around[0].offsetTop).length;
   const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
   if (!step) return;
   event.preventDefault();
-  const next = tiles[tiles.indexOf(tile) + step];
-  if (next) next.focus();
+  const next = around[around.indexOf(tile) + step];
+  if (next) enter(next);
   else if (event.key === "ArrowUp" && box) box.focus();
 });
+
+// One row: previous and next by keys --------------------------------------------------------------
+document.addEventListener("keydown", (event) => {
+  if (event.defaultPrevented || editing() || event.ctrlKey || event.metaKey || event.altKey) return;
+  const link = {
+    ArrowLeft: 'a[rel="prev"]', ArrowRight: 'a[rel="next"]', Escape: "#back",
+  }[event.key];
+  const target = link && document.querySelector(link);
+  if (target) { event.preventDefault(); target.click(); }
+});
+
+// Selecting entries -------------------------------------------------------------------------------
+const selection = document.getElementById("selection");
+if (selection) {
+  const picks = [...selection.querySelectorAll("input[name=entry]")];
+  const told = document.getElementById("selected");
+  const tell = () => { told.textContent = picks.filter((pick) => pick.checked).length + " selected"; };
+  let last = -1;
+  picks.forEach((pick, place) => pick.addEventListener("click", (event) => {
+    if (event.shiftKey && last >= 0) {
+      const [from, to] = [Math.min(last, place), Math.max(last, place)];
+      for (const between of picks.slice(from, to + 1)) between.checked = pick.checked;
+    }
+    last = place;
+  }));
+  selection.addEventListener("change", tell);
+  for (const button of selection.querySelectorAll("[data-select]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      for (const pick of picks) pick.checked = button.dataset.select === "all";
+      tell();
+    });
+  }
+  tell();
+}
+
+// Names of labels for a plain box -----------------------------------------------------------------
+for (const input of document.querySelectorAll("input[data-labels]")) {
+  const names = document.getElementById(input.getAttribute("list"));
+  input.addEventListener("input", async () => {
+    const parameters = new URLSearchParams({ prefix: input.value, limit: "20", file: input.dataset.labels });
+    const response = await fetch("/api/labels?" + parameters);
+    if (!response.ok) return;
+    names.replaceChildren(...(await response.json()).labels.map((name) => {
+      const option = document.createElement("option");
+      option.value = name;
+      return option;
+    }));
+  });
+}
 
 // Images that are not there say so -------------------------------------------------------------
 for (const image of document.querySelectorAll(".tile img")) {

@@ -1,0 +1,74 @@
+"""Filling templates. Jinja2 escapes every name that comes from a file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from credibly import __version__
+from credibly.serve._views import kept
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("credibly.serve", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = lambda value: f"{100 * value:.1f} %"
+    environment.globals["version"] = __version__
+    environment.globals["wanted"] = wanted
+    return environment
+
+
+def page(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page made from a template, which sees the state of the server and ``values``."""
+    served = request.app.state.served
+    query = dict(request.query_params)
+
+    def address(path: str, **changes: object) -> str:
+        """Return a link that keeps which file is looked at, before calibration or not, by rule."""
+        merged = {**kept(query), **changes}
+        given = {name: value for name, value in merged.items() if value is not None}
+        return path + "?" + urlencode(given) if given else path
+
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            served=served,
+            address=address,
+            kept=kept(query),
+            path=request.url.path,
+            query=query,
+            **values,
+        )
+    )
+    return HTMLResponse(text, status)
+
+
+def failure(request: Request, status: int, message: str) -> Response:
+    """Return an error as JSON for programs and as a page for people."""
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": message}, status)
+    return page(request, "error.html", status, message=message)
+
+
+def wanted(label: str) -> str:
+    """Return the query for one label.
+
+    Example:
+        >>> wanted('say "hi"')
+        '+"say \\\\"hi\\\\""'
+    """
+    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
+    return f'+"{escaped}"'
