@@ -30,7 +30,12 @@ from numba.core.caching import CompileResultCacheImpl, NullCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
+from credibly.memory import address_space_left
+
 _MAGIC = b"credibly kernel 1\n"
+_NEEDED = 12 * 2**20
+"""Bytes of address space that loading a function may take; compiling one takes more."""
+
 _VECTORMATH = Path(__file__).with_name("vectormath.py")  # its functions go into any other
 
 
@@ -151,6 +156,8 @@ class KernelCache(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for a signature; None if there is no sound file of it."""
+        if address_space_left() < _NEEDED:
+            raise MemoryError  # LLVM would end the process
         target_context.refresh()
         # Whatever is wrong with a file, compiling the function anew makes up for it.
         with suppress(Exception):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from credibly.cli._command import flag_of
+from credibly.memory import address_space_left
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -44,21 +44,7 @@ def lacks_memory(error: BaseException) -> bool:
         return True
     # What could not allocate does not always say so: an extension returns without an exception
     # ("SystemError: error return without exception set"), an import ends half done.
-    return not isinstance(error, OSError) and _address_space_left() < _NEARLY_NOTHING
-
-
-def _address_space_left() -> float:
-    """Return how many bytes the process may still map under its limit (``ulimit -v``)."""
-    try:
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit == resource.RLIM_INFINITY:
-            return float("inf")
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    except (ImportError, OSError):  # Windows; macOS
-        return float("inf")
-    return limit - pages * resource.getpagesize()
+    return not isinstance(error, OSError) and address_space_left() < _NEARLY_NOTHING
 
 
 def sentence(error: BaseException) -> str:
