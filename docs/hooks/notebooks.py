@@ -1,4 +1,4 @@
-"""Show every notebook of ``docs/notebooks`` as a page: its text, its code and its stored outputs."""
+"""Show every notebook of ``docs/notebooks`` as a page: text, code and stored outputs."""
 
 from __future__ import annotations
 
