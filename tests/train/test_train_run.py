@@ -13,6 +13,7 @@ from train_instances import awkward, pictures, sha, single
 import credibly as cr
 from credibly import InputError
 from credibly.train import Settings, export, fit, predict_to
+from credibly.train import trainer as trainer_module
 
 LINEAR = Settings(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
 LOSSES = [
@@ -343,3 +344,19 @@ def test_the_head_of_average_k_reaches_probabilities_selection_and_sets(head, tm
     held_out = done.scores(scenes.part("calibration"))
     fitted = cr.decide.AverageSize(2.0).fit(done.pipeline.probabilities(held_out.numpy()))
     assert done.decision.state() == fitted.state()
+
+
+def test_many_labels_train_with_last_layer_and_loss_in_one(tmp_path, monkeypatch):
+    rows = cr.data.synthetic(120, num_labels=12, num_features=6)
+    settings = Settings(loss="spa", model="mlp", hidden=8, epochs=2, dropout=0.2)
+    plain = fit(rows, tmp_path / "plain", settings)
+    monkeypatch.setattr("credibly.train.trainer.MANY_LABELS", 10)
+    calls = []
+    whole = trainer_module.fused_linear
+    monkeypatch.setattr(
+        trainer_module, "fused_linear", lambda *parts: calls.append(1) or whole(*parts)
+    )
+    fused = fit(rows, tmp_path / "fused", settings)
+    assert calls
+    for name, weights in plain.model.state_dict().items():
+        torch.testing.assert_close(weights, fused.model.state_dict()[name], rtol=1e-3, atol=1e-5)

@@ -14,6 +14,7 @@ from credibly.losses.expected_positive import ExpectedPositive
 from credibly.losses.focal import Focal
 from credibly.losses.joint_mixture import JointMixture
 from credibly.losses.label_pairs import LabelPairs
+from credibly.losses.linear import fused_linear
 from credibly.losses.online_estimation import OnlineEstimation
 from credibly.losses.quasibinary import Quasibinary
 from credibly.losses.registry import from_name, names
@@ -53,5 +54,6 @@ __all__ = [
     "audit",
     "check_targets",
     "from_name",
+    "fused_linear",
     "names",
 ]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from credibly import checks
 from credibly.losses.collectives import all_reduce_sum
 from credibly.losses.fused.form import FusedForm
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
+
+if TYPE_CHECKING:
+    from credibly.losses.linear.form import LinearForm
 
 Properness: TypeAlias = Literal["strict", "recoverable", "none"]
 Reduction: TypeAlias = Literal["mean", "sum", "none"]
@@ -254,6 +257,13 @@ class Mine(cr.losses.RowLoss):
 
     def with_label_pairs(self, weight: float) -> FusedForm | None:
         """Return this loss plus label pairs on its log-odds as one fused form, or None."""
+        return None
+
+    def linear_form(self) -> LinearForm | None:
+        """Return how ``fused_linear`` computes this loss over chunks of labels, or None.
+
+        None, the default, is for losses that need the scores of all labels at once.
+        """
         return None
 
     def reduce(self, values: Values, count: Tensor) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -66,6 +69,14 @@ class BCE(BinaryLoss):
     def log_odds(self, scores: Scores) -> LogOdds:
         scores = working_precision(scores)
         return scores if self.pos_weight is None else scores - self.pos_weight.log().to(scores)
+
+    def for_labels(self, labels: slice) -> Self:
+        own = super().for_labels(labels)
+        if self.pos_weight is None or not self.pos_weight.ndim:
+            return own
+        own = copy.copy(own)
+        own._buffers = {**own._buffers, "pos_weight": self.pos_weight[labels]}
+        return own
 
     def fused_form(self) -> FusedForm | None:
         return SoftplusForm(self, _SIDE, _SIDE) if self.pos_weight is None else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from credibly import checks
 from credibly import targets as coding
 from credibly.losses.base import Loss, Reduction, working_precision
 from credibly.losses.fused.form import FusedForm
+from credibly.losses.linear.entries import EntriesLinear
+from credibly.losses.linear.form import LinearForm
 from credibly.types import LogOdds, Scores, Targets, Values
 
 
@@ -59,6 +62,8 @@ class Mine(cr.losses.BinaryLoss):
             cls.fused_form = BinaryLoss.fused_form
         if own & {"positive", "negative", "log_odds"} and "with_label_pairs" not in own:
             cls.with_label_pairs = BinaryLoss.with_label_pairs
+        if own & {"forward", "values", "plain_values"} and "linear_form" not in own:
+            cls.linear_form = Loss.linear_form
 
     @abstractmethod
     def positive(self, scores: Scores) -> Values:
@@ -71,6 +76,17 @@ class Mine(cr.losses.BinaryLoss):
     def fused_form(self) -> FusedForm | None:
         """Return the mean as one pass for value and gradient, where there is such a form."""
         return None
+
+    def linear_form(self) -> LinearForm | None:
+        return EntriesLinear(self)
+
+    def for_labels(self, labels: slice) -> Self:
+        """Return this loss for some of its labels: what it holds per label is cut to them."""
+        if self.label_weight is None:
+            return self
+        other = copy.copy(self)
+        other._buffers = {**self._buffers, "label_weight": self.label_weight[labels]}
+        return other
 
     def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
         scores, targets = self._prepare(scores, targets)

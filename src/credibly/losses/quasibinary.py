@@ -13,6 +13,8 @@ from credibly import checks
 from credibly.losses import collectives
 from credibly.losses.base import Reduction, working_precision
 from credibly.losses.batches import BatchLoss
+from credibly.losses.linear.form import LinearForm
+from credibly.losses.linear.rows import QuasibinaryLinear
 from credibly.losses.rows import matrices
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -110,6 +112,9 @@ class Quasibinary(BatchLoss):
             counted, self.log_sum - torch.log(torch.where(counted, self.count, 1.0)), 0.0
         )
 
+    def linear_form(self) -> LinearForm | None:
+        return QuasibinaryLinear(self)
+
     def log_odds(self, scores: Scores) -> LogOdds:
         """Return log-odds of $q$, clipped just below $q = 1$ to stay finite; rank by the scores."""
         scores = working_precision(scores)
@@ -205,12 +210,19 @@ class Quasibinary(BatchLoss):
         count = collectives.all_reduce_sum(labels.sum(dtype=torch.float64))
         log_total = torch.log(torch.where(total == 0, 1.0, total))
         if update_state:
-            self._remember(top + log_total.detach(), count.detach(), total.detach() > 0)
+            self.remember(top + log_total.detach(), count.detach(), total.detach() > 0)
         log_count = torch.log(torch.where(count > 0, count, 1.0))
         return (shifted - (log_total - log_count)).to(scores.dtype), count
 
     @torch.no_grad()
-    def _remember(self, log_sum: Tensor, count: Tensor, some: Tensor) -> None:
+    def remember(self, log_sum: Tensor, count: Tensor, some: Tensor) -> None:
+        """Take the sums of a batch into the running ones, unless ``some`` is False.
+
+        Args:
+            log_sum: log of the sum of exp(score) over the known entries of the batch.
+            count: its number of positive labels.
+            some: whether the batch has a finite sum.
+        """
         past = math.log(self.momentum) if self.momentum else -math.inf
         new = math.log1p(-self.momentum)
         log_sum = torch.logaddexp(self.log_sum + past, log_sum.double() + new)

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.losses.base import Reduction, working_precision
+from credibly.losses.linear.form import LinearForm
+from credibly.losses.linear.rows import SoftmaxLinear
 from credibly.losses.rows import RowLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -87,6 +89,9 @@ class Softmax(RowLoss):
             none = left if left > 0 else torch.prod(1 - rates)
             shares = shares + torch.logit(1 - none)
         return shares.to(torch.get_default_dtype())
+
+    def linear_form(self) -> LinearForm | None:
+        return SoftmaxLinear(self)
 
     def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
         known = targets >= 0

@@ -14,6 +14,8 @@ from credibly.losses import collectives
 from credibly.losses.base import Reduction, working_precision
 from credibly.losses.batches import BatchLoss
 from credibly.losses.fused.two_way import TwoWayForm
+from credibly.losses.linear.form import LinearForm
+from credibly.losses.linear.rows import TwoWayLinear
 from credibly.types import Scores, Targets, Values
 
 
@@ -86,6 +88,9 @@ class TwoWay(BatchLoss):
         if self.training and collectives.process_count() > 1:
             return self.plain_mean(scores, coding.unknown_to_minus_one(targets))
         return TwoWayForm(self)(scores, targets)
+
+    def linear_form(self) -> LinearForm | None:
+        return TwoWayLinear(self)
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return the logits of the rates: not a link, but a start that ranks labels by rate."""

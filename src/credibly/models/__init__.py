@@ -8,13 +8,15 @@
 
 from credibly.models._build import MODELS, build
 from credibly.models._features import cache_features
-from credibly.models._network import VIEWS, Network, Standardize
+from credibly.models._network import VIEWS, Head, Network, Scorer, Standardize
 from credibly.models._text import TextNetwork, Tfidf, build_text
 
 __all__ = [
     "MODELS",
     "VIEWS",
+    "Head",
     "Network",
+    "Scorer",
     "Standardize",
     "TextNetwork",
     "Tfidf",

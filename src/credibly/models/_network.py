@@ -64,7 +64,35 @@ CROP = 7 / 8
 """Side of a view of ``crops``, as a share of the image's side."""
 
 
-class Network(nn.Module):
+class Scorer(nn.Module):
+    """Scores are those of the last layer, ``head``, on what ``hidden`` returns.
+
+    With very many labels the trainer asks for ``hidden`` and computes last layer and loss in one
+    (``cr.losses.fused_linear``).
+    """
+
+    head: Any
+
+    def hidden(self, inputs: Any) -> Tensor:
+        """Return what the last layer sees: (rows, features)."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Any) -> Tensor:
+        return self.head(self.hidden(inputs))
+
+
+class Head(Scorer):
+    """The last layers of ``model``, sharing its weights: takes what the backbone puts out."""
+
+    def __init__(self, model: Network) -> None:
+        super().__init__()
+        self.dropout, self.head = model.dropout, model.head
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        return self.dropout(inputs)
+
+
+class Network(Scorer):
     """Scores of a batch, through ``standardize``, ``backbone``, ``dropout`` and ``head``.
 
     ``head`` is the last ``nn.Linear``: its columns are the scores of all labels, and, for losses
@@ -152,15 +180,15 @@ class Network(nn.Module):
                 return self.backbone(self.standardize(inputs))
         return self.backbone(self.standardize(inputs))
 
+    def hidden(self, inputs: Any) -> Tensor:
+        return self.dropout(self.features(inputs))
+
     def forward(self, inputs: Tensor) -> Tensor:
         if self.training or self.views == "one":
-            return self._scores(inputs)
+            return super().forward(inputs)
         views = [inputs, *(_crops(inputs) if self.views == "crops" else [])]
-        scores = [self._scores(each) for view in views for each in (view, view.flip(-1))]
-        return torch.stack(scores).mean(dim=0)
-
-    def _scores(self, inputs: Tensor) -> Tensor:
-        return self.head(self.dropout(self.features(inputs)))
+        both = [each for view in views for each in (view, view.flip(-1))]
+        return torch.stack([self.head(self.hidden(each)) for each in both]).mean(dim=0)
 
 
 def _unrolled(module: nn.Module) -> Iterator[nn.Module]:

@@ -161,7 +161,7 @@ def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Mo
     data = run.encoded(data)
     if not run.settings.features:
         return data, run.model
-    from credibly.models import Network, cache_features
+    from credibly.models import Head, Network, cache_features
 
     assert isinstance(run.model, Network)  # build_user_model refuses others
     keep = run.folder / "features"
@@ -172,17 +172,6 @@ def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Mo
     accelerator.wait_for_everyone()
     cached = cache_features(run.model, data, keep, device=accelerator.device, **options)
     return cached, Head(run.model)
-
-
-class Head(nn.Module):
-    """The last layers of ``model``, sharing its weights."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.dropout, self.head = model.dropout, model.head
-
-    def forward(self, features: Tensor) -> Tensor:
-        return self.head(self.dropout(features))
 
 
 def _train(

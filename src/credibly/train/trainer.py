@@ -18,7 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.models import Network
+from credibly.losses import fused_linear
+from credibly.models import Network, Scorer
+from credibly.targets import MANY_LABELS
 from credibly.train import checkpoint as checkpoints
 from credibly.train.batches import (
     epoch_batches,
@@ -54,6 +56,23 @@ class Progress:
     best: float = math.inf  # lower is better
     best_epoch: int = -1
     stopped: bool = False
+
+
+def fuses(model: nn.Module, criterion: Loss, processes: int) -> bool:
+    """Return whether last layer and loss are computed in one, without storing all scores.
+
+    From ``MANY_LABELS`` labels on, for losses that can be computed in chunks of labels, on one
+    process.
+
+    Example:
+        >>> from credibly.losses import SPA
+        >>> from credibly.models import build
+        >>> [fuses(build("linear", (3,), labels), SPA(), 1) for labels in (80, 10_000)]
+        [False, True]
+    """
+    if processes > 1 or not isinstance(model, Scorer) or criterion.linear_form() is None:
+        return False
+    return isinstance(model.head, nn.Linear) and model.head.out_features >= MANY_LABELS
 
 
 class Trainer:
@@ -94,8 +113,9 @@ class Trainer:
         # every step would cost a quarter of the throughput of a small model.
         if accelerator.scaler is not None:
             self.optimizer = accelerator.prepare(self.optimizer)
-        self.plain = accelerator.unwrap_model(self.model)
+        self.plain: Any = accelerator.unwrap_model(self.model)
         self.whole_loss = WholeLoss(criterion)
+        self.fused = fuses(self.plain, criterion, accelerator.num_processes)
         self.average = Average(self.plain, settings.ema) if settings.ema else None
         self.progress = Progress()
         self.best: State = {}
@@ -157,9 +177,15 @@ class Trainer:
         full = self.settings.precision == "float32"
         with nullcontext() if last else accelerator.no_sync(self.model):
             with nullcontext() if full else accelerator.autocast():
-                scores = self.model(inputs.to(device, non_blocking=True))
-            targets = targets.to(device, non_blocking=True)
-            loss = self.whole_loss(full_precision(scores), targets, rows.to(device))
+                inputs = inputs.to(device, non_blocking=True)
+                outputs = self.plain.hidden(inputs) if self.fused else self.model(inputs)
+            outputs = full_precision(outputs)
+            if self.fused:
+                head = self.plain.head
+                loss = fused_linear(self.criterion, outputs, head.weight, head.bias, targets)
+            else:
+                targets = targets.to(device, non_blocking=True)
+                loss = self.whole_loss(outputs, targets, rows.to(device))
             share = loss if self.settings.accumulate == 1 else loss / self.settings.accumulate
             if accelerator.scaler is None:
                 share.backward()

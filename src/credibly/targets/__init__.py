@@ -25,6 +25,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
+from credibly.targets._sparse import SparseTargets as SparseTargets
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ UNKNOWN = -1
 
 IGNORED = (-1, -100)
 """Whole numbers that mean unknown in what users pass."""
+
+MANY_LABELS = 4096
+"""From so many labels on, lists of labels are kept as ``SparseTargets``, predictions hold the most
+probable labels of each row, and training computes last layer and loss in one."""
 
 CODINGS = ("signed", "unknown")
 Coding: TypeAlias = Literal["signed", "unknown"]

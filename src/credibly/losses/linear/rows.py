@@ -1,0 +1,299 @@
+"""Softmax, two-way and quasibinary over chunks of labels.
+
+A first pass adds up what the loss needs of all labels; the second computes the scores again and
+turns them into gradients.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from credibly import checks
+from credibly.losses import collectives
+from credibly.losses.fused.two_way import TwoWayForm
+from credibly.losses.linear.chunks import Chunk, ScoreChunks
+from credibly.losses.linear.form import LinearForm
+
+if TYPE_CHECKING:
+    from credibly.losses.quasibinary import Quasibinary
+    from credibly.losses.softmax import Softmax
+    from credibly.losses.two_way import TwoWay
+
+
+def _row_log_sums(exponents: Tensor, before: Tensor) -> Tensor:
+    """Return log(exp(before) + Σ exp(exponents)) per row; float64, −inf where there is nothing."""
+    top = exponents.amax(1, keepdim=True) if exponents.shape[1] else before.to(exponents)[:, None]
+    top = torch.where(torch.isneginf(top), 0.0, top)
+    total = (exponents - top).exp_().sum(1, dtype=torch.float64)
+    return torch.logaddexp(before, total.log() + top[:, 0].double())
+
+
+def _zeros(chunks: ScoreChunks, value: float = 0.0) -> Tensor:
+    like = chunks.hidden
+    return torch.full((chunks.num_rows,), value, dtype=torch.float64, device=like.device)
+
+
+@dataclass(frozen=True)
+class SoftmaxLinear(LinearForm):
+    """Cross-entropy: log Σ exp of each row first."""
+
+    loss: Softmax
+
+    def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
+        sums = self._sums(chunks)
+        with torch.enable_grad():
+            inside = {name: sums[name].requires_grad_() for name in ("log", "dot", "plain", "top")}
+            value = self._value(sums)
+            slopes: dict[str, Tensor | None] = dict(
+                zip(
+                    inside,
+                    torch.autograd.grad(value, list(inside.values()), allow_unused=True),
+                    strict=True,
+                )
+            )
+        if needs_grad:
+            sums = {name: each.detach() for name, each in sums.items()}
+            for chunk in chunks:
+                chunks.add_gradient(chunk, self._gradient(chunk, sums, slopes))
+        return value.detach()
+
+    def _sums(self, chunks: ScoreChunks) -> dict[str, Tensor]:
+        """Return per row: log Σ exp, Σ y z, Σ z, max z, Σ y and the number of known labels."""
+        none = self.loss.zero_label == "none_class"
+        sums = {name: _zeros(chunks) for name in ("dot", "plain", "count", "size")}
+        # The class "none" has score 0, which is exp(0) = 1 in the sum.
+        sums["log"] = _zeros(chunks, 0.0 if none else -math.inf)
+        sums["top"] = _zeros(chunks, -math.inf)
+        for chunk in chunks:
+            known = chunk.known()
+            scores = chunk.scores
+            inside = scores if chunk.all_known else torch.where(known, scores, -torch.inf)
+            sums["log"] = _row_log_sums(inside, sums["log"])
+            present = torch.where(known, chunk.targets, 0.0)
+            sums["dot"] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
+            sums["count"] += present.sum(1, dtype=torch.float64)
+            sums["size"] += known.sum(1)
+            if self.loss.zero_label in ("uniform", "max_confidence"):
+                sums["plain"] += torch.where(known, scores, 0.0).sum(1, dtype=torch.float64)
+                sums["top"] = torch.maximum(sums["top"], inside.amax(1).double())
+        return sums
+
+    def _value(self, sums: dict[str, Tensor]) -> Tensor:
+        count, log = sums["count"], sums["log"]
+        labelled = count > 0
+        taking_part = (sums["size"] > 0) if self.loss.zero_label else labelled
+        log = torch.where(taking_part, log, 0.0)
+        values = log - sums["dot"] / torch.where(labelled, count, 1.0)
+        if self.loss.zero_label == "none_class":
+            values = torch.where(labelled, values, log)
+        elif self.loss.zero_label == "max_confidence":
+            top = torch.where(taking_part, sums["top"], 0.0)
+            values = torch.where(labelled, values, top - log)
+        elif self.loss.zero_label == "uniform":
+            size = sums["size"].clamp(min=1)
+            values = torch.where(labelled, values, log - sums["plain"] / size - torch.log(size))
+        total = torch.where(taking_part, values, 0.0).sum()
+        return total if self.loss.reduction == "sum" else total / taking_part.sum().clamp(min=1)
+
+    def _gradient(
+        self, chunk: Chunk, sums: dict[str, Tensor], slopes: dict[str, Tensor | None]
+    ) -> Tensor:
+        kind = chunk.scores.dtype
+        log = torch.where(torch.isneginf(sums["log"]), 0.0, sums["log"])
+        gradient = (chunk.scores - log[:, None]).to(kind).exp_()
+        slope = slopes["log"]
+        assert slope is not None
+        gradient.mul_(slope[:, None].to(kind))
+        known = chunk.known()
+        dot = slopes["dot"]
+        if dot is not None:
+            gradient.addcmul_(torch.where(known, chunk.targets, 0.0), dot[:, None].to(kind))
+        if slopes["plain"] is not None:
+            gradient.add_(slopes["plain"][:, None].to(kind))
+        if slopes["top"] is not None:
+            at_top = chunk.scores.double() == sums["top"][:, None]
+            gradient.add_(at_top * slopes["top"][:, None].to(kind))
+        return gradient if chunk.all_known else gradient.masked_fill_(~known, 0.0)
+
+
+@dataclass(frozen=True)
+class TwoWayLinear(LinearForm):
+    """The row way by sums over all labels; the column way needs one chunk at a time."""
+
+    loss: TwoWay
+
+    def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
+        _refuse_processes(self.loss)
+        rows, columns = self.loss.ways != "labels", self.loss.ways != "samples"
+        hard, weak, valid_columns = self._sums(chunks, rows, columns)
+        valid = ~(torch.isneginf(hard) | torch.isneginf(weak))
+        loss = self.loss
+        inner = loss.temperature_neg * torch.where(valid, hard, 0.0)
+        inner = inner + loss.temperature_pos * torch.where(valid, weak, 0.0) + loss.margin
+        share = valid.double() / valid.sum().clamp(min=1)
+        value = (-logsigmoid(-inner) * share).sum() if rows else inner.new_zeros(())
+        slope = torch.sigmoid(inner) * share
+        if not (columns or needs_grad):
+            return value
+        column_form = TwoWayForm(self._columns_only()) if columns else None
+        shares = [count / max(sum(valid_columns), 1) for count in valid_columns]
+        for chunk, column_share in zip(chunks, shares, strict=True):
+            gradient = torch.zeros_like(chunk.scores)
+            if column_form is not None and column_share:
+                part, own = column_form.value_and_gradient(chunk.scores, chunk.targets, needs_grad)
+                value = value + part.double() * column_share
+                gradient = gradient if own is None else own.mul_(column_share)
+            if rows and needs_grad:
+                gradient.add_(self._row_gradient(chunk, hard, weak, slope))
+            if needs_grad:
+                chunks.add_gradient(chunk, gradient)
+        return value
+
+    def _columns_only(self) -> TwoWay:
+        other = copy.copy(self.loss)
+        other.ways = "labels"
+        return other
+
+    def _sums(
+        self, chunks: ScoreChunks, rows: bool, columns: bool
+    ) -> tuple[Tensor, Tensor, list[int]]:
+        """Return both log-sums of each row, and the number of columns that count in each chunk."""
+        hard, weak = _zeros(chunks, -math.inf), _zeros(chunks, -math.inf)
+        counts: list[Tensor] = []
+        for chunk in chunks:
+            known, share = chunk.known(), chunk.targets
+            if rows:
+                absent, present = self._exponents(chunk)
+                hard, weak = _row_log_sums(absent, hard), _row_log_sums(present, weak)
+            some_absent, some_present = (known & (share < 1)).any(0), (known & (share > 0)).any(0)
+            counts.append((some_absent & some_present).sum() if columns else known.new_zeros(()))
+        return hard, weak, [int(count) for count in counts]
+
+    def _exponents(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
+        """Return x/T_N + log(1 − y) and −x/T_P + log y; −inf where a label takes no part."""
+        known, share = chunk.known(), chunk.targets
+        safe = chunk.scores if chunk.all_known else torch.where(known, chunk.scores, 0.0)
+        log_absent = torch.where(known, torch.log1p(-share), -torch.inf)
+        log_present = torch.where(known & (share > 0), torch.log(share.clamp(min=0)), -torch.inf)
+        absent = torch.add(log_absent, safe, alpha=1 / self.loss.temperature_neg)
+        present = torch.add(log_present, safe, alpha=-1 / self.loss.temperature_pos)
+        return absent, present
+
+    def _row_gradient(self, chunk: Chunk, hard: Tensor, weak: Tensor, slope: Tensor) -> Tensor:
+        kind = chunk.scores.dtype
+        absent, present = self._exponents(chunk)
+        factor = slope[:, None].to(kind)
+        # A row that drops out has slope 0 and sums of −inf, from which nothing may be subtracted.
+        hard = torch.where(torch.isneginf(hard), 0.0, hard)
+        weak = torch.where(torch.isneginf(weak), 0.0, weak)
+        up = (absent - hard[:, None]).to(kind).exp_()
+        down = (present - weak[:, None]).to(kind).exp_()
+        return torch.where(factor > 0, up.sub_(down).mul_(factor), 0.0)
+
+
+@dataclass(frozen=True)
+class QuasibinaryLinear(LinearForm):
+    """One normalizer: log Σ exp of all entries first; few entries can lie above it."""
+
+    loss: Quasibinary
+
+    def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
+        _refuse_processes(self.loss)
+        loss, running = self.loss, float(self.loss.log_normalizer)
+        sums = self._sums(chunks, running)
+        by_batch = loss.training and sums.count > 0
+        log_c = sums.log_sum - math.log(sums.count) if by_batch else running
+        by_running = not by_batch or (loss.penalty == "running" and bool(loss.count > 0))
+        bound = running if by_running else log_c
+        above = sums.above[sums.above > log_c]
+        excess = sums.excess_running if by_running else float((above - log_c).sum())
+        value = sums.count * log_c - sums.dot + excess
+        if not loss.training:
+            value += sums.inside_running - sums.count
+        if loss.training and update_state:
+            self._remember(sums)
+        rows = max(sums.rows, 1) if loss.reduction == "mean" else 1
+        if needs_grad:
+            # The penalty moves the normalizer only where it is that of the batch.
+            moved = len(above) / sums.count if by_batch and loss.penalty == "batch" else 0.0
+            through = 1.0 - moved if by_batch else 0.0
+            for chunk in chunks:
+                gradient = self._gradient(chunk, log_c, bound, through)
+                chunks.add_gradient(chunk, gradient, 1.0 / rows)
+        return torch.tensor(value / rows, dtype=torch.float64, device=chunks.hidden.device)
+
+    def _remember(self, sums: _Sums) -> None:
+        like = self.loss.log_sum
+        log_sum, count = like.new_tensor(sums.log_sum), like.new_tensor(sums.count)
+        self.loss.remember(log_sum, count, torch.isfinite(log_sum))
+
+    def _sums(self, chunks: ScoreChunks, running: float) -> _Sums:
+        log_sum = torch.tensor(-math.inf, dtype=torch.float64, device=chunks.hidden.device)
+        dot, inside, excess = (torch.zeros_like(log_sum) for _ in range(3))
+        rows, above = _zeros(chunks), log_sum.new_empty(0)
+        count = self._count(chunks)
+        log_count = math.log(count) if count else -math.inf
+        for chunk in chunks:
+            known, scores = chunk.known(), chunk.scores
+            masked = scores if chunk.all_known else torch.where(known, scores, -torch.inf)
+            present = torch.where(known, chunk.targets, 0.0)
+            dot += (present * torch.where(known, scores, 0.0)).sum(dtype=torch.float64)
+            rows += known.sum(1)
+            by_row = _row_log_sums(masked, _zeros(chunks, -math.inf))
+            log_sum = torch.logaddexp(log_sum, by_row.logsumexp(0))
+            # Σ exp(z) = C · N: fewer than N entries lie above log C, and the sum of some of the
+            # entries is a lower bound of it.
+            bound = log_sum - log_count
+            above = torch.cat([above[above > bound], masked[masked > bound].double()])
+            excess += (masked - running).relu().sum(dtype=torch.float64)
+            if not self.loss.training:
+                inside += (masked - running).clamp(max=0).exp().sum(dtype=torch.float64)
+        totals = (float(log_sum), count, float(dot), float(inside), float(excess))
+        return _Sums(*totals, rows=int((rows > 0).sum()), above=above)
+
+    def _count(self, chunks: ScoreChunks) -> float:
+        """Return the number of positive labels; soft ones count by their size."""
+        total = 0.0
+        for number in range(len(chunks.edges) - 1):
+            targets = chunks.targets.chunk(number)[0]
+            total += float(torch.where(targets >= 0, targets, 0.0).sum(dtype=torch.float64))
+        return total
+
+    def _gradient(self, chunk: Chunk, log_c: float, bound: float, through: float) -> Tensor:
+        known = chunk.known()
+        q = (chunk.scores - log_c).exp_()
+        above = chunk.scores > bound
+        if self.loss.training and through:
+            gradient = q.mul_(through)
+        else:
+            gradient = q.masked_fill_(above, 0.0) if not self.loss.training else q.zero_()
+        gradient.add_(above).sub_(torch.where(known, chunk.targets, 0.0))
+        return gradient if chunk.all_known else gradient.masked_fill_(~known, 0.0)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What the quasibinary loss needs of all entries."""
+
+    log_sum: float
+    count: float
+    dot: float
+    inside_running: float
+    excess_running: float
+    rows: int
+    above: Tensor
+
+
+def _refuse_processes(loss: TwoWay | Quasibinary) -> None:
+    if loss.training and collectives.process_count() > 1:
+        raise checks.InputError(
+            f"`fused_linear` computes {type(loss).__name__} on one process; got "
+            f"{collectives.process_count()}. Call `loss(hidden @ weight.T + bias, targets)`."
+        )
