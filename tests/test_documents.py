@@ -1,11 +1,12 @@
-"""What the documents show is run: doctests of every module, README code, the tour."""
+"""What the documents show is run: doctests of every module, the tour.
+
+Code blocks of pages: tests/documentation/test_blocks.py."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
 import pkgutil
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,13 +39,6 @@ def test_examples_in_docstrings_are_true(name, tmp_path, monkeypatch):
         optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS,
     )
     assert result.failed == 0
-
-
-def test_the_readme_code_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    exec(compile("\n".join(blocks), "README.md", "exec"), {"__name__": "readme"})
 
 
 def test_the_tour_runs(tmp_path):

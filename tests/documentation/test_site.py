@@ -15,7 +15,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "serve"))
+sys.path.insert(0, str(Path(__file__).parent))
+import blocks  # noqa: E402
 from provide_browser import browser as find_browser  # noqa: E402
+
+PAGES = sorted(
+    str(path.relative_to(ROOT / "docs").with_suffix(""))
+    for path in (ROOT / "docs").rglob("*.md")
+    if path.parent.name != "reference"
+)
 
 REFERENCE = sorted(
     page.stem for page in (ROOT / "docs" / "reference").glob("*.md") if page.stem != "index"
@@ -81,6 +89,13 @@ def test_no_page_asks_another_host_for_anything(site):
             r'<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)="(https?:[^"]+)"', text
         )
         assert loaded == [], page
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_code_is_fenced(site, page):
+    """An indented block would be shown, and tests/documentation/test_blocks.py would not see it."""
+    shown = (site / f"{page}.html").read_text().count('<div class="highlight">')
+    assert shown == len(blocks.read(ROOT / "docs" / f"{page}.md"))
 
 
 QUESTIONS = {

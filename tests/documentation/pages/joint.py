@@ -1,0 +1,3 @@
+"""Held-out rows under short names."""
+
+p, y = held_out.probabilities, held_out.targets  # noqa: F821

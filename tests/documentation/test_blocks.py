@@ -1,0 +1,89 @@
+"""Every code block of the documentation is run, or the page says why not."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import blocks
+
+ROOT = Path(__file__).parents[2]
+SETUP = Path(__file__).parent / "pages"
+"""``world.py`` is run before a page of docs/, then the page's own file where there is one."""
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md"))
+BLOCKS = {str(path.relative_to(ROOT)): blocks.read(path) for path in PAGES}
+ON_THEIR_OWN = ("README.md", "docs/tutorials/")
+"""Pages whose code must run as it stands, without a setup."""
+
+
+def _names(page: str) -> dict[str, Any]:
+    if page.startswith(ON_THEIR_OWN):
+        return {"__name__": "page"}
+    names = runpy.run_path(str(SETUP / "world.py"))
+    own = SETUP / f"{Path(page).stem}.py"
+    return runpy.run_path(str(own), names) if own.exists() else names
+
+
+@pytest.mark.parametrize(
+    "page", [page for page, found in BLOCKS.items() if any(b.is_run for b in found)]
+)
+@pytest.mark.filterwarnings("default")
+def test_the_blocks_of_the_page_run(page, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    names = _names(page)
+    for block in BLOCKS[page]:
+        if block.is_run:
+            blocks.run(block, names, page, lambda: "".join(capfd.readouterr()))
+    if page.endswith("mislabelled.md"):
+        assert sum(names["right"]) >= 5, "the page says that most of them are found"
+
+
+@pytest.mark.parametrize("page", BLOCKS)
+def test_a_block_that_is_not_run_says_why(page):
+    silent = [
+        f"{page}:{block.line} ({block.language or 'no language'})"
+        for block in BLOCKS[page]
+        if not block.is_run and block.language != "text" and not block.reason
+    ]
+    assert silent == [], "run it, or put `<!-- not run: why -->` above it"
+
+
+def test_most_blocks_are_run():
+    code = [block for found in BLOCKS.values() for block in found if block.language != "text"]
+    assert len(code) > 100
+    assert sum(block.is_run for block in code) > 0.75 * len(code)
+
+
+USE = re.compile(r"credibly ([a-z]+)\b([^\n]*(?:\\?\n +[^\n]*)*)")
+
+
+def _uses() -> set[tuple[str, str]]:
+    """Commands and options that blocks show without running them."""
+    uses = set()
+    for found in BLOCKS.values():
+        for block in found:
+            if not block.is_run:
+                for command, rest in USE.findall(block.code):
+                    uses |= {(command, option) for option in re.findall(r"--[a-z][a-z-]*", rest)}
+    return uses
+
+
+@pytest.mark.parametrize("command", sorted({command for command, _ in _uses()}))
+def test_options_that_are_only_shown_exist(command, capsys):
+    from credibly.cli import COMMANDS, main
+
+    assert command in COMMANDS
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert [
+        option for name, option in sorted(_uses()) if name == command and option not in text
+    ] == []
