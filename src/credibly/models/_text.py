@@ -223,8 +223,9 @@ class Tfidf(TextNetwork):
         dropped["values"] = self.dropout(inputs["values"])
         return dropped
 
-    def _scores(self, inputs: Any) -> Tensor:
-        return self.head(self.features(inputs))
+    def hidden(self, inputs: Any) -> Any:
+        """Return the inputs: ``features`` has dropped terms already."""
+        return self.features(inputs)
 
 
 def _is_terms(column: object) -> bool:
