@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from credibly.checks import InputError, out_can_be_written
 
@@ -71,6 +71,47 @@ def write_json(path: str | os.PathLike[str], document: object) -> None:
     """Write plain values as JSON; the file is complete or not there."""
     with atomic_path(path) as beside:
         beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
+    """Append lines to a text file, so that they are on the disk when this returns.
+
+    Several processes may append at once; lines never mix. If it fails, the file is as it was. A
+    process that is killed in between can leave the beginning of a line, which the next call ends;
+    readers must skip a line that they cannot read.
+
+    Raises:
+        OSError: if the lines could not be kept: no space, no permission.
+    """
+    path = Path(path)
+    new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        if fcntl is not None:
+            with suppress(OSError):  # no locks here: one write is still one piece
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = (b"\n" if torn else b"") + "".join(f"{line}\n" for line in lines).encode()
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+    if new:
+        _flush(path.parent)
+
+
+def shared_lock(file: BinaryIO) -> None:
+    """Wait until nobody appends to an open file; writers wait until it is closed."""
+    if fcntl is not None:
+        with suppress(OSError):  # no locks here
+            fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def read_json_object(path: Path, advice: str = "") -> dict[str, Any]:

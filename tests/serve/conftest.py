@@ -53,7 +53,11 @@ def shelf(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def app(shelf):
-    return create_app([shelf / "ours.parquet", shelf / "theirs.parquet"], images=shelf / "images")
+    return create_app(
+        [shelf / "ours.parquet", shelf / "theirs.parquet"],
+        images=shelf / "images",
+        annotate=shelf / "corrections.jsonl",
+    )
 
 
 @pytest.fixture(scope="session")

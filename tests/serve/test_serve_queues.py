@@ -16,6 +16,7 @@ PATHS = {
     "predict": "/api/predict/image",
     "file": "/image",
     "page": "/api/label",
+    "review": "/api/reviews",
 }
 
 

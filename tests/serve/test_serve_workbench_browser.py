@@ -12,6 +12,7 @@ from serve_browser import ARTIFACTS
 from serve_pages import PAGES
 
 from credibly import Predictions
+from credibly.inspect import ReviewLog
 
 pytestmark = pytest.mark.browser
 
@@ -135,3 +136,56 @@ def test_marks_stay_visible_in_forced_colours(open_page):
         for name in ("fill", "track")
     )
     assert fill != track
+
+
+def logged(shelf):
+    return ReviewLog(shelf / "corrections.jsonl").latest()
+
+
+def test_a_reviewer_decides_by_keyboard_and_the_queue_moves_on(page, shelf):
+    page.goto("/review?label=fork&who=Ana")
+    tiles = page.locator(".tile")
+    ids = [tiles.nth(place).get_attribute("data-id") for place in range(3)]
+    tiles.first.locator("a.open").focus()
+    for key in "pau":
+        with page.expect_response("**/api/reviews**") as answer:
+            page.keyboard.press(key)
+        assert answer.value.ok
+    decided = logged(shelf)
+    assert [decided[id, "fork"].to_dict()["value"] for id in ids] == ["present", "absent", "unsure"]
+    assert {decided[id, "fork"].who for id in ids} == {"Ana"}
+    assert tiles.first.locator("[data-decide=present]").get_attribute("aria-pressed") == "true"
+    page.screenshot(path=ARTIFACTS / "review.png")
+    page.reload()
+    assert not set(ids) & {each.get_attribute("data-id") for each in tiles.all()}
+    page.get_by_role("link", name="Evaluate again").click()
+    page.wait_for_url("**/review/effect**")
+    assert int(page.locator("#changed").inner_text()) > 0
+    page.screenshot(path=ARTIFACTS / "effect.png", full_page=True)
+    assert violations(page) == []
+
+
+def test_a_decision_that_is_not_saved_is_told(page):
+    page.goto("/review?label=apple")
+    page.route(
+        "**/api/reviews**",
+        lambda route: route.fulfill(status=400, json={"error": "nothing was saved: no space"}),
+    )
+    page.locator(".tile [data-decide=present]").first.click()
+    page.wait_for_selector("#review-problem:not([hidden])")
+    assert "nothing was saved" in page.locator("#review-problem").inner_text()
+    assert page.locator("[aria-pressed=true]").count() == 0
+
+
+def test_decisions_work_without_scripts_and_on_the_page_of_a_row(open_page, shelf):
+    plain = open_page(java_script_enabled=False)
+    plain.goto("/review?label=knife&who=Bo")
+    id = plain.locator(".tile").first.get_attribute("data-id")
+    plain.locator(".tile [data-decide=absent]").first.click()
+    plain.wait_for_load_state()
+    assert logged(shelf)[id, "knife"].who == "Bo"
+    page = open_page()
+    page.goto("/row?id=img%2F002")
+    with page.expect_response("**/api/reviews**"):
+        page.locator("tr", has_text="dining table").locator("[data-decide=unsure]").click()
+    assert logged(shelf)["img/002", "dining table"].to_dict()["value"] == "unsure"

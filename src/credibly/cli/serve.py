@@ -16,6 +16,7 @@ class Options:
       credibly serve runs/spa/predictions.parquet --images photos
       credibly serve before.parquet after.parquet --port 9000
       credibly serve runs/spa/predictions.parquet --run runs/spa     (opens /api/predict)
+      credibly serve runs/spa/predictions.parquet --annotate corrections.jsonl
     """
 
     predictions: tuple[str, ...] = option(
@@ -23,6 +24,9 @@ class Options:
     )
     images: str | None = option(None, help="folder of images named by row ids")
     run: str | None = option(None, help="a trained run: opens /api/predict, and /try for texts")
+    annotate: str | None = option(
+        None, help="file that decisions of reviewers are appended to (.jsonl)", metavar="FILE"
+    )
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     port: int = option(8000, help="port; 0 takes a free one", between=(0, 65_535))
@@ -63,6 +67,7 @@ def run(options: Options) -> int:
         hosts=(*local, options.host),
         partial=options.partial,
         joint=joint,
+        annotate=options.annotate,
     )
     listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

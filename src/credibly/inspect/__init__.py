@@ -9,16 +9,20 @@ read their answers.
 """
 
 from credibly.inspect._issues import KINDS, LabelErrors, LabelIssue, LabelIssues, label_issues
+from credibly.inspect._log import VALUES, LoggedReview, ReviewLog
 from credibly.inspect._noise import NoiseModel, fit_noise
 from credibly.inspect._reviews import Review, apply_reviews, read_queue, read_reviews
 
 __all__ = [
     "KINDS",
+    "VALUES",
     "LabelErrors",
     "LabelIssue",
     "LabelIssues",
+    "LoggedReview",
     "NoiseModel",
     "Review",
+    "ReviewLog",
     "apply_reviews",
     "fit_noise",
     "label_issues",

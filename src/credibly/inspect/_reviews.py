@@ -40,12 +40,18 @@ class Review:
 def read_reviews(path: str | os.PathLike[str]) -> list[Review]:
     """Return the decisions of a queue whose column ``decision`` was filled in; the rest is skipped.
 
-    A decision is 1, yes or present; 0, no or absent; −1 or unknown.
+    A decision is 1, yes or present; 0, no or absent; −1 or unknown. A file that ends in ``.jsonl``
+    is read as a ``ReviewLog``: of several decisions about an entry the last one counts.
 
     Raises:
         InputError: if a column is missing or a decision is none of these.
     """
     path = Path(path)
+    if path.suffix == ".jsonl":
+        from credibly.inspect._log import ReviewLog
+
+        path.stat()  # a log may be new; one to read must be there
+        return ReviewLog(path).reviews()
     reviews = []
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -66,7 +66,7 @@ class Texts(BaseModel):
 
 FAILURES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorMessage}
-    for status in (400, 403, 404, 408, 413, 414, 421, 422, 431, 503, 505)
+    for status in (400, 403, 404, 408, 413, 414, 421, 422, 431, 503, 505, 507)
 }
 
 
@@ -95,6 +95,7 @@ async def health(request: Request) -> dict[str, Any]:
         "images": served.images is not None,
         "texts": bool(served.texts),
         "run": served.model is not None,
+        "annotate": served.reviewing is not None,
     }
 
 
@@ -186,8 +187,8 @@ async def predict_text(request: Request) -> dict[str, Any]:
     body = await request.body()
 
     def work() -> dict[str, Any]:
-        _require_json(request)
-        asked = _parsed(Texts, body)
+        require_json(request)
+        asked = parsed_body(Texts, body)
         rows = [[each] if isinstance(each, str) else each for each in asked.texts]
         return _model(request).predict_texts(rows, _decision(request, asked.average_size))
 
@@ -209,13 +210,15 @@ async def predict_image(request: Request, average_size: Size | None = None) -> d
     return await _model(request).in_turn(work)
 
 
-def _require_json(request: Request) -> None:
+def require_json(request: Request) -> None:
+    """Refuse a body that does not say that it is JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise InputError(f"the body must be application/json; got {kind[:100]!r}.")
 
 
-def _parsed(kind: type[Body], body: bytes) -> Body:
+def parsed_body(kind: type[Body], body: bytes) -> Body:
+    """Return a body as a model of its fields."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -223,13 +226,13 @@ def _parsed(kind: type[Body], body: bytes) -> Body:
 
 
 def _features(request: Request, body: bytes) -> Features:
-    _require_json(request)
+    require_json(request)
     if body.count(b",") > MOST_VALUES:  # before they are parsed, which takes far more memory
         raise InputError(
             f"a request must hold at most {MOST_VALUES:,} numbers. Send fewer rows, or use "
             "`credibly predict`."
         )
-    return _parsed(Features, body)
+    return parsed_body(Features, body)
 
 
 def _model(request: Request) -> Model:

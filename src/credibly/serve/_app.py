@@ -19,17 +19,20 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.checks import InputError
+from credibly.files import check_out
+from credibly.inspect import ReviewLog
 from credibly.retrieve import MixtureJoint
-from credibly.serve import _api, _pages, _templates, _workbench_pages
+from credibly.serve import _api, _pages, _review_pages, _templates, _workbench_pages
 from credibly.serve._comparison import Comparison, compare
 from credibly.serve._guard import Guard
 from credibly.serve._images import Images
 from credibly.serve._model import Busy, Model
+from credibly.serve._reviewing import NotSaved, Reviewing
 from credibly.serve._served import ServedPredictions
 from credibly.serve._workbench import Workbench
 
-APIS = (_api.router, _workbench_pages.api)
-PAGES = (_pages.router, _workbench_pages.router)
+APIS = (_api.router, _workbench_pages.api, _review_pages.api)
+PAGES = (_pages.router, _workbench_pages.router, _review_pages.router)
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
 # this would not be faster, and each takes memory of its own that it does not give back.
@@ -44,6 +47,7 @@ class AppState:
     images: Images | None = None
     model: Model | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    log: ReviewLog | None = None
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -70,6 +74,11 @@ class AppState:
         """Return the views of rows and entries."""
         return Workbench(self.files)
 
+    @cached_property
+    def reviewing(self) -> Reviewing | None:
+        """Return the queue and the decisions; None without a log."""
+        return None if self.log is None else Reviewing(self.log, self.workbench)
+
     def file(self, number: int, raw: bool) -> ServedPredictions:
         """Return one of the files, before calibration if asked."""
         return self.workbench.file(number, raw)
@@ -85,6 +94,7 @@ def create_app(
     hosts: Sequence[str] = LOCAL,
     partial: bool = False,
     joint: MixtureJoint | None = None,
+    annotate: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Return the web app, for any ASGI server.
 
@@ -97,6 +107,8 @@ def create_app(
         hosts: names the server answers to; a request with another Host header is refused.
         partial: whether a folder may lack shards; otherwise that is an error.
         joint: which labels go together, fitted on other rows; search uses it.
+        annotate: file that decisions of reviewers are appended to (``cr.inspect.ReviewLog``); the
+            only file that the server writes.
     """
     files = tuple(ServedPredictions(path, partial=partial, joint=joint) for path in predictions)
     shown = {} if texts is None or not files else _texts(texts, files[0].labels, text)
@@ -105,6 +117,7 @@ def create_app(
         texts=shown,
         images=None if images is None else Images(images),
         model=None if run is None else Model(_load(run)),
+        log=None if annotate is None else _log(annotate, predictions),
     )
     if not served.files:
         raise InputError("the web app needs at least one predictions file; got none.")
@@ -121,6 +134,7 @@ def create_app(
         app.include_router(router)
     app.add_exception_handler(InputError, _input_error)
     app.add_exception_handler(Busy, _busy)
+    app.add_exception_handler(NotSaved, _not_saved)
     app.add_exception_handler(OSError, _unreadable)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -143,6 +157,11 @@ def _texts(
     return load_texts(source, labels, text=text)
 
 
+def _log(path: str | os.PathLike[str], inputs: Sequence[str | os.PathLike[str]]) -> ReviewLog:
+    check_out(path, (".jsonl",), inputs=inputs)
+    return ReviewLog(path)
+
+
 def _load(run: str | os.PathLike[str]) -> Any:
     from credibly.train import load
 
@@ -157,6 +176,10 @@ async def _busy(request: Request, error: Exception) -> Any:
     answer = _templates.failure(request, 503, str(error))
     answer.headers["retry-after"] = "2"
     return answer
+
+
+async def _not_saved(request: Request, error: Exception) -> Any:
+    return _templates.failure(request, 507, str(error))
 
 
 async def _unreadable(request: Request, error: Exception) -> Any:

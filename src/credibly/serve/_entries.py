@@ -173,12 +173,19 @@ def _disagreement(p: Array, y: Array | None, t: Array, other: Array | None) -> t
     return apart > 0, apart
 
 
+def _doubtful(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    """Select as ``cr.inspect.label_issues`` does: by the probability that the truth is wrong."""
+    wrong = np.where(_is(y, 1, p), 1 - p, p)
+    return wrong >= 0.5, wrong
+
+
 _KINDS: dict[EntryKind, _Kind] = {
     "missed": _missed,
     "false-alarm": _false_alarm,
     "unmarked": _unmarked,
     "borderline": _borderline,
     "disagreement": _disagreement,
+    "doubtful": _doubtful,
 }
 
 

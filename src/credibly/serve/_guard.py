@@ -21,7 +21,13 @@ QUERY_LIMIT = 8 * 2**10
 HEAD_LIMIT = 32 * 2**10
 REQUEST_SECONDS = 60.0
 MOST_REQUESTS = 128
-QUEUES = {"search": (3, 48), "predict": (32, 32), "file": (8, 64), "page": (2, 32)}
+QUEUES = {
+    "search": (3, 48),
+    "predict": (32, 32),
+    "file": (8, 64),
+    "page": (2, 32),
+    "review": (4, 64),
+}
 """By kind of request: how many are worked on at once, and how many may be there with those waiting.
 
 One kind cannot take all the threads, so that slow searches do not keep pages and images waiting.
@@ -144,6 +150,8 @@ def _kind(path: str) -> str:
         return "search"
     if path.startswith("/api/predict"):
         return "predict"
+    if path == "/api/reviews":
+        return "review"
     return "file" if path.startswith(("/image", "/static/")) else "page"
 
 

@@ -20,13 +20,14 @@ KEPT = ("file", "raw", "average_size", "threshold", "miss", "false_alarm", "revi
 MOST_ENTRIES = 10_000
 """Entries of a view; the rest is counted, not listed."""
 
-EntryKind = Literal["missed", "false-alarm", "borderline", "unmarked", "disagreement"]
+EntryKind = Literal["missed", "false-alarm", "borderline", "unmarked", "disagreement", "doubtful"]
 ENTRY_KINDS: dict[EntryKind, str] = {
     "missed": "Missed",
     "false-alarm": "False alarms",
     "borderline": "Borderline",
     "unmarked": "Not marked",
     "disagreement": "Files disagree",
+    "doubtful": "Probably mislabelled",
 }
 
 

@@ -22,7 +22,8 @@ api = APIRouter(prefix="/api", tags=["api"])
 
 @router.get("/row")
 def row_page(request: Request, asked: Annotated[RowQuery, Query()]) -> HTMLResponse:
-    workbench = state_of(request).workbench
+    state = state_of(request)
+    workbench = state.workbench
     item = workbench.item(asked)
     return page(
         request,
@@ -34,7 +35,15 @@ def row_page(request: Request, asked: Annotated[RowQuery, Query()]) -> HTMLRespo
         shown=item.shown(asked.all),
         beside=workbench.beside(asked),
         neighbours=workbench.neighbours(asked),
+        decided=_decided(state),
     )
+
+
+def _decided(state: Any) -> dict[tuple[str, str], dict[str, str]] | None:
+    """Return the last decisions, by (id, label); None where the server takes none."""
+    if state.reviewing is None:
+        return None
+    return {entry: each.to_dict() for entry, each in state.reviewing.decided().items()}
 
 
 @router.get("/errors")
@@ -53,12 +62,13 @@ def errors_page(request: Request, asked: Annotated[EntryQuery, Query()]) -> HTML
         entries=workbench.entries(asked, asked.start, asked.start + asked.top),
         rule=workbench.rule(asked),
         most=MOST_ENTRIES,
+        decided=_decided(state) or {},
     )
 
 
 def _kinds(files: int, truth: bool) -> dict[str, str]:
     """Return the kinds of entries that there can be, and what to call them."""
-    needs = {"missed": truth, "false-alarm": truth, "disagreement": files > 1}
+    needs = {"missed": truth, "false-alarm": truth, "doubtful": truth, "disagreement": files > 1}
     return {kind: words for kind, words in ENTRY_KINDS.items() if needs.get(kind, True)}
 
 

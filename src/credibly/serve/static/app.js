@@ -248,6 +248,48 @@ if (selection) {
   tell();
 }
 
+// Decisions of a reviewer -------------------------------------------------------------------------
+const reviewing = document.getElementById("reviewing");
+if (reviewing) {
+  const problem = document.getElementById("review-problem");
+  const name = document.getElementById("who");
+  const decide = async (button) => {
+    const group = button.parentElement;
+    const [id, label, value] = JSON.parse(button.value);
+    const who = name ? name.value : reviewing.querySelector("input[name=who]").value;
+    let said;
+    try {
+      const response = await fetch("/api/reviews?file=" + reviewing.dataset.file, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ who, reviews: [{ id, label, value }] }),
+      });
+      const answer = await response.json();
+      if (response.ok) document.getElementById("decided").textContent = answer.decided.toLocaleString("en");
+      else said = answer.error;
+    } catch (error) { said = "nothing was saved: the server does not answer."; }
+    problem.hidden = !said;
+    problem.textContent = said || "";
+    if (said) return;
+    for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
+    const tile = group.closest(".tile");
+    if (tile) tile.dataset.decided = value;
+  };
+  reviewing.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-decide]");
+    if (!button) return;
+    event.preventDefault();
+    decide(button);
+  });
+  document.addEventListener("keydown", (event) => {
+    const value = { p: "present", a: "absent", u: "unsure" }[event.key];
+    const tile = document.activeElement.closest("#reviewing .tile");
+    if (!value || !tile || event.ctrlKey || event.metaKey || event.altKey) return;
+    decide(tile.querySelector(`[data-decide=${value}]`));
+    if (tile.nextElementSibling) enter(tile.nextElementSibling);
+  });
+}
+
 // Names of labels for a plain box -----------------------------------------------------------------
 for (const input of document.querySelectorAll("input[data-labels]")) {
   const names = document.getElementById(input.getAttribute("list"));
