@@ -118,6 +118,9 @@ ARGUMENTS = {
     "successes": TARGETS.sum(0),
     "trials": np.full(LABELS, ROWS),
     "k": 2,
+    "top": np.argsort(-SCORES, axis=1),
+    "label_counts": TARGETS.sum(0),
+    "num_rows": ROWS,
 }
 OTHER_ARGUMENTS = {
     "interval": (cr.metrics.log_loss, PROBABILITIES, TARGETS),

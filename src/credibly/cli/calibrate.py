@@ -85,8 +85,10 @@ def run(options: Options) -> int:
 
 def _fit(options: Options) -> int:
     from credibly.cli import _tables
-    from credibly.workflows import FitRows, calibrate_file
+    from credibly.workflows import FitRows, calibrate_file, holds_top_labels
 
+    if holds_top_labels(options.scores):
+        return _fit_top(options)
     values: Any = options.values
     result = calibrate_file(
         options.scores,
@@ -118,6 +120,28 @@ def _fit(options: Options) -> int:
                 f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
                 f"{options.save} --out predictions.parquet"
             )
+    return 0
+
+
+def _fit_top(options: Options) -> int:
+    """Calibrate a file that holds the most probable labels of each row."""
+    from credibly.checks import InputError
+    from credibly.cli import _tables
+    from credibly.workflows import calibrate_top_file
+
+    if options.out is None or options.save is not None or options.loss is not None:
+        raise InputError(
+            f"{options.scores} holds the most probable labels of each row; give --out, and neither "
+            "--save nor --loss: its probabilities are calibrated through their log-odds."
+        )
+    calibrator = calibrate_top_file(options.scores, options.out, method=options.method)
+    if options.json:
+        _tables.print_json({"out": options.out, "calibrator": calibrator.state()})
+    elif not options.quiet:
+        _tables.print_text(
+            f"{calibrator!r}, fitted on the labels that every second row holds. Written to "
+            f"{options.out}. Next: credibly evaluate {options.scores} {options.out}"
+        )
     return 0
 
 

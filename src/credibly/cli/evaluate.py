@@ -71,7 +71,7 @@ def run(options: Options) -> int:
         return 0
     names = _short_names(results)
     _tables.print_table("", ["", *names], _rows(results))
-    if any(math.isnan(each.numbers["ACE"]) for each in results):
+    if any(math.isnan(each.numbers.get("ACE", 0.0)) for each in results):
         _tables.print_text(
             f"ACE and MCE need bins with at least {options.min_count} entries; lower --min-count."
         )

@@ -15,6 +15,7 @@ sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverag
               coverage_by_frequency, set_size, size_histogram
 zero labels   zero_label
 retrieval     retrieval_map
+many labels   precision_at_k, ndcg_at_k, recall_at_k, inverse_propensities, TopLabels (batches)
 answers       vqa_accuracy, count_accuracy, answer_accuracy, normalize_answer
 trust         interval, paired_interval, proportion_interval
 together      summary, summary_intervals, Running (batches of rows), streaming (torchmetrics)
@@ -58,6 +59,13 @@ from credibly.metrics.retrieval import RetrievalMap, retrieval_map
 from credibly.metrics.running import MIN_COUNT, TOP, Running
 from credibly.metrics.scorers import Scorer, measure, scorer
 from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
+from credibly.metrics.top_labels import (
+    TopLabels,
+    inverse_propensities,
+    ndcg_at_k,
+    precision_at_k,
+    recall_at_k,
+)
 from credibly.metrics.vqa import (
     answer_accuracy,
     count_accuracy,
@@ -78,6 +86,7 @@ __all__ = [
     "RetrievalMap",
     "Running",
     "Scorer",
+    "TopLabels",
     "ZeroLabel",
     "answer_accuracy",
     "average_precision",
@@ -92,17 +101,21 @@ __all__ = [
     "f1",
     "hamming",
     "interval",
+    "inverse_propensities",
     "kl_to_truth",
     "log_loss",
     "mean_average_precision",
     "measure",
+    "ndcg_at_k",
     "normalize_answer",
     "one_error",
     "paired_interval",
     "precision",
+    "precision_at_k",
     "proportion_interval",
     "ranking_loss",
     "recall",
+    "recall_at_k",
     "reliability",
     "retrieval_map",
     "sample_average_precision",

@@ -8,6 +8,9 @@
 and, under the key ``credibly`` of the file's metadata, a JSON object with the version of this
 layout, the labels in order, and whatever the writer knew: loss, link, calibrator, decision, seed.
 
+Files of very many labels hold the most probable ones of each row instead (``TopPredictions``):
+lists ``top`` of label numbers, ``p`` of probabilities, ``s`` of scores, ``y`` of labels present.
+
 ``Predictions`` is the table in memory. ``Dataset`` is one file or a folder of shards, opened but
 not read; every reader of predictions goes through it. ``Writer`` writes a file in batches.
 ``read_table`` reads what other programs wrote, ``Predictions.from_file`` and ``from_values`` import
@@ -31,6 +34,7 @@ from credibly.predictions._npz import read_arrays
 from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
 from credibly.predictions._shard import Shard
 from credibly.predictions._table import Predictions, label_mismatch
+from credibly.predictions._top import TopPredictions
 from credibly.predictions._writer import Writer
 
 __all__ = [
@@ -45,6 +49,7 @@ __all__ = [
     "Predictions",
     "Schema",
     "Shard",
+    "TopPredictions",
     "Values",
     "Writer",
     "check_declared",

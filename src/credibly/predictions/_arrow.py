@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,13 +25,31 @@ def id_array(column: pa.Array, where: str, first_row: int = 0) -> Array:
         row = first_row + _first_null(column)
         raise InputError(f"{where}every row must have an id; row {row} has none.")
     try:
-        return column.cast(pa.string()).to_numpy(zero_copy_only=False)
+        return _texts(column.cast(pa.large_string()))
     except MemoryError:
         raise
     except pa.ArrowException as error:
         raise InputError(
             f"{where}column 'id' must hold text or whole numbers; it holds {column.type}."
         ) from error
+
+
+def _texts(column: pa.Array) -> Array:
+    """Return strings as an object array; ``to_numpy`` would import pandas, which takes a second."""
+    if not len(column):
+        return np.empty(0, dtype=object)
+    _, ends, data = column.buffers()
+    count, start = len(column), column.offset
+    places = np.frombuffer(ends, np.int64)[start : start + count + 1].tolist()
+    raw = b"" if data is None else bytes(memoryview(data)[places[0] : places[-1]])
+    first, texts = places[0], np.empty(count, dtype=object)
+    if raw.isascii():  # then bytes and characters have the same places
+        whole = raw.decode("ascii")
+        texts[:] = [whole[a - first : b - first] for a, b in pairwise(places)]
+    else:
+        pairs = pairwise(places)
+        texts[:] = [raw[a - first : b - first].decode("utf-8") for a, b in pairs]
+    return texts
 
 
 def number_matrix(

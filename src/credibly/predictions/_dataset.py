@@ -19,6 +19,7 @@ from credibly.predictions._completeness import check_complete, place_of
 from credibly.predictions._schema import ID, PROBABILITY, SCORE, TRUTH
 from credibly.predictions._shard import Batch, Selection, Shard
 from credibly.predictions._table import Predictions, Rows, label_mismatch, row_index
+from credibly.predictions._top import TopPredictions
 from credibly.targets import UNKNOWN
 from credibly.types import Array
 
@@ -50,6 +51,8 @@ class Dataset:
         has_targets: whether some file has the truth; elsewhere it is unknown.
         has_scores: whether all files have scores.
         soft: whether the truth may lie between 0 and 1.
+        top: whether the files hold the most probable labels of each row (``TopPredictions``), the
+            layout for very many labels; ``top_batches`` reads them.
 
     Example:
         >>> import tempfile, pathlib
@@ -72,6 +75,14 @@ class Dataset:
         for shard in self.shards:
             if set(shard.schema.labels) != expected:
                 raise InputError(label_mismatch(str(shard.path), shard.schema.labels, first.labels))
+        self.top = first.top
+        mixed = next((shard for shard in self.shards if shard.schema.top != first.top), None)
+        if mixed is not None:
+            raise InputError(
+                f"{self.path} must hold files of one layout; {self.shards[0].path.name} and "
+                f"{mixed.path.name} differ: one has a column per label, the other the most "
+                "probable labels of each row. Keep them in folders of their own."
+            )
         self.num_rows = sum(shard.num_rows for shard in self.shards)
         self.has_targets = any(shard.schema.has_targets for shard in self.shards)
         self.has_scores = all(shard.schema.has_scores for shard in self.shards)
@@ -106,6 +117,27 @@ class Dataset:
             raise InputError(f"`rows` must be at least 1; got {rows!r}.")
         for batch in self._batches(Selection(names, kinds, rows)):
             yield self._predictions(names, batch)
+
+    def top_batches(self, rows: int = 65_536) -> Iterator[TopPredictions]:
+        """Yield at most ``rows`` rows at a time of files with the most probable labels.
+
+        Raises:
+            InputError: if the files have one column per label; read those by ``batches``.
+        """
+        if not self.top:
+            raise InputError(
+                f"{self.path} has one column per label; read it by `batches`, not `top_batches`."
+            )
+        for shard in self.shards:
+            yield from shard.top_batches(rows)
+
+    def _one_column_per_label(self) -> None:
+        if self.top:
+            raise InputError(
+                f"{self.path} holds the most probable labels of each row, not a column per label, "
+                f"for {len(self.labels):,} labels. `evaluate`, `calibrate`, `search` and `check` "
+                "read it, and `Dataset.top_batches`; this needs one column per label."
+            )
 
     def matrices(
         self, labels: Sequence[str] | None = None, keep: Array | None = None
@@ -218,6 +250,8 @@ class Dataset:
         return numbers
 
     def _batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
+        if any(kind != ID for kind in wanted.kinds):
+            self._one_column_per_label()
         first = 0
         for shard in self.shards:
             mask = None if keep is None else keep[first : first + shard.num_rows]

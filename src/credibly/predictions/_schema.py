@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.checks import InputError
+from credibly.predictions import _top
 from credibly.predictions._validation import as_labels
 from credibly.targets import UNKNOWN
 from credibly.types import Array
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = "1.0"
+"""Version of files with one column per label."""
+TOP_VERSION = "2.0"
+"""Version of files with the most probable labels of each row; the newest that is read."""
 ID = "id"
 """Column of row names."""
 PATH = "path"
@@ -34,7 +38,8 @@ TRUTH = "y:"
 """What the name of a label's column of truth begins with."""
 KEY = b"credibly"
 IDS_CHECKED = "ids_checked"
-RESERVED = ("version", "labels", IDS_CHECKED)
+LAYOUT = "layout"
+RESERVED = ("version", "labels", IDS_CHECKED, LAYOUT)
 
 ROW_GROUP_ROWS = 100_000
 # Beyond this, a row group of many labels would not fit comfortably into memory.
@@ -53,6 +58,7 @@ class Schema:
         soft: whether the truth may lie between 0 and 1.
         types: Arrow type of each column.
         metadata: what the writer knew, without the keys of the layout itself.
+        top: whether the file holds the most probable labels of each row, not a column per label.
         checked_rows: number of rows whose ids the writer found distinct; 0 where it does not say.
     """
 
@@ -65,6 +71,7 @@ class Schema:
     types: Mapping[str, pa.DataType]
     metadata: dict[str, Any]
     checked_rows: int = 0
+    top: bool = False
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema, raw: bytes | None, where: str) -> Schema:
@@ -84,6 +91,8 @@ class Schema:
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{where}columns must differ; {twice!r} is there twice.")
         document = decode_metadata(raw, where)
+        if document.get(LAYOUT) == _top.LAYOUT:
+            return _top_schema(names, types, document, where)
         labels = document.get("labels") or label_columns(names, PROBABILITY)
         if not labels:
             raise InputError(_not_predictions(names, where))
@@ -104,6 +113,40 @@ class Schema:
             metadata={key: value for key, value in document.items() if key not in RESERVED},
             checked_rows=checked if isinstance(checked, int) else 0,
         )
+
+
+def _top_schema(
+    names: Sequence[str], types: Mapping[str, pa.DataType], document: dict[str, Any], where: str
+) -> Schema:
+    """Return the schema of a file with the most probable labels of each row."""
+    _require(types, [ID, _top.TOP, _top.TOP_PROBABILITY], where)
+    expected = {
+        **{_top.TOP: "list of int32", _top.TOP_PROBABILITY: "list of float32"},
+        **{_top.TOP_SCORE: "list of float32", _top.TOP_TRUTH: "list of int32"},
+    }
+    for name, kind in expected.items():
+        value = str(types[name].value_type) if name in types and _is_list(types[name]) else None
+        if name in types and value != kind.rsplit(" ", 1)[-1].replace("float32", "float"):
+            raise InputError(f"{where}column {name!r} must be a {kind}; it is {types[name]}.")
+    checked = document.get(IDS_CHECKED)
+    return Schema(
+        columns=tuple(names),
+        labels=as_labels(document.get("labels") or [], where),
+        has_scores=_top.TOP_SCORE in types,
+        has_targets=_top.TOP_TRUTH in types,
+        has_paths=False,
+        soft=False,
+        types=types,
+        metadata={key: value for key, value in document.items() if key not in RESERVED},
+        checked_rows=checked if isinstance(checked, int) else 0,
+        top=True,
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_list(kind)
 
 
 def row_group_rows(num_columns: int) -> int:
@@ -149,7 +192,11 @@ def to_arrow(
 
 
 def encode_metadata(
-    metadata: Mapping[str, object], labels: Sequence[str], checked_rows: int = 0
+    metadata: Mapping[str, object],
+    labels: Sequence[str],
+    checked_rows: int = 0,
+    *,
+    top: bool = False,
 ) -> str:
     """Return the JSON document of a file."""
     for key in RESERVED:
@@ -157,7 +204,8 @@ def encode_metadata(
             raise InputError(
                 f"`metadata` must not have the key {key!r}: the file's own. Rename it."
             )
-    own: dict[str, Any] = {"version": VERSION, "labels": list(labels)}
+    own: dict[str, Any] = {"version": TOP_VERSION if top else VERSION, "labels": list(labels)}
+    own |= {LAYOUT: _top.LAYOUT} if top else {}
     if checked_rows:
         own[IDS_CHECKED] = checked_rows
     try:
@@ -186,11 +234,11 @@ def decode_metadata(raw: bytes | None, where: str) -> dict[str, Any]:
     names = document.get("labels", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{where}the metadata's 'labels' must be a list of names; {names!r:.80}.")
-    ours = int(VERSION.split(".")[0])
+    ours = int(TOP_VERSION.split(".")[0])
     if major > ours:
         raise InputError(
-            f"{where}layout version {document['version']} is newer than {VERSION}, the newest this "
-            "credibly reads. Upgrade credibly."
+            f"{where}layout version {document['version']} is newer than {TOP_VERSION}, the newest "
+            "this credibly reads. Upgrade credibly."
         )
     return document
 

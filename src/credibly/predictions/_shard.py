@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from credibly.checks import InputError
-from credibly.predictions import _schema, _validation
+from credibly.predictions import _schema, _top, _validation
 from credibly.predictions._arrow import id_array, number_matrix
 from credibly.predictions._schema import ID, PROBABILITY, SCORE, TRUTH, Schema
+from credibly.predictions._top import TopPredictions
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -100,6 +101,23 @@ class Shard:
                 if keep is None or keep[first : first + size].any():
                     yield from self._group(file, group, first, wanted, keep)
                 first += size
+
+    def top_batches(self, rows: int) -> Iterator[TopPredictions]:
+        """Yield batches of a file with the most probable labels of each row."""
+        if _identity(self.path) != self.identity:
+            raise InputError(f"{self.path} has changed since it was opened. Open it again.")
+        first = 0
+        with open_parquet(self.path, self._footer) as file:
+            try:
+                for record in file.iter_batches(rows):
+                    yield _top.from_arrow(
+                        record, self.schema.labels, self.schema.metadata, self.where, first
+                    )
+                    first += record.num_rows
+            except (OSError, ValueError) as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(_damaged(self.path, error)) from error
 
     def _group(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None

@@ -12,9 +12,10 @@ import numpy as np
 from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.files import atomic_path
-from credibly.predictions import _schema, _validation
+from credibly.predictions import _schema, _top, _validation
 from credibly.predictions._dataset import Dataset
 from credibly.predictions._table import Predictions, label_mismatch
+from credibly.predictions._top import TopPredictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +64,7 @@ class Writer:
         self._file: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
+        self._top = False
         self._hashes: list[np.ndarray] = []
         self._atomic = atomic_path(path)
 
@@ -70,8 +72,16 @@ class Writer:
         self._beside = self._atomic.__enter__()
         return self
 
-    def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
-        """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes."""
+    def append(
+        self, predictions: Predictions | TopPredictions | None = None, **arrays: Any
+    ) -> None:
+        """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes.
+
+        ``TopPredictions`` are written in the layout for very many labels; a file has one layout.
+        """
+        if isinstance(predictions, TopPredictions):
+            self._append_top(predictions)
+            return
         if predictions is None:
             predictions = Predictions.from_arrays(labels=self.labels, **arrays)
             if arrays.get("ids") is None:
@@ -90,10 +100,28 @@ class Writer:
             predictions.scores,
             predictions.targets,
         )
+        self._wait(table, _schema.row_group_rows(len(schema)))
+
+    def _append_top(self, rows: TopPredictions) -> None:
+        if rows.labels != self.labels:
+            raise InputError(label_mismatch("the batch", rows.labels, self.labels))
+        has = (rows.scores is not None, rows.targets is not None)
+        if self._schema is None:
+            self._top, self._has = True, has
+            self._schema = _top.arrow_schema(scores=has[0], targets=has[1])
+        elif not self._top or self._has != has:
+            raise InputError(
+                "every batch must have the layout of the first, and what it has of scores and "
+                "targets; this one differs."
+            )
+        self._hashes.append(np.fromiter(map(hash, rows.ids), np.int64, len(rows)))
+        self._wait(_top.to_arrow(self._schema, rows), _schema.ROW_GROUP_ROWS)
+
+    def _wait(self, table: pa.Table, group_rows: int) -> None:
         self._waiting.append(table)
-        self._waiting_rows += len(predictions)
-        self.num_rows += len(predictions)
-        self._flush(_schema.row_group_rows(len(schema)))
+        self._waiting_rows += len(table)
+        self.num_rows += len(table)
+        self._flush(group_rows)
 
     def _schema_for(self, predictions: Predictions) -> pa.Schema:
         soft = predictions.targets is not None and predictions.targets.dtype.kind == "f"
@@ -104,6 +132,8 @@ class Writer:
             self._soft = truth == "soft"
             self._has = (predictions.scores is not None, truth is not None)
             self._schema = _schema.arrow_schema(self.labels, scores=self._has[0], targets=truth)
+        elif self._top:
+            raise InputError("every batch must have the layout of the first; this one differs.")
         elif self._has != (predictions.scores is not None, predictions.targets is not None):
             raise InputError(
                 "every batch must have what the first has of scores and targets; this one differs."
@@ -136,7 +166,7 @@ class Writer:
             raise InputError(f"{self.path}: a predictions file needs at least one row; got none.")
         if self._waiting_rows:
             self._flush(self._waiting_rows)
-        document = _schema.encode_metadata(self.metadata, self.labels, self.num_rows)
+        document = _schema.encode_metadata(self.metadata, self.labels, self.num_rows, top=self._top)
         self._file.add_key_value_metadata({_schema.KEY.decode(): document})
         self._file.add_key_value_metadata({checksums.KEY: checksums.PLACEHOLDER})
         self._close()

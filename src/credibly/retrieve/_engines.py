@@ -19,6 +19,7 @@ from credibly.retrieve._answer import Answer, Hit, conditions
 from credibly.retrieve._diagram import Diagram, diagram
 from credibly.retrieve._formula import Query
 from credibly.retrieve._probability import as_query
+from credibly.retrieve._top_labels import search_top_labels
 
 if TYPE_CHECKING:
     from credibly.retrieve._joint_model import JointModel
@@ -75,7 +76,8 @@ def search(
         partial: whether a folder may lack shards; otherwise that is an error.
 
     Returns:
-        The best rows, most probable first, and the number of hits to expect in all.
+        The best rows, most probable first, and the number of hits to expect in all. Of files with
+        the most probable labels of each row, a label that a row does not hold has probability 0.
 
     Raises:
         InputError: if the query or the predictions cannot be used; says why.
@@ -83,6 +85,10 @@ def search(
     """
     choice("engine", engine, ("duckdb", "spark"))
     top = checked_top(top)
+    if engine == "duckdb" and not is_remote(path):
+        dataset = _dataset(str(path), partial, identity(path))
+        if dataset.top:
+            return search_top_labels(dataset, query, top=top, joint=joint)
     if engine == "spark":
         from credibly.retrieve._spark import spark_engine
 
@@ -269,12 +275,18 @@ def _duckdb_engine(path: str | os.PathLike[str], *, partial: bool) -> Engine:
 
 
 @lru_cache(maxsize=4)
+def _dataset(path: str, partial: bool, files: tuple[tuple[str, int, int, int], ...]) -> Dataset:
+    """Return the dataset; the same files are opened once."""
+    del files  # a part of the key: other files are another dataset
+    return Dataset(path, partial=partial)
+
+
+@lru_cache(maxsize=4)
 def _opened(
     path: str, partial: bool, files: tuple[tuple[str, int, int, int], ...]
 ) -> tuple[Dataset, list[_sql.Source]]:
     """Return the dataset and its tables; the same files are opened and described once."""
-    del files  # a part of the key: other files are another dataset
-    dataset, run = Dataset(path, partial=partial), _duckdb(path, _database().cursor())
+    dataset, run = _dataset(path, partial, files), _duckdb(path, _database().cursor())
     dataset.check_ids(trust_writer=True)
     sources = []
     for schema, shards in by_columns(dataset):

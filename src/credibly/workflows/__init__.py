@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from credibly.workflows.integrity import FileCheck, Integrity, check_files
     from credibly.workflows.joint_models import fit_joint_file, joint_from, mixture_from
     from credibly.workflows.label_sets import WrittenSets, write_sets
+    from credibly.workflows.top_labels import calibrate_top_file, holds_top_labels
     from credibly.workflows.warming import WarmUp, warm_up
 
 __all__ = [
@@ -39,11 +40,13 @@ __all__ = [
     "WrittenSets",
     "calibrate_file",
     "calibrate_scores",
+    "calibrate_top_file",
     "check_files",
     "compare",
     "evaluate",
     "evaluate_all",
     "fit_joint_file",
+    "holds_top_labels",
     "joint_from",
     "mixture_from",
     "warm_up",
@@ -63,12 +66,14 @@ _MODULES = {
     "WrittenSets": "label_sets",
     "calibrate_file": "calibration",
     "calibrate_scores": "calibration",
+    "calibrate_top_file": "top_labels",
     "check_files": "integrity",
     "compare": "comparison",
     "evaluate": "evaluation",
     "evaluate_all": "evaluation",
     "warm_up": "warming",
     "fit_joint_file": "joint_models",
+    "holds_top_labels": "top_labels",
     "joint_from": "joint_models",
     "mixture_from": "joint_models",
     "write_sets": "label_sets",

@@ -60,7 +60,12 @@ class Evaluation:
 
     @property
     def labels_without_truth(self) -> list[str]:
-        """Labels whose truth is unknown in every row; they are left out of all means."""
+        """Labels whose truth is unknown in every row; they are left out of all means.
+
+        None of files with the most probable labels, which have no table of labels.
+        """
+        if not self.by_label:
+            return []
         return [name for name, n in zip(self.labels, self.by_label["known"], strict=True) if not n]
 
     def to_dict(self, *, by_label: bool = False) -> dict[str, Any]:
@@ -217,6 +222,8 @@ def evaluate_all(
 def _evaluate_dataset(
     dataset: Dataset, *, bins: int, min_count: int, advance: Advance
 ) -> Evaluation:
+    if dataset.top:
+        return _evaluate_top(dataset, bins, min_count, advance)
     if not dataset.has_targets:
         raise InputError(_without_truth(dataset.path))
     dataset.check_ids()
@@ -244,6 +251,18 @@ def _evaluate_dataset(
         bins=bins,
         min_count=min_count,
     )
+
+
+def _evaluate_top(dataset: Dataset, bins: int, min_count: int, advance: Advance) -> Evaluation:
+    """Return the numbers of a file with the most probable labels; it has no table of labels."""
+    from credibly.workflows.top_labels import top_numbers
+
+    dataset.check_ids()
+    numbers = top_numbers(dataset, bins=bins, min_count=min_count, advance=advance)
+    return Evaluation(
+        str(dataset.path), dataset.num_rows, dataset.labels, numbers, {}, bins=bins,
+        min_count=min_count,
+    )  # fmt: skip
 
 
 def _with_joint(result: Evaluation, dataset: Dataset, joint: MixtureJoint) -> Evaluation:

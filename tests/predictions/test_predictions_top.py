@@ -1,0 +1,176 @@
+"""Files with the most probable labels of each row: write, read, measure, calibrate, search."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import credibly as cr
+from credibly import InputError, metrics
+from credibly.cli import main
+from credibly.predictions import Dataset, TopPredictions, Writer
+from credibly.retrieve import search
+from credibly.targets import SparseTargets
+
+LABELS = [f"label-{i}" for i in range(60)]
+ROWS, K = 300, 8
+
+
+def dense(seed=0, k=K):
+    """Probabilities of which the k largest of each row are above 0, and truth drawn from them."""
+    generator = np.random.default_rng(seed)
+    probabilities = generator.random((ROWS, len(LABELS))).astype(np.float32) ** 4
+    order = np.argsort(-probabilities, axis=1)
+    for row, columns in enumerate(order[:, k:]):
+        probabilities[row, columns] = 0
+    truth = (generator.random(probabilities.shape) < probabilities**1.5).astype(np.int8)
+    truth[:5] = 0
+    return probabilities, truth
+
+
+def as_top(probabilities, truth=None, k=K, **options):
+    top = np.argsort(-probabilities, axis=1, kind="stable")[:, :k]
+    return TopPredictions.from_arrays(
+        top=top,
+        probabilities=np.take_along_axis(probabilities, top, 1),
+        labels=LABELS,
+        targets=None if truth is None else SparseTargets.from_dense(truth),
+        ids=[f"row-{i:04d}" for i in range(len(top))],
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("top")
+    probabilities, truth = dense()
+    as_top(probabilities, truth).write(folder / "top.parquet")
+    cr.Predictions.from_arrays(
+        probabilities=probabilities,
+        targets=truth,
+        labels=LABELS,
+        ids=[f"row-{i:04d}" for i in range(ROWS)],
+    ).write(folder / "wide.parquet")
+    return folder
+
+
+def test_what_is_written_is_read(tmp_path):
+    probabilities, truth = dense()
+    rows = as_top(probabilities, truth, scores=np.zeros((ROWS, K)), metadata={"loss": "spa"})
+    rows.write(tmp_path / "top.parquet")
+    dataset = Dataset(tmp_path / "top.parquet")
+    assert (dataset.top, dataset.num_rows, dataset.labels) == (True, ROWS, LABELS)
+    read = list(dataset.top_batches(rows=70))
+    assert [len(each) for each in read] == [70, 70, 70, 70, 20]
+    for name in ("top", "probabilities", "scores", "ids"):
+        together = np.concatenate([vars(each)[name] for each in read])
+        np.testing.assert_array_equal(together, vars(rows)[name])
+    np.testing.assert_array_equal(np.concatenate([each.targets.dense() for each in read]), truth)
+    assert read[0].metadata["loss"] == "spa"
+    stored = json.loads(pq.read_metadata(tmp_path / "top.parquet").metadata[b"credibly"])
+    assert stored["version"] == "2.0"
+
+
+def test_rows_may_hold_different_numbers_of_labels_and_unknown_truth(tmp_path):
+    truth = SparseTargets([0, 1, 1, 1], [3], 60, known=[True, True, False])
+    rows = TopPredictions.from_arrays(
+        top=[[3, 5], [7, -1], [-1, -1]],
+        probabilities=[[0.2, 0.9], [0.4, 0.0], [0.0, 0.0]],
+        labels=LABELS,
+        targets=truth,
+    )
+    rows.write(tmp_path / "top.parquet")
+    (read,) = Dataset(tmp_path / "top.parquet").top_batches()
+    np.testing.assert_array_equal(read.top, [[5, 3], [7, -1], [-1, -1]])
+    np.testing.assert_array_equal(read.hits(), [[0, 1], [0, -1], [-1, -1]])
+
+
+def test_search_finds_what_search_in_one_column_per_label_finds(files):
+    for query in ("+label-3", "+label-3 -label-9", "(label-3 | label-4) & !label-5", "label-1"):
+        top, wide = (search(files / name, query, top=7) for name in ("top.parquet", "wide.parquet"))
+        found = [hit for hit in wide.hits if hit.probability > 0]
+        assert top.ids == [hit.id for hit in found]
+        np.testing.assert_allclose(top.probabilities, [hit.probability for hit in found], rtol=1e-6)
+        assert [hit.truth for hit in top.hits] == [hit.truth for hit in found]
+        assert top.expected_hits == pytest.approx(wide.expected_hits, rel=1e-5)
+        assert (top.known_rows, top.known_hits) == (wide.known_rows, wide.known_hits)
+
+
+def test_evaluate_gives_ranking_and_calibration_of_held_labels(files):
+    numbers = cr.evaluate(files / "top.parquet").numbers
+    probabilities, truth = dense()
+    order = np.argsort(-probabilities, axis=1, kind="stable")
+    hits = np.take_along_axis(truth, order, 1)
+    assert numbers["precision@3"] == pytest.approx(hits[:, :3].mean())
+    held = np.take_along_axis(probabilities, order[:, :K], 1), hits[:, :K]
+    expected = metrics.calibration_error(*held, "ece")
+    assert numbers["ECE, held labels"] == pytest.approx(expected)
+    assert numbers["NLL, held labels"] == pytest.approx(metrics.log_loss(*held))
+
+
+def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys):
+    out = tmp_path / "calibrated.parquet"
+    assert main(["calibrate", str(files / "top.parquet"), "--out", str(out), "--json"]) == 0
+    before, after = (cr.evaluate(path).numbers for path in (files / "top.parquet", out))
+    assert after["NLL, held labels"] < before["NLL, held labels"]
+    assert after["precision@5"] == pytest.approx(before["precision@5"])
+    assert main(["evaluate", str(out)]) == 0
+    assert main(["check", str(out)]) == 0
+    assert "nDCG@5" in capsys.readouterr().out
+
+
+def test_two_layouts_in_one_folder_are_refused(files):
+    with pytest.raises(InputError, match="must hold files of one layout"):
+        Dataset(files)
+
+
+@pytest.mark.parametrize("command", [["sets", "--average-size", "3"], ["report"]])
+def test_commands_that_need_a_column_per_label_say_so(files, tmp_path, command, capsys):
+    out = ["--out", str(tmp_path / ("x.html" if command[0] == "report" else "x.parquet"))]
+    code = main([command[0], str(files / "top.parquet"), *command[1:], *out])
+    assert code != 0
+    assert "needs one column per label" in capsys.readouterr().err
+
+
+def test_one_file_has_one_layout(tmp_path):
+    probabilities, _ = dense()
+    with Writer(tmp_path / "x.parquet", LABELS) as writer:
+        writer.append(as_top(probabilities))
+        with pytest.raises(InputError, match="layout of the first"):
+            writer.append(probabilities=probabilities, ids=[f"b{i}" for i in range(ROWS)])
+
+
+BAD = {
+    "a label out of range": ({"top": [[99]]}, r"must lie in \[0, 59\]; got 99 in row 0"),
+    "a label twice": ({"top": [[3, 3]], "probabilities": [[0.5, 0.4]]}, "holds one twice"),
+    "a probability above 1": ({"probabilities": [[1.5]]}, "must lie in"),
+    "shapes that differ": ({"probabilities": [[0.5, 0.1]]}, "must have the shape of `top`"),
+    "targets of other rows": (
+        {"targets": SparseTargets.from_lists([[], []], 60)},
+        "`targets` must have shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arrays_are_refused(case):
+    fields, message = BAD[case]
+    with pytest.raises(InputError, match=message):
+        TopPredictions.from_arrays(
+            **{"top": [[1]], "probabilities": [[0.5]], "labels": LABELS, **fields}
+        )
+
+
+def test_lists_of_different_lengths_in_a_file_are_refused(files, tmp_path):
+    table = pq.read_table(files / "top.parquet")
+    short = pa.array([row[:-1] for row in table["p"].to_pylist()], pa.list_(pa.float32()))
+    broken = table.set_column(table.schema.get_field_index("p"), "p", short)
+    metadata = pq.read_metadata(files / "top.parquet").metadata
+    kept = {b"credibly": metadata[b"credibly"]}
+    pq.write_table(broken.replace_schema_metadata(kept), tmp_path / "broken.parquet")
+    with pytest.raises(InputError, match="must be equally long"):
+        list(Dataset(tmp_path / "broken.parquet").top_batches())
