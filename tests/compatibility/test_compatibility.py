@@ -132,7 +132,7 @@ def test_a_finished_run_is_read_by_later_releases(monkeypatch):
 def test_sets_and_reports_refuse_predictions_of_a_newer_major(tmp_path, capsys):
     table = pq.read_table(PREDICTIONS)
     kept = pq.read_metadata(PREDICTIONS).metadata
-    document = json.loads(kept[b"credibly"]) | {"version": "2.0"}
+    document = json.loads(kept[b"credibly"]) | {"version": "3.0"}
     newer = tmp_path / "newer.parquet"
     pq.write_table(table.replace_schema_metadata({"credibly": json.dumps(document)}), newer)
     out = str(tmp_path / "out")
@@ -145,7 +145,7 @@ def test_sets_and_reports_refuse_predictions_of_a_newer_major(tmp_path, capsys):
     }
     for command, rest in commands.items():
         assert main([command, str(newer), *rest]) == 2, command
-        assert "layout version 2.0 is newer than" in capsys.readouterr().err
+        assert "layout version 3.0 is newer than" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["newer.parquet"]
 
 

@@ -17,4 +17,5 @@ def test_the_documented_code_runs(tmp_path, monkeypatch, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "batches.parquet",
         "predictions.parquet",
+        "top.parquet",
     ]

@@ -220,9 +220,9 @@ def test_older_and_equal_versions_are_read(version, tmp_path):
 
 
 def test_a_newer_version_is_refused(tmp_path):
-    _with_version(tmp_path / "p.parquet", "2.0")
+    _with_version(tmp_path / "p.parquet", "3.0")
     with pytest.raises(
-        InputError, match=r"p.parquet: layout version 2.0 is newer than 1.0.*Upgrade"
+        InputError, match=r"p.parquet: layout version 3.0 is newer than 2.0.*Upgrade"
     ):
         Predictions.read(tmp_path / "p.parquet")
 

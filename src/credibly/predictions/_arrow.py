@@ -88,7 +88,19 @@ def _numbers(
         if math.isnan(fill) and pa.types.is_integer(column.type):
             column = column.cast(pa.float64())
         column = column.fill_null(fill)
-    return column.to_numpy(zero_copy_only=False)
+    return _view(column)
+
+
+_FLOATS = {"halffloat": "f2", "float": "f4", "double": "f8"}
+
+
+def _view(column: pa.Array) -> Array:
+    """Return numbers without nulls as a view; ``to_numpy`` would import pandas."""
+    kind = np.dtype(_FLOATS.get(str(column.type), str(column.type)))
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.empty(0, kind)
+    return np.frombuffer(data, kind, len(column), column.offset * kind.itemsize)
 
 
 def _first_null(column: pa.Array) -> int:
