@@ -275,3 +275,12 @@ def test_the_pages_and_tables_are_those_of_the_records(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text() == (docs / name).read_text(), f"{name}: {repeat}"
     for table in (tmp_path / "records" / "tables").iterdir():
         assert table.read_bytes() == (RESULTS / "tables" / table.name).read_bytes(), repeat
+
+
+def test_the_page_on_vqa_shows_its_records():
+    from benchmarks.studies import vqa
+
+    records = vqa.read_records(Path(vqa.__file__).with_suffix(".jsonl"))
+    page = (Path(__file__).parents[2] / "docs/vqa.md").read_text(encoding="utf-8")
+    assert vqa.table(records).strip() in page
+    assert {each["seed"] for each in records} == set(range(vqa.SEEDS))
