@@ -44,6 +44,8 @@ CALIBRATORS: tuple[str, ...] = (
 MODELS: tuple[str, ...] = (
     "linear",
     "mlp",
+    "forest",
+    "boosting",
     "tfidf",
     "cnn",
     "resnet20-32",

@@ -8,19 +8,30 @@
 
 from credibly.models._build import MODELS, build
 from credibly.models._features import cache_features
-from credibly.models._network import VIEWS, Head, Network, Scorer, Standardize
+from credibly.models._growing import Booster, BoostingOptions, ForestOptions, grow_forest
+from credibly.models._network import LIMIT, VIEWS, Head, Network, Scorer, Standardize
+from credibly.models._stack import Stack
 from credibly.models._text import TextNetwork, Tfidf, build_text
+from credibly.models._trees import TREES, Trees
 
 __all__ = [
+    "LIMIT",
     "MODELS",
+    "TREES",
     "VIEWS",
+    "Booster",
+    "BoostingOptions",
+    "ForestOptions",
     "Head",
     "Network",
     "Scorer",
+    "Stack",
     "Standardize",
     "TextNetwork",
     "Tfidf",
+    "Trees",
     "build",
     "build_text",
     "cache_features",
+    "grow_forest",
 ]

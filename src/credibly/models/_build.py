@@ -15,7 +15,8 @@ from credibly import checks
 from credibly.checks import InputError, nearest
 from credibly.data import DEFAULT_SIZE, Data
 from credibly.models import _densenet, _efficientnet, _outside, _resnet, _small, _vgg
-from credibly.models._network import VIEWS, Network, Standardize
+from credibly.models._network import LIMIT, VIEWS, Network, Standardize
+from credibly.models._trees import TREES
 
 OUTSIDE = {"timm": _outside.timm_backbone, "hf": _outside.huggingface_backbone}
 
@@ -30,7 +31,7 @@ CONVOLUTIONAL: dict[str, Callable[[int], Any]] = {
 }
 """Networks for images, from the number of channels; each says its ``num_features``."""
 
-MODELS = ("linear", "mlp", "tfidf", "cnn", *CONVOLUTIONAL, "timm:NAME", "hf:NAME")
+MODELS = ("linear", "mlp", *TREES, "tfidf", "cnn", *CONVOLUTIONAL, "timm:NAME", "hf:NAME")
 """Names for ``build``; NAME stands for one of that library's."""
 
 INPUTS = {"efficientnet-lite0": (_efficientnet.INPUT_MEAN, _efficientnet.INPUT_SCALE)}
@@ -83,6 +84,10 @@ def build(
         Linear(in_features=3, out_features=4, bias=True)
     """
     _not_texts(name, inputs)
+    if name in TREES:
+        raise InputError(
+            f"{name} is no network: `cr.models.Trees` holds it, and training grows it."
+        )
     shape = _shape(inputs, image_size)
     if num_labels is None:
         if not isinstance(inputs, Data):
@@ -137,7 +142,7 @@ def _fit(standardize: Standardize, data: Data) -> None:
     train = data.part("train")
     train = train if len(train) else data
     if train.features is not None:
-        standardize.fit(train.features)
+        standardize.fit(train.features, LIMIT)
     elif isinstance(train.images, np.ndarray):
         # A thousand images fix a channel's mean and deviation well enough.
         sample = train.images[:: max(1, len(train) // 1000)]

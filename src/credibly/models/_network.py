@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,29 +13,36 @@ from torch import Tensor, nn
 from credibly.checks import InputError
 from credibly.types import Array
 
+LIMIT = 5.0
+"""Largest standardised value of a feature, in deviations; docs/models.md says how it was chosen."""
+
 
 class Standardize(nn.Module):
     """(input − mean) / scale, a column or channel at a time; fixed, and saved with the model.
 
-    Buffers, not parameters: they are fitted once on training rows, follow the model to any device
-    and into any export, and no optimiser touches them.
+    Values beyond ±``limit`` deviations are set to it, so that an outlier, of which training saw
+    none, cannot dominate a row's scores. Buffers, not parameters: they are fitted once on training
+    rows, follow the model to any device and into any export, and no optimiser touches them.
 
     Example:
-        >>> layer = Standardize(2).fit(np.array([[1.0, 5.0], [3.0, 5.0]]))
-        >>> layer(torch.tensor([[3.0, 5.0]]))
-        tensor([[1., 0.]])
+        >>> layer = Standardize(2).fit(np.array([[1.0, 5.0], [3.0, 5.0]]), limit=5.0)
+        >>> layer(torch.tensor([[3.0, 5.0], [99.0, 5.0]]))
+        tensor([[1., 0.],
+                [5., 0.]])
     """
 
     mean: Tensor
     scale: Tensor
+    limit: Tensor
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
+        self.register_buffer("limit", torch.tensor(math.inf))
 
-    def fit(self, values: Array) -> Standardize:
-        """Mean and deviation of the rows of ``values``; a constant column keeps scale 1."""
+    def fit(self, values: Array, limit: float = math.inf) -> Standardize:
+        """Take mean and deviation of the rows of ``values``; a constant column keeps scale 1."""
         # In blocks, in float64: exact enough, and never a copy of the whole.
         total, square = np.zeros(values.shape[1]), np.zeros(values.shape[1])
         shift = values[:1].astype(np.float64).reshape(-1) if len(values) else 0.0
@@ -45,16 +53,24 @@ class Standardize(nn.Module):
         mean = total / max(len(values), 1)
         deviation = np.sqrt(np.maximum(square / max(len(values), 1) - mean**2, 0))
         constant = deviation <= 1e-6 * np.maximum(np.abs(mean + shift), 1e-30)
-        return self.set(mean + shift, np.where(constant, 1.0, deviation))
+        return self.set(mean + shift, np.where(constant, 1.0, deviation), limit)
 
-    def set(self, mean: object, scale: object) -> Standardize:
+    def set(self, mean: object, scale: object, limit: float = math.inf) -> Standardize:
+        """Take these numbers, one mean and one scale per column or channel."""
         self.mean.copy_(torch.as_tensor(np.asarray(mean)))
         self.scale.copy_(torch.as_tensor(np.asarray(scale)))
+        self.limit.fill_(limit)
         return self
 
     def forward(self, inputs: Tensor) -> Tensor:
         shape = (1, -1) + (1,) * (inputs.ndim - 2)
-        return (inputs - self.mean.view(shape)) / self.scale.view(shape)
+        standard = (inputs - self.mean.view(shape)) / self.scale.view(shape)
+        return standard.clamp(-self.limit, self.limit)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Read runs of version 0.2 and before too: they had no limit."""
+        state_dict.setdefault(prefix + "limit", torch.tensor(math.inf))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 VIEWS = ("one", "flip", "crops")

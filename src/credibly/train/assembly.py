@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import nn
 from credibly.checks import InputError
 from credibly.data import CALIBRATION, TEST, TRAIN
 from credibly.train.batches import mixed, rows_per_step
-from credibly.train.configuration import Settings
+from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings
 from credibly.train.run_folder import description
 from credibly.train.user_objects import (
     OBJECT,
@@ -39,6 +40,8 @@ MIN_ROWS_TO_FOLD = 20
 def resolve_settings(settings: Settings, data: Data) -> Settings:
     """Return ``settings`` with loss, model and batch size resolved, checked against ``data``."""
     loss = default_loss(data) if settings.loss == "auto" else settings.loss
+    if compares(settings, data):
+        return _resolve_comparison(settings, loss, data)
     model = settings.model
     if model == "auto":
         model = _default_model(settings, data)
@@ -50,11 +53,7 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
             f"`solver` lbfgs needs features; {data.source} holds {data.kind}. Train on those of a "
             "network: --model timm:NAME --frozen --features; on texts, --model tfidf."
         )
-    if settings.average_size is not None and settings.average_size > len(data.labels):
-        raise InputError(
-            f"`average_size` must be at most the number of labels, {len(data.labels)}; "
-            f"got {settings.average_size:g}."
-        )
+    _check_average_size(settings, data)
     if settings.views != "one" and data.kind != "images":
         raise InputError(
             f"`views` {settings.views} needs images; {data.source} holds {data.kind}. Use one."
@@ -67,6 +66,63 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
         raise InputError("`features` caches a backbone's output; tfidf has none. Leave it out.")
     size = rows_per_step(settings.batch_size, int((data.split == TRAIN).sum()))
     return dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
+
+
+def compares(settings: Settings, data: Data) -> bool:
+    """Return whether models for features are compared on rows they did not see.
+
+    ``model`` auto does so unless a setting of networks is given, and with a loss that every
+    candidate can be trained for; ``forest`` and ``boosting`` choose their size that way.
+    """
+    if settings.model in HEADS:
+        return True
+    if settings.model != "auto" or data.kind != "features" or num_processes() > 1:
+        return False
+    usual, usual_loss = Settings(), default_loss(data)
+    if settings.loss not in ("auto", "bce", usual_loss):
+        return False
+    return all(
+        getattr(settings, field.name) == getattr(usual, field.name)
+        for field in dataclasses.fields(Settings)
+        if field.name not in DECIDES_FREELY
+    )
+
+
+def num_processes() -> int:
+    """Return the number of processes that torchrun started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _resolve_comparison(settings: Settings, loss: str, data: Data) -> Settings:
+    from credibly.train.choice import folds_for
+
+    name = settings.model
+    if data.kind != "features":
+        raise InputError(
+            f"`model` {name} takes features; {data.source} holds {data.kind}. Use a network, or "
+            "the features of one: `cr.models.cache_features`."
+        )
+    if num_processes() > 1:
+        raise InputError(f"`model` {name} trains on one process only; got {num_processes()}.")
+    if loss not in ("bce", default_loss(data)):
+        raise InputError(
+            f"`model` {name} is trained by log loss: `loss` bce, or softmax where each row has "
+            f"exactly one label; got {loss!r}. Use --model mlp for other losses."
+        )
+    _check_average_size(settings, data)
+    settings = dataclasses.replace(settings, loss=loss)
+    folds = folds_for(settings, data) if settings.folds is None else settings.folds
+    settings = dataclasses.replace(settings, folds=folds)
+    _folds(settings, name, data)
+    return settings
+
+
+def _check_average_size(settings: Settings, data: Data) -> None:
+    if settings.average_size is not None and settings.average_size > len(data.labels):
+        raise InputError(
+            f"`average_size` must be at most the number of labels, {len(data.labels)}; "
+            f"got {settings.average_size:g}."
+        )
 
 
 def _solver(settings: Settings, model: str, loss: str, data: Data) -> dict[str, Any]:

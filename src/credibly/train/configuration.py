@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -24,8 +25,20 @@ STYLES = ("none", "shift", "shift+flip", "crop+flip")
 VIEWS = ("one", "flip", "crops")
 
 # These change how long a run takes or what it prints, never what it computes.
+HEADS = ("forest", "boosting")
+"""Models that are not trained by steps."""
+
+COMPARED = ("auto", *HEADS)
+"""Models of a run that was made by comparing candidates, or sizes of one."""
+
 INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
 
+
+# ``model`` auto compares models unless one of the other settings, all of networks, is given.
+DECIDES_FREELY = (
+    *("loss", "model", "average_size", "calibrate", "budget", "folds", "seed", "split_seed"),
+    *INCIDENTAL,
+)
 
 # Larger values are typing errors; they would end in a failure to allocate memory.
 _LARGEST = {"epochs": 10**6, "accumulate": 10**6, "workers": 256, "seed": 2**63 - 1}
@@ -55,7 +68,9 @@ class Settings:
 
     loss: str = setting("auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label")
     model: str = setting(
-        "auto", "mlp, tfidf, cnn, timm:NAME, python:MODULE:FACTORY … (docs/models.md)"
+        "auto",
+        "mlp, forest, boosting, tfidf, cnn, timm:NAME … (docs/models.md); auto: for features, the "
+        "best of several on rows not trained on",
     )
     weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
     frozen: bool = setting(False, "train the last layer only")
@@ -107,6 +122,9 @@ class Settings:
         "solver lbfgs: choose and calibrate on scores of models that did not train on the row, one "
         "model per fold, then train on all rows; 0 holds rows out (default: 3 for tfidf where the "
         "data name no held-out rows)",
+    )
+    budget: str = setting(
+        "60s", "model auto: time for the models tried, as estimated from the size of the data"
     )
     seed: int = setting(0, "seed of order, dropout, augmentation and initial weights")
     split_seed: int = setting(0, "seed of the split into training, held-out and test rows")
@@ -185,6 +203,7 @@ class Settings:
             choices, value = field.metadata.get("choices"), getattr(self, field.name)
             if choices and value is not None:
                 checks.choice(field.name, value, choices)
+        seconds(self.budget)
         self._check_combinations()
 
     def _check_combinations(self) -> None:
@@ -226,8 +245,30 @@ class Settings:
             raise InputError("`sweep` l2 belongs to `solver` lbfgs; got solver steps.")
         if self.folds is not None and (self.folds < 0 or self.folds == 1):
             raise InputError(f"`folds` must be 0 or at least 2; got {self.folds}.")
-        if self.folds and self.solver == "steps":
+        if self.folds and self.solver == "steps" and self.model not in (*HEADS, "auto"):
             raise InputError("`folds` belongs to `solver` lbfgs; got solver steps.")
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def seconds(budget: str) -> float:
+    """Return the seconds of a time such as ``60s``, ``5m`` or ``1h``.
+
+    Example:
+        >>> seconds("60s"), seconds("1.5m")
+        (60.0, 90.0)
+        >>> seconds("soon")
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: `budget` must be a time such as 60s, 5m or 1h; got 'soon'.
+    """
+    from credibly.checks import InputError
+
+    found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([a-z]*)\s*", str(budget))
+    if found is None or found[2] not in _UNITS:
+        raise InputError(f"`budget` must be a time such as 60s, 5m or 1h; got {budget!r:.80}.")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 def _fits(hint: Any, value: Any) -> bool:

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError
 from credibly.files import write_json
+from credibly.models import Stack
 from credibly.pipeline import Pipeline
 from credibly.train import assembly
 from credibly.train.callbacks import Callback, LoggingCallback
-from credibly.train.configuration import Settings
+from credibly.train.configuration import COMPARED, Settings
 from credibly.train.distributed import score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.log import Log
@@ -83,8 +84,13 @@ def fit(
         accelerator.wait_for_everyone()
         if resume and (folder / METRICS).exists():
             return load(folder, model=model, loss=loss, allow_python=True)
-        rows, network = _inputs(run, pooled(data, settings), accelerator)
-        crossed = _train(run, rows, network, accelerator, callback or Callback())
+        if settings.model in COMPARED:
+            rows = pooled(data, settings)
+            crossed = _compare(run, rows, callback or Callback())
+            network = run.model
+        else:
+            rows, network = _inputs(run, pooled(data, settings), accelerator)
+            crossed = _train(run, rows, network, accelerator, callback or Callback())
         _finish(run, rows, network, accelerator, crossed)
         accelerator.wait_for_everyone()
     return run
@@ -108,7 +114,9 @@ def _assemble(
     criterion = assembly.build_loss(settings, data, len(train), loss)
     _check_rows(train, held_out, settings, criterion, processes)
     model = assembly.build_user_model(settings, data, criterion, model)
-    if model is None:
+    if model is None and settings.model in COMPARED:
+        model = Stack([])  # filled when the candidates are compared
+    elif model is None:
         model = assembly.build_model(settings, data, criterion, train.targets)
     return Run(folder, settings, about, model, Pipeline(criterion))
 
@@ -154,6 +162,16 @@ def _check_rows(
                 f"{str(train.ids[row])!r} of {train.source} has {counts[row]}. "
                 "Use bce or spa for many labels."
             )
+
+
+def _compare(run: Run, rows: Data, callback: Callback) -> Tensor | None:
+    """Train the candidates; return scores of rows by models that did not see them, if by folds."""
+    from credibly.train.choice import choose, problem_of
+
+    problem = problem_of(rows, run.criterion, run.settings)
+    choice = choose(problem, run.settings, callback)
+    run.model, run.candidates = choice.model, choice.document(run.settings)
+    return torch.from_numpy(choice.scores) if problem.crossed else None
 
 
 def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Module]:

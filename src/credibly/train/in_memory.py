@@ -232,12 +232,12 @@ def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> Fi
 
 
 class MatrixRows:
-    """Rows of a matrix, dense or CSR, as the trainer reads them: float64."""
+    """Rows of a matrix, dense or CSR, in the precision of the targets."""
 
     lengths: Array | None = None
 
     def __init__(self, rows: Any, targets: Array) -> None:
-        self.rows, self.targets = rows, torch.from_numpy(targets)
+        self.rows, self.targets, self.dtype = rows, torch.from_numpy(targets), targets.dtype
 
     def __len__(self) -> int:
         return self.rows.shape[0]
@@ -248,8 +248,12 @@ class MatrixRows:
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return inputs, targets and row numbers."""
         chosen = self.rows[index.numpy()]
-        inputs = as_inputs(chosen.toarray() if sparse.issparse(chosen) else chosen)
-        return inputs, self.targets[index], index
+        dense = chosen.toarray() if sparse.issparse(chosen) else chosen
+        return (
+            torch.from_numpy(np.require(dense, self.dtype, ["C", "W"])),
+            self.targets[index],
+            index,
+        )
 
 
 def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.Module:

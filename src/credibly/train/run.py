@@ -13,13 +13,15 @@ from torch import Tensor, nn
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.files import read_json_object, write_json
+from credibly.models import Trees
 from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
-from credibly.train.configuration import Settings, read_toml
+from credibly.train.configuration import COMPARED, Settings, read_toml
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.run_folder import (
     CALIBRATION,
+    CANDIDATES,
     CONFIG,
     ENCODER,
     METRICS,
@@ -58,6 +60,8 @@ class Run:
         pipeline: from scores to log-odds, probabilities and label sets: the link of the loss, the
             calibrator and the decision, both fitted on held-out rows.
         metrics: of the test rows; empty where there are none.
+        candidates: the models that were compared, with their figures on rows they did not see, and
+            the members of the model; empty for a network that was asked for.
     """
 
     folder: Path
@@ -66,6 +70,7 @@ class Run:
     model: nn.Module
     pipeline: Pipeline
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    candidates: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
         about = f"{self.settings.loss}, {self.settings.model}, {len(self.labels)} labels"
@@ -109,7 +114,7 @@ class Run:
         """Return what the model puts out for each row."""
         rows = self.encoded(rows)
         dataset = rows.torch_dataset(train=False, image_size=self.settings.image_size)
-        device = next(self.model.parameters()).device
+        device = next(iter(self.model.state_dict().values())).device
         return score(self.model, dataset, SingleProcess(device), self.settings.workers)
 
     def log_odds(self, scores: Tensor) -> Array:
@@ -258,6 +263,8 @@ def load(
     _read_calibration(run)
     if (folder / METRICS).exists():
         run.metrics = read_json_object(folder / METRICS)
+    if settings.model in COMPARED:
+        run.candidates = read_json_object(folder / CANDIDATES)
     return run
 
 
@@ -271,8 +278,14 @@ def _same_shapes(
     """Refuse weights of another model, before memory is allocated for it."""
     criterion = loss_of(settings, loss, num_labels=len(data["labels"]), num_rows=1)
     with torch.device("meta"):  # the model alone: losses look at their numbers
-        expected = _empty_model(settings, data, criterion, folder).state_dict()
-    for name, tensor in expected.items():
+        model = _empty_model(settings, data, criterion, folder)
+    # Trees come in any number and size, and check themselves when they are read.
+    trees = tuple(f"{name}." for name, part in model.named_modules() if isinstance(part, Trees))
+    for name, tensor in model.state_dict().items():
+        if name.startswith(trees):
+            continue
+        if name.endswith("standardize.limit") and name not in saved:
+            continue  # version 0.2 and before
         if name not in saved or saved[name].shape != tensor.shape:
             found = tuple(saved[name].shape) if name in saved else "nothing"
             raise InputError(
@@ -303,6 +316,8 @@ def _empty_model(
 ) -> nn.Module:
     from credibly import models
 
+    if settings.model in COMPARED:
+        return _empty_members(settings, data, folder)
     if settings.model.startswith(PYTHON):
         num_scores = len(data["labels"]) * criterion.scores_per_label
         return build_from_factory(settings.model, tuple(data["shape"]), num_scores)
@@ -330,6 +345,16 @@ def _empty_model(
     )
 
 
+def _empty_members(settings: Settings, data: dict[str, Any], folder: Path) -> nn.Module:
+    from credibly.train.choice import empty_members, members_of
+
+    path = folder / CANDIDATES
+    if not path.is_file():
+        raise InputError(f"{path} is missing; it says what the model is made of. Put it back.")
+    members = members_of(read_json_object(path), path)
+    return empty_members(members, int(data["shape"][0]), len(data["labels"]), settings)
+
+
 def _read_calibration(run: Run) -> None:
     from credibly import calibrate, decide
 
@@ -345,6 +370,8 @@ def write_run(run: Run) -> None:
     if run.data["kind"].startswith("text"):
         (run.folder / ENCODER).mkdir(exist_ok=True)
         text_model(run.model).write_encoder(run.folder / ENCODER)
+    if run.candidates:
+        write_json(run.folder / CANDIDATES, run.candidates)
     kept = {
         **prefixed("model", run.model.state_dict()),
         **prefixed("loss", run.criterion.link_state()),

@@ -12,6 +12,7 @@ from credibly.train.log import read_log
 from credibly.train.run import load
 from credibly.train.run_folder import (
     CALIBRATION,
+    CANDIDATES,
     CONFIG,
     METRICS,
     MODEL,
@@ -25,6 +26,7 @@ _READERS: dict[str, Callable[[Path], object]] = {
     MODEL: read_tensors,
     CALIBRATION: read_json_object,
     METRICS: read_json_object,
+    CANDIDATES: read_json_object,
     "log.jsonl": read_log,
     "compared.json": read_json_object,
 }

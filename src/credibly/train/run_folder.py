@@ -29,6 +29,9 @@ CONFIG, MODEL, CALIBRATION, METRICS = (
 )
 
 
+CANDIDATES = "candidates.json"
+"""Which models were tried, their metrics on left-out rows, their weights; for COMPARED models."""
+
 ENCODER = "encoder"
 """Folder of what a network for texts needs beside its weights: vocabulary or tokenizer."""
 

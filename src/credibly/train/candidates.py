@@ -1,0 +1,282 @@
+"""Models for features that are compared: linear, mlp, forest and boosting.
+
+Each is trained on the rows of every part and scores the rows that the part leaves out, so that
+candidates are compared, weighted and calibrated on rows that they did not see.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from credibly.train.assembly import set_prior_bias
+from credibly.train.batches import mixed
+from credibly.train.configuration import Settings
+from credibly.train.evaluation import EpochEvaluator
+from credibly.train.in_memory import MatrixRows
+from credibly.train.lbfgs import minimise
+from credibly.train.trainer import Trainer
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.losses import Loss
+
+L2 = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+"""Penalties of ``linear``, strongest first: scikit-learn's 1/C. Left-out rows choose."""
+
+SOLVER_ITERATIONS = 100
+"""Steps of L-BFGS for each penalty; each starts from the result of the one before."""
+
+LEAVES = (1, 3)
+"""Fewest rows of a leaf of ``forest``. Left-out rows choose."""
+
+STAGES = (10, 20, 30, 45, 70, 100)
+"""Iterations of ``boosting``. Left-out rows choose."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Rows to train on, and how they are divided.
+
+    Attributes:
+        features: (n, d), float32 or float64.
+        targets: (n, L) of 0, 1, soft values and −1 for unknown, float64.
+        criterion: the loss whose link makes log-odds of scores: ``bce`` or ``softmax``.
+        parts: for each model to train, the rows it is trained on and the rows that it scores.
+        seed: of everything random.
+        steps: how networks are trained.
+    """
+
+    features: Array
+    targets: Array
+    criterion: Loss
+    parts: list[tuple[Array, Array]]
+    seed: int = 0
+    steps: Settings = dataclasses.field(default_factory=Settings)
+
+    @property
+    def scored(self) -> Array:
+        """Return the rows that the parts leave out, in their order, each once."""
+        return np.unique(np.concatenate([outside for _, outside in self.parts]))
+
+    @property
+    def trained(self) -> Array:
+        """Return the rows that some part trains on."""
+        return np.unique(np.concatenate([inside for inside, _ in self.parts]))
+
+    @property
+    def crossed(self) -> bool:
+        """Return whether every row is left out by some part, so that all rows can train."""
+        return len(self.scored) == len(self.targets)
+
+    @property
+    def exclusive(self) -> bool:
+        """Return whether exactly one label is present in each row."""
+        return not self.criterion.labelwise
+
+    def figures(self, scores: Array) -> dict[str, float]:
+        """Return the metrics of the scored rows after an affine calibration of them."""
+        evaluator = EpochEvaluator(self.steps, None, self.targets[self.scored])
+        return evaluator(self.criterion, torch.from_numpy(scores))
+
+    def averaged(self, parts: list[Array]) -> Array:
+        """Return the mean score of each scored row over the parts that leave it out."""
+        places = np.searchsorted(self.scored, np.concatenate([out for _, out in self.parts]))
+        total = np.zeros((len(self.scored), parts[0].shape[1]))
+        np.add.at(total, places, np.concatenate(parts))
+        return total / np.bincount(places, minlength=len(total))[:, None]
+
+
+@dataclasses.dataclass
+class Candidate:
+    """A trained candidate.
+
+    Attributes:
+        name: of the kind of model.
+        members: trained models; their mean score is the candidate's.
+        scores: of the scored rows, by models that were not trained on them.
+        options: what left-out rows chose for it.
+        figures: metrics of ``scores``.
+    """
+
+    name: str
+    members: list[nn.Module]
+    scores: Array
+    options: dict[str, Any]
+    figures: dict[str, float]
+
+
+@torch.no_grad()
+def scores_of(model: nn.Module, inputs: Tensor) -> Array:
+    """Return the scores of rows, in blocks, as float64."""
+    model.eval()
+    return torch.cat([model(block) for block in inputs.split(4096)]).double().numpy()
+
+
+# Linear ---------------------------------------------------------------------------------------
+
+
+def fit_linear(problem: Problem) -> Candidate:
+    """Solve to the optimum for each penalty; all rows then train with the best one."""
+    network, inputs = _linear(problem)
+    heads = [copy.deepcopy(network.head) for _ in problem.parts]
+    best: tuple[float, float, Array] | None = None
+    tried = 0
+    for l2 in L2:
+        scores = []
+        for head, (inside, outside) in zip(heads, problem.parts, strict=True):
+            _solve(head, problem, inputs, inside, l2)
+            scores.append(scores_of(head, inputs[outside]))
+        crossed = problem.averaged(scores)
+        cost, tried = problem.figures(crossed)["selection"], tried + 1
+        if best is None or cost < best[0]:
+            best, tried = (cost, l2, crossed), 0
+        if tried == 2:
+            break
+    assert best is not None
+    _, l2, crossed = best
+    _solve(network.head, problem, inputs, problem.trained, l2)
+    return Candidate("linear", [network.float()], crossed, {"l2": l2}, problem.figures(crossed))
+
+
+def _linear(problem: Problem) -> tuple[Any, Tensor]:
+    """Return a network of zeros, and the standardised rows in float64."""
+    from credibly import models
+
+    network = models.build("linear", problem.features.shape[1:], problem.targets.shape[1])
+    network.standardize.fit(problem.features[problem.trained], models.LIMIT)
+    nn.init.zeros_(network.head.weight)
+    set_prior_bias(network.head, problem.criterion, problem.targets[problem.trained])
+    network.double()
+    with torch.no_grad():
+        return network, network.standardize(torch.from_numpy(problem.features).double())
+
+
+def _solve(head: nn.Module, problem: Problem, inputs: Tensor, rows: Array, l2: float) -> None:
+    targets = problem.targets[rows]
+    # The loss is a mean over known entries, or over rows where labels exclude each other.
+    terms = len(rows) if problem.exclusive else max(int((targets >= 0).sum()), 1)
+    minimise(
+        head,
+        problem.criterion.train(),
+        inputs[rows],
+        torch.from_numpy(targets),
+        l2 / terms,
+        max_iterations=SOLVER_ITERATIONS,
+    )
+    problem.criterion.eval()
+
+
+# Network --------------------------------------------------------------------------------------
+
+
+def fit_mlp(problem: Problem) -> Candidate:
+    """Train a network on each part, its epoch chosen by the rows left out; keep all of them."""
+    features, targets = problem.features.astype(np.float32), problem.targets.astype(np.float32)
+    members: list[nn.Module] = []
+    scores = []
+    for number, (inside, outside) in enumerate(problem.parts):
+        steps = dataclasses.replace(problem.steps, seed=mixed(problem.seed, number) % 2**31)
+        torch.manual_seed(mixed(steps.seed))
+        network = _mlp(problem, features[inside], targets[inside])
+        left_out = MatrixRows(features[outside], targets[outside])
+        trainer = Trainer(
+            steps,
+            network,
+            copy.deepcopy(problem.criterion),
+            MatrixRows(features[inside], targets[inside]),
+            EpochEvaluator(steps, left_out, targets[outside]),
+        )
+        trainer.run()
+        trainer.finish()
+        members.append(network.eval())
+        scores.append(scores_of(network, torch.from_numpy(features[outside])))
+    crossed = problem.averaged(scores)
+    return Candidate("mlp", members, crossed, {}, problem.figures(crossed))
+
+
+def _mlp(problem: Problem, features: Array, targets: Array) -> Any:
+    from credibly import models
+
+    network = models.build(
+        "mlp",
+        features.shape[1:],
+        targets.shape[1],
+        hidden=problem.steps.hidden,
+        dropout=problem.steps.dropout,
+    )
+    network.standardize.fit(features, models.LIMIT)
+    set_prior_bias(network.head, problem.criterion, targets)
+    return network
+
+
+# Trees ----------------------------------------------------------------------------------------
+
+
+def fit_forest(problem: Problem) -> Candidate:
+    """Grow a forest; rows that a tree did not see choose the size of the leaves."""
+    from credibly import models
+
+    rows, best = problem.trained, None
+    for leaf in LEAVES:
+        model, scores = models.grow_forest(
+            problem.features[rows],
+            problem.targets[rows],
+            problem.seed,
+            models.ForestOptions(leaf=leaf),
+            exclusive=problem.exclusive,
+        )
+        if not problem.crossed:
+            left_out = torch.from_numpy(problem.features[problem.scored])
+            scores = scores_of(model, left_out.double())
+        figures = problem.figures(scores)
+        if best is None or figures["selection"] < best.figures["selection"]:
+            best = Candidate("forest", [model], scores, {"leaf": leaf}, figures)
+    assert best is not None
+    return best
+
+
+def fit_boosting(problem: Problem) -> Candidate:
+    """Boost on each part; left-out rows choose the iterations, then on all rows."""
+    from credibly import models
+
+    options = models.BoostingOptions(iterations=STAGES[-1])
+
+    def booster(rows: Array, most: int) -> models.Booster:
+        return models.Booster(
+            problem.features[rows],
+            problem.targets[rows],
+            problem.seed,
+            dataclasses.replace(options, iterations=most),
+            exclusive=problem.exclusive,
+        )
+
+    stages: list[list[Array]] = [[] for _ in STAGES]
+    last = None
+    for inside, outside in problem.parts:
+        last = booster(inside, STAGES[-1])
+        staged = last.staged(problem.features[outside], STAGES)
+        for stage, scores in zip(stages, staged, strict=True):
+            stage.append(scores)
+    crossed = [problem.averaged(stage) for stage in stages]
+    figures = [problem.figures(scores) for scores in crossed]
+    at = int(np.argmin([each["selection"] for each in figures]))
+    if last is None or len(problem.parts) > 1:
+        last = booster(problem.trained, STAGES[at])
+    chosen = {"iterations": STAGES[at]}
+    return Candidate("boosting", [last.model(STAGES[at])], crossed[at], chosen, figures[at])
+
+
+FIT: dict[str, Callable[[Problem], Candidate]] = {
+    "linear": fit_linear,
+    "mlp": fit_mlp,
+    "forest": fit_forest,
+    "boosting": fit_boosting,
+}
+"""How each candidate is trained, by name."""

@@ -1,0 +1,300 @@
+"""Which model for features: candidates within a budget, compared on rows they did not see.
+
+What is tried follows from the number of rows, features and labels, never from the clock, so that
+the same data and seed give the same run on any machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from credibly.checks import InputError
+from credibly.pipeline import Pipeline
+from credibly.train.batches import mixed, number_of_batches, rows_per_step
+from credibly.train.callbacks import Callback
+from credibly.train.candidates import FIT, L2, LEAVES, STAGES, Candidate, Problem
+from credibly.train.configuration import Settings, seconds
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.data import Data
+    from credibly.losses import Loss
+
+MOST_MEMBERS = 10_000
+
+FOLDS = 5
+LARGEST_FOREST = 25_000_000
+"""Most numbers in the leaves of a forest: 200 MB."""
+
+LEAST_WEIGHT = 0.05
+"""Share of the sum of weights below which a candidate is left out of the sum."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """What the cost of a candidate depends on."""
+
+    rows: int
+    features: int
+    labels: int
+    parts: int
+
+    @property
+    def fits(self) -> int:
+        """Return how often a model is trained that is trained on each part and then on all rows."""
+        return self.parts + (self.parts > 1)
+
+
+def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
+    """Return about how long a candidate takes on one core; measured on tables of 400 to 5,000 rows.
+
+    Example:
+        >>> size = Size(rows=1000, features=100, labels=6, parts=5)
+        >>> estimated_seconds("forest", size, Settings()) < 10
+        True
+    """
+    n, d, labels = size.rows, size.features, size.labels
+    if name == "linear":
+        evaluations = 40 * (len(L2) - 2) * size.fits
+        return evaluations * (5e-4 + 5e-10 * n * d * labels)
+    if name == "mlp":
+        width = steps.hidden or 512
+        updates = number_of_batches(n, rows_per_step(steps.batch_size, n))
+        work = 6 * n * width * (d + labels)
+        return size.parts * steps.epochs * (updates * 2e-3 + work / 2e10)
+    if name == "forest":
+        columns = max(1.0, 0.3 * d)
+        return len(LEAVES) * 200 * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
+    trees = STAGES[-1] * labels * size.fits
+    return trees * (1.5e-3 + 1.2e-8 * d * max(n, 2000))
+
+
+def _forest_numbers(size: Size) -> int:
+    return 200 * max(size.rows // 2, 1) * size.labels
+
+
+def candidates(size: Size, settings: Settings) -> list[dict[str, Any]]:
+    """Return the candidates with their estimated seconds, and the reason for those left out.
+
+    ``mlp`` is always tried. The others follow from the cheapest on, while the sum is within the
+    budget.
+    """
+    budget = seconds(settings.budget)
+    rows = [{"model": name, "seconds": estimated_seconds(name, size, settings)} for name in FIT]
+    left = budget - sum(row["seconds"] for row in rows if row["model"] == "mlp")
+    for row in sorted(rows, key=lambda row: (row["model"] != "mlp", row["seconds"])):
+        row["seconds"] = float(f"{row['seconds']:.2g}")
+        if row["model"] == "mlp":
+            continue
+        if row["model"] == "forest" and _forest_numbers(size) > LARGEST_FOREST:
+            row["left_out"] = "its leaves would hold more than 200 MB"
+        elif row["seconds"] > left:
+            row["left_out"] = f"it would exceed the budget of {settings.budget}"
+        else:
+            left -= row["seconds"]
+    return rows
+
+
+def folds_for(settings: Settings, data: Data) -> int:
+    """Return the number of folds: 5 where every row can be left out once within the budget, else 0.
+
+    Data that name held-out rows keep them.
+    """
+    from credibly.data import TEST
+
+    rows = int((data.split != TEST).sum())
+    if not data.drawn or rows < 4 * FOLDS or data.features is None:
+        return 0
+    if settings.model == "forest":  # out-of-bag rows, whatever the number of folds
+        return FOLDS
+    size = Size(rows, data.features.shape[1], len(data.labels), FOLDS)
+    if settings.model == "boosting":
+        return FOLDS
+    afford = sum(estimated_seconds(name, size, settings) for name in ("mlp", "linear"))
+    return FOLDS if afford <= seconds(settings.budget) else 0
+
+
+# Training -------------------------------------------------------------------------------------
+
+
+def problem_of(rows: Data, criterion: Loss, settings: Settings) -> Problem:
+    """Return the rows and parts of data as they are trained on."""
+    from credibly.data import CALIBRATION, TEST, TRAIN
+    from credibly.train.in_memory import fold_numbers
+
+    assert rows.features is not None
+    kept = np.flatnonzero(rows.split != TEST)
+    split, targets = rows.split[kept], rows.targets[kept].astype(np.float64)
+    if settings.folds:
+        fold = fold_numbers(targets, settings.folds, settings.split_seed)
+        numbers = range(settings.folds)
+        parts = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in numbers]
+    else:
+        parts = [(np.flatnonzero(split == TRAIN), np.flatnonzero(split == CALIBRATION))]
+    return Problem(rows.features[kept], targets, criterion, parts, settings.seed, settings)
+
+
+@dataclasses.dataclass
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        model: the chosen model, or a weighted sum of several.
+        members: name of each member of the model, in order.
+        scores: of the scored rows, by models that were not trained on them.
+        table: candidates with their figures and weights.
+    """
+
+    model: nn.Module
+    members: list[str]
+    scores: Array
+    table: list[dict[str, Any]]
+
+    def document(self, settings: Settings) -> dict[str, Any]:
+        """Return what the run stores of it."""
+        return {
+            "version": 1,
+            "budget": settings.budget,
+            "folds": settings.folds,
+            "candidates": self.table,
+            "members": self.members,
+        }
+
+
+def choose(problem: Problem, settings: Settings, callback: Callback | None = None) -> Choice:
+    """Train every candidate within the budget; return the best one, or their sum where it pays."""
+    names = [settings.model] if settings.model in FIT else list(FIT)
+    size = Size(len(problem.trained), *_shape(problem), len(problem.parts))
+    table = [row for row in candidates(size, settings) if row["model"] in names]
+    tried: list[Candidate] = []
+    with torch.random.fork_rng(devices=[]):
+        for done, row in enumerate(table):
+            if callback is not None:
+                callback.on_update(done, len(table))
+            if "left_out" in row and len(names) > 1:
+                continue
+            row.pop("left_out", None)
+            torch.manual_seed(mixed(problem.seed))
+            candidate = FIT[row["model"]](problem)
+            tried.append(candidate)
+            figures = {key: candidate.figures[key] for key in ("nll", "map", "ace")}
+            row.update(figures, **candidate.options)
+    if callback is not None:
+        callback.on_update(len(table), len(table))
+    weights, scores = _weights(problem, tried)
+    for row in table:
+        row["weight"] = sum(
+            weight
+            for weight, candidate in zip(weights, tried, strict=True)
+            if candidate.name == row["model"]
+        )
+    model, members = _combined(tried, weights)
+    return Choice(model, members, scores, table)
+
+
+def _shape(problem: Problem) -> tuple[int, int]:
+    return problem.features.shape[1], problem.targets.shape[1]
+
+
+def _combined(tried: list[Candidate], weights: list[float]) -> tuple[nn.Module, list[str]]:
+    from credibly import models
+
+    members, shares, names = [], [], []
+    for candidate, weight in zip(tried, weights, strict=True):
+        if weight > 0:
+            members += candidate.members
+            shares += [weight / len(candidate.members)] * len(candidate.members)
+            names += [candidate.name] * len(candidate.members)
+    return models.Stack(members, shares), names
+
+
+def _weights(problem: Problem, tried: list[Candidate]) -> tuple[list[float], Array]:
+    """Return the weight of each candidate, and the weighted sum of their scores.
+
+    The sum is taken where its log loss over the scored rows is lower than that of the best
+    candidate by more than one standard error, both calibrated; else the best candidate alone.
+    """
+    best = min(range(len(tried)), key=lambda place: tried[place].figures["selection"])
+    alone = [float(place == best) for place in range(len(tried))]
+    if len(tried) == 1:
+        return alone, tried[0].scores
+    weights = _stacked(problem, tried)
+    weights = np.where(weights < LEAST_WEIGHT * weights.sum(), 0.0, weights)
+    if (weights > 0).sum() < 2:
+        return alone, tried[best].scores
+    scores = np.tensordot(weights, np.stack([each.scores for each in tried]), axes=1)
+    gain = row_losses(problem, tried[best].scores) - row_losses(problem, scores)
+    if gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain)):
+        return weights.tolist(), scores
+    return alone, tried[best].scores
+
+
+def _stacked(problem: Problem, tried: list[Candidate]) -> Array:
+    """Return weights of at least 0 with the lowest loss of the scored rows."""
+    from scipy.optimize import minimize
+
+    stack = torch.from_numpy(np.stack([candidate.scores for candidate in tried]))
+    targets = torch.from_numpy(problem.targets[problem.scored])
+
+    def value_and_slope(vector: Array) -> tuple[float, Array]:
+        weights = torch.from_numpy(vector.copy()).requires_grad_()
+        loss = problem.criterion(torch.tensordot(weights, stack, dims=1), targets)
+        (slope,) = torch.autograd.grad(loss, weights)
+        return float(loss.detach()), slope.numpy()
+
+    start = np.full(len(tried), 1 / len(tried))
+    bounds = [(0.0, None)] * len(tried)
+    return minimize(value_and_slope, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+
+
+def row_losses(problem: Problem, scores: Array) -> Array:
+    """Return the mean log loss of each scored row with known labels, calibrated on all of them."""
+    from credibly import calibrate
+
+    targets = problem.targets[problem.scored]
+    odds = Pipeline(problem.criterion).link_log_odds(scores)
+    if problem.steps.calibrate != "none":
+        odds = calibrate.Affine().fit(odds, targets, coding="unknown").transform(odds)
+    known = targets >= 0
+    losses = np.logaddexp(0, odds) - np.where(known, targets, 0) * odds
+    counts = known.sum(axis=1)
+    return (np.where(known, losses, 0).sum(axis=1) / np.maximum(counts, 1))[counts > 0]
+
+
+# Storage --------------------------------------------------------------------------------------
+
+
+def members_of(document: dict[str, Any], path: Path) -> list[str]:
+    """Return the names of the members of a run's model, checked."""
+    members = document.get("members")
+    if not isinstance(members, list) or not members or not all(name in FIT for name in members):
+        known = ", ".join(FIT)
+        raise InputError(f"{path} must hold `members`, a list of {known}; got {members!r:.80}.")
+    if len(members) > MOST_MEMBERS:
+        raise InputError(
+            f"{path} must hold at most {MOST_MEMBERS:,} `members`; got {len(members):,}."
+        )
+    return members
+
+
+def empty_members(
+    members: list[str], num_features: int, num_labels: int, settings: Settings
+) -> nn.Module:
+    """Return a model of these members with fresh weights of the right shapes."""
+    from credibly import models
+
+    built: list[nn.Module] = []
+    for name in members:
+        if name in models.TREES:
+            built.append(models.Trees(name, num_features, num_labels))
+        else:
+            hidden = settings.hidden if name == "mlp" else None
+            built.append(models.build(name, (num_features,), num_labels, hidden=hidden))
+    return models.Stack(built)

@@ -1,0 +1,170 @@
+"""Properties of forests and boosting kept as arrays."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestRegressor,
+)
+
+from credibly.models import Booster, BoostingOptions, ForestOptions, Stack, Trees, grow_forest
+
+ROWS, COLUMNS = 120, 5
+
+
+def table(seed: int = 0, missing: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return float32 rows and three labels: two that follow the rows, one that is never there."""
+    noise = np.random.default_rng(seed)
+    rows = noise.normal(size=(ROWS, COLUMNS)).astype(np.float32)
+    targets = np.zeros((ROWS, 3))
+    targets[:, 0] = rows[:, 0] + 0.3 * noise.normal(size=ROWS) > 0
+    targets[:, 1] = rows[:, 1] * rows[:, 2] > 0.3
+    if missing:
+        rows[noise.random(rows.shape) < 0.2] = np.nan
+    return rows, targets
+
+
+def scores(model: torch.nn.Module, rows: np.ndarray) -> np.ndarray:
+    return model(torch.from_numpy(rows).double()).numpy()
+
+
+def their_boosting(options: BoostingOptions, seed: int) -> Any:
+    return HistGradientBoostingClassifier().set_params(
+        max_iter=options.iterations,
+        learning_rate=options.learning_rate,
+        max_leaf_nodes=options.leaves,
+        min_samples_leaf=options.leaf,
+        l2_regularization=options.l2,
+        early_stopping=False,
+        random_state=seed,
+    )
+
+
+FORESTS = {
+    "extra": ForestOptions(trees=12),
+    "random": ForestOptions(trees=12, kind="random", columns="sqrt"),
+    "large leaves": ForestOptions(trees=12, leaf=5, columns=1.0),
+}
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])
+@pytest.mark.parametrize("name", FORESTS)
+def test_walk_of_a_forest_gives_the_votes_of_scikit_learn(name, missing):
+    rows, targets = table(missing=missing)
+    options = FORESTS[name]
+    model, _ = grow_forest(rows, targets, 3, options)
+    kind = ExtraTreesRegressor if options.kind == "extra" else RandomForestRegressor
+    theirs: Any = kind(options.trees, bootstrap=True, random_state=3)
+    theirs.set_params(min_samples_leaf=options.leaf, max_features=options.columns)
+    theirs.fit(rows, targets)
+    new = table(1, missing)[0]
+    votes = model.votes(torch.from_numpy(new).double()).numpy()
+    np.testing.assert_allclose(votes, theirs.predict(new), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])
+def test_walk_of_boosting_gives_the_scores_of_scikit_learn(missing):
+    rows, targets = table(missing=missing)
+    options = BoostingOptions(iterations=8)
+    booster = Booster(rows, targets, 3, options)
+    new = table(1, missing)[0]
+    ours = scores(booster.model(8), new)
+    for label in range(2):
+        theirs = their_boosting(options, 3).fit(rows.astype(np.float64), targets[:, label])
+        expected = theirs.decision_function(new.astype(np.float64))
+        np.testing.assert_allclose(ours[:, label], expected, rtol=0, atol=1e-12)
+    assert np.allclose(booster.staged(new, (3, 8))[1], ours, rtol=0, atol=1e-12)
+    assert np.allclose(booster.staged(new, (3, 8))[0], scores(booster.model(3), new), atol=1e-12)
+
+
+def test_boosting_of_classes_gives_the_probabilities_of_scikit_learn():
+    rows, _ = table()
+    classes = np.digitize(rows[:, 0], [-0.5, 0.5])
+    options = BoostingOptions(iterations=5)
+    model = Booster(rows, np.eye(4)[classes], 0, options, exclusive=True).model(5)
+    theirs = their_boosting(options, 0).fit(rows.astype(np.float64), classes)
+    ours = torch.softmax(model(torch.from_numpy(rows).double()), dim=1).numpy()
+    assert (ours[:, 3] < 0.02).all()  # a class without rows
+    shares = ours[:, :3] / ours[:, :3].sum(axis=1, keepdims=True)
+    expected = theirs.predict_proba(rows.astype(np.float64))
+    np.testing.assert_allclose(shares, expected, rtol=0, atol=1e-12)
+
+
+def test_out_of_bag_scores_come_from_trees_that_did_not_see_the_row():
+    rows, targets = table()
+    noise = np.random.default_rng(5).integers(0, 2, targets.shape).astype(float)
+    model, out_of_bag = grow_forest(rows, noise, 0, ForestOptions(trees=100))
+    inside, outside = scores(model, rows), out_of_bag
+    assert ((inside > 0) == noise).mean() > 0.95  # learnt by heart
+    assert ((outside > 0) == noise).mean() < 0.65
+
+
+GROW = {
+    "forest": lambda rows, targets: grow_forest(rows, targets, 0, ForestOptions(trees=10))[0],
+    "boosting": lambda rows, targets: Booster(
+        rows, targets, 0, BoostingOptions(iterations=10)
+    ).model(10),
+}
+each_kind = pytest.mark.parametrize("kind", GROW)
+
+
+@each_kind
+def test_unknown_and_soft_targets_train_and_a_constant_label_keeps_its_rate(kind):
+    rows, targets = table()
+    targets[::3, 0] = -1
+    targets[1::3, 1] = 0.7
+    targets[:, 2] = 1
+    found = scores(GROW[kind](rows, targets), rows)
+    assert np.isfinite(found).all()
+    assert (found[:, 2] > 3).all()
+    known = targets[:, 0] >= 0
+    assert ((found[known, 0] > 0) == targets[known, 0]).mean() > 0.8
+    nothing = scores(GROW[kind](rows, np.full(targets.shape, -1.0)), rows)
+    np.testing.assert_allclose(nothing, 0, atol=1e-9)
+
+
+@each_kind
+def test_unknown_entries_have_no_influence_on_the_values(kind):
+    rows, targets = table()
+    targets[:40, 0] = -1
+    twice = [scores(GROW[kind](rows, targets), rows) for _ in range(2)]
+    assert np.array_equal(twice[0], twice[1])
+    if kind == "boosting":  # each label has rows of its own
+        alone = scores(GROW[kind](rows[40:], targets[40:]), rows)
+        np.testing.assert_allclose(twice[0][:, 0], alone[:, 0], atol=1e-12)
+
+
+@each_kind
+def test_stored_trees_give_the_same_scores(kind):
+    rows, targets = table()
+    grown = GROW[kind](rows, targets)
+    stack = Stack([grown, grown], [0.25, 0.5])
+    empty = Stack([Trees(kind, COLUMNS, 3), Trees(kind, COLUMNS, 3)])
+    empty.load_state_dict(stack.state_dict())
+    assert np.array_equal(scores(empty, rows), scores(stack, rows))
+
+
+@each_kind
+@pytest.mark.parametrize("damage", ["left", "feature", "roots", "values", "backwards"])
+def test_damaged_trees_are_refused(kind, damage):
+    rows, targets = table()
+    state = GROW[kind](rows, targets).state_dict()
+    state = {name: tensor.clone() for name, tensor in state.items()}
+    if damage == "values":
+        state["values"] = state["values"][:-1]
+    elif damage == "backwards":
+        state["left"][1] = 0
+    else:
+        state[damage][0] = 10**6
+    with pytest.raises(RuntimeError, match="do not fit"):
+        Trees(kind, COLUMNS, 3).load_state_dict(state)
+
+
+@each_kind
+def test_inputs_of_another_width_are_refused(kind):
+    with pytest.raises(ValueError, match="takes inputs of shape"):
+        Trees(kind, COLUMNS, 3)(torch.zeros(2, COLUMNS + 1))

@@ -1,0 +1,194 @@
+"""Properties of ``model`` auto, forest and boosting: compared on rows they did not see."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from train_instances import awkward
+
+import credibly as cr
+from credibly.checks import InputError
+from credibly.data import Data
+from credibly.train import Settings, fit, load
+from credibly.train import candidates as kinds
+from credibly.train.choice import Size, candidates, choose, problem_of
+
+QUICK = {"STAGES": (3, 6), "L2": (30.0, 3.0), "LEAVES": (3,)}
+MODELS = ("auto", "forest", "boosting")
+each_model = pytest.mark.parametrize("model", MODELS)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Try fewer sizes, with fewer trees and epochs."""
+    for name, value in QUICK.items():
+        monkeypatch.setattr(kinds, name, value)
+    monkeypatch.setattr("credibly.train.choice.FOLDS", 2)
+    monkeypatch.setitem(kinds.FIT, "mlp", _few_epochs)
+    monkeypatch.setattr(cr.models.ForestOptions.__init__, "__defaults__", (15, "extra", 1, 0.3))
+
+
+def _few_epochs(problem):
+    steps = dataclasses.replace(problem.steps, epochs=3)
+    return kinds.fit_mlp(dataclasses.replace(problem, steps=steps))
+
+
+def drawn(rows: Data) -> Data:
+    """Return rows whose held-out part was drawn, as ``cr.data.load`` draws it."""
+    return dataclasses.replace(rows, drawn=True)
+
+
+def settings(model: str, **others) -> Settings:
+    return Settings(model=model, **others)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Data:
+    return drawn(awkward(120))
+
+
+@each_model
+def test_the_same_seed_gives_the_same_bytes_and_the_loaded_run_predicts_the_same(
+    model, rows, tmp_path
+):
+    runs = [fit(rows, tmp_path / name, settings(model)) for name in ("one", "two")]
+    for name in ("model.safetensors", "calibration.json", "candidates.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    test = rows.part("test")
+    again = load(tmp_path / "one")
+    assert np.array_equal(again.predict(test).probabilities, runs[0].predict(test).probabilities)
+    assert again.candidates == json.loads(json.dumps(runs[0].candidates))
+    tried = [row for row in again.candidates["candidates"] if "nll" in row]
+    assert sum(row["weight"] > 0 for row in tried) >= 1
+    assert set(again.candidates["members"]) == {r["model"] for r in tried if r["weight"] > 0}
+
+
+def test_a_run_that_was_ended_is_trained_anew_to_the_same_bytes(rows, tmp_path, monkeypatch):
+    whole = fit(rows, tmp_path / "whole", settings("forest"))
+    stopped = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        patch.setattr("credibly.train.fitting.write_run", _end)
+        with pytest.raises(KeyboardInterrupt):
+            fit(rows, stopped, settings("forest"))
+    run = fit(rows, stopped, settings("forest"), resume=True)
+    assert run.metrics == whole.metrics
+    same = (stopped / "model.safetensors").read_bytes()
+    assert same == (tmp_path / "whole" / "model.safetensors").read_bytes()
+
+
+def _end(run):
+    raise KeyboardInterrupt
+
+
+def test_test_rows_have_no_influence_on_the_choice(rows):
+    run = Settings(folds=2, loss="bce", model="auto")
+    loss = cr.losses.BCE()
+    changed = rows.targets.copy()
+    changed[rows.split == 1] = 1 - changed[rows.split == 1]
+    features = rows.features.copy()
+    features[rows.split == 1] += 7
+    other = dataclasses.replace(rows, targets=np.clip(changed, -1, 1), features=features, _hash=[])
+    first, second = (choose(problem_of(data, loss, run), run) for data in (rows, other))
+    assert first.table == second.table
+    assert np.array_equal(first.scores, second.scores)
+
+
+def test_each_row_is_scored_by_models_that_were_not_trained_on_it():
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(100, 4)).astype(np.float32)
+    targets = noise.integers(0, 2, (100, 2)).astype(np.float32)
+    rows = Data(["a", "b"], targets, features=features, drawn=True)
+    run = Settings(folds=2, loss="bce")
+    problem = problem_of(rows, cr.losses.BCE(), run)
+    for inside, outside in problem.parts:
+        assert not set(inside) & set(outside)
+    assert problem.crossed
+    for name, train in kinds.FIT.items():
+        found = train(problem)
+        assert ((found.scores > 0) == targets).mean() < 0.68, name  # noise cannot be predicted
+
+
+def test_a_table_that_trees_suit_is_given_to_trees(tmp_path):
+    noise = np.random.default_rng(1)
+    features = noise.normal(size=(300, 6)).astype(np.float32)
+    targets = (np.abs(features[:, :2]) > 0.8).astype(np.float32) * (features[:, 2:4] > 0)
+    rows = Data(["a", "b"], targets, features=features, split=noise.integers(0, 3, 300))
+    run = fit(rows, tmp_path / "run", settings("auto"))
+    table = {row["model"]: row for row in run.candidates["candidates"]}
+    assert table["linear"]["nll"] > min(table["forest"]["nll"], table["boosting"]["nll"])
+    assert run.candidates["folds"] == 0  # the data name held-out rows
+    assert run.metrics["NLL"] < table["linear"]["nll"]
+
+
+def test_the_budget_decides_by_the_size_of_the_data_alone():
+    small = candidates(Size(500, 50, 6, 5), Settings())
+    large = candidates(Size(100_000, 500, 80, 1), Settings())
+    assert not any("left_out" in row for row in small)
+    assert [row["model"] for row in large if "left_out" not in row] == ["mlp"]
+    nothing = candidates(Size(500, 50, 6, 5), Settings(budget="0s"))
+    assert [row["model"] for row in nothing if "left_out" not in row] == ["mlp"]
+    more = candidates(Size(100_000, 500, 80, 1), Settings(budget="1000h"))
+    assert [row["model"] for row in more if "left_out" in row] == ["forest"]  # its memory
+
+
+@pytest.mark.parametrize(
+    "given", [{"epochs": 3}, {"hidden": 8}, {"dropout": 0.1}, {"loss": "asl"}], ids=str
+)
+def test_a_setting_of_networks_asks_for_a_network(given, rows):
+    assert cr.train.resolve_settings(Settings(**given), rows).model == "mlp"
+    assert cr.train.resolve_settings(Settings(), rows).model == "auto"
+
+
+@each_model
+def test_a_run_exports_to_onnx_and_serves_probabilities(model, rows, tmp_path):
+    pytest.importorskip("onnxruntime")
+    run = fit(rows, tmp_path / "run", settings(model))
+    assert cr.train.export(run, tmp_path / "model.onnx")["difference"] < 1e-5
+
+
+def test_one_label_per_row_is_compared_as_classes(tmp_path):
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(150, 4)).astype(np.float32)
+    index = np.digitize(features[:, 0], [-0.5, 0.5])
+    rows = drawn(Data(list("abc"), index, features=features, split=noise.integers(0, 2, 150)))
+    run = fit(rows, tmp_path / "run", settings("auto"))
+    assert run.settings.loss == "softmax"
+    assert run.metrics["NLL"] < 0.4
+
+
+REFUSED = {
+    "loss": (settings("forest", loss="asl"), "is trained by log loss"),
+    "budget": (None, "must be a time such as 60s"),
+    "folds": (settings("forest", folds=10**6), "`folds` must be at most"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_is_refused_with_the_reason(name, rows, tmp_path):
+    given, message = REFUSED[name]
+    with pytest.raises(InputError, match=message):
+        fit(rows, tmp_path / "run", given or Settings(budget="soon"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_images_are_refused_by_trees(tmp_path):
+    with pytest.raises(InputError, match="takes features"):
+        fit(cr.data.digits(40), tmp_path / "run", settings("forest"))
+
+
+DAMAGED = {
+    "missing": (None, "is missing"),
+    "other members": ({"members": ["forest", "poetry"]}, "must hold `members`"),
+    "fewer members": ({"members": ["linear"]}, "does not fit|must fit"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_table_of_candidates_is_refused(name, rows, tmp_path):
+    document, message = DAMAGED[name]
+    folder = fit(rows, tmp_path / "run", settings("forest")).folder
+    path = folder / "candidates.json"
+    path.unlink() if document is None else path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=message):
+        load(folder)
