@@ -150,12 +150,14 @@ class Choice:
         members: name of each member of the model, in order.
         scores: of the scored rows, by models that were not trained on them.
         table: candidates with their figures and weights.
+        tried: the candidates that were trained.
     """
 
     model: nn.Module
     members: list[str]
     scores: Array
     table: list[dict[str, Any]]
+    tried: list[Candidate]
 
     def document(self, settings: Settings) -> dict[str, Any]:
         """Return what the run stores of it."""
@@ -196,7 +198,7 @@ def choose(problem: Problem, settings: Settings, callback: Callback | None = Non
             if candidate.name == row["model"]
         )
     model, members = _combined(tried, weights)
-    return Choice(model, members, scores, table)
+    return Choice(model, members, scores, table, tried)
 
 
 def _shape(problem: Problem) -> tuple[int, int]:

@@ -1,0 +1,416 @@
+"""``--model auto`` beside scikit-learn, a plain network and the recipes of two papers.
+
+    python -m benchmarks.studies.default [SET …] [--seeds 5] [--methods auto,…] [--table]
+
+Each cell (set, method, seed) runs in a process of its own with one thread and is one line of
+``benchmarks/studies/default.jsonl``; the same command continues where it stopped. Training rows
+train, choose and calibrate; the published test rows are measured once. Seeds move the split of the
+training rows, the models and their order of rows. ``--table`` prints the tables and measures
+nothing; ``--write`` puts them into docs/results/defaults.md.
+
+Peers, as a user of scikit-learn or PyTorch would run them:
+
+- logistic CV: one-vs-rest ``LogisticRegression`` on standardised columns, C of each label by five
+  folds and log loss;
+- random forest: ``RandomForestClassifier`` of 300 trees; votes of 0 and 1 moved by half a tree;
+- boosting: ``HistGradientBoostingClassifier`` for each label with its defaults;
+- each of the three with ``CalibratedClassifierCV`` (sigmoid, five folds) around every label;
+- MLP: one hidden layer of 512, BCE, Adam at 1e-3 for 30 epochs; the same with the official
+  asymmetric loss and with the two-way loss, their scores read by the sigmoid, as the papers do.
+
+Labels with fewer than five rows of a kind keep their rate where a peer cannot be fitted.
+``candidates`` measures every candidate of auto alone, for the regret of the choice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[_variable] = "1"
+
+import numpy as np  # noqa: E402 - after the number of threads is set
+
+from benchmarks.studies.training import data_file, markdown  # noqa: E402
+
+RECORDS = Path(__file__).with_suffix(".jsonl")
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "defaults.md"
+START, END = "<!-- default study: start -->", "<!-- default study: end -->"
+SETS = ("emotions", "medical", "yeast", "scene", "voc2012", "cifar10h", "tinyimagenet")
+SETS = (*SETS, "bibtex", "coco80-features")
+METRICS = ("NLL", "ACE", "mAP@y", "mAP@x", "retrieval 3", "retrieval 5", "coverage")
+COSTS = ("CPU s", "MB")
+LOWER = ("NLL", "ACE", *COSTS)
+FACTOR = dict.fromkeys(METRICS, 100) | {"NLL": 1000, "CPU s": 1, "MB": 1}
+FEWEST = 5
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Features and targets of the training rows, then of the test rows."""
+
+
+def rows_of(name: str) -> Rows:
+    with np.load(data_file(f"{name}.npz"), allow_pickle=False) as file:
+        features, split = file["features"].astype(np.float32), file["split"]
+        targets = file["targets"]
+        if targets.ndim == 1:
+            targets = np.eye(int(targets.max()) + 1)[targets]
+    train, test = split != 1, split == 1
+    return features[train], targets[train].astype(np.float32), features[test], targets[test]
+
+
+# Ours -----------------------------------------------------------------------------------------
+
+
+def auto(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    return _ours(name, seed, {})
+
+
+def network(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """The default of version 0.2."""
+    return _ours(name, seed, {"model": "mlp"})
+
+
+def _ours(name: str, seed: int, given: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
+    import credibly as cr
+    from credibly.train import Settings, fit
+
+    data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        run = fit(data, Path(folder, "run"), Settings(seed=seed, split_seed=seed, **given))
+        found = run.predict(data.part("test")).probabilities
+    table = run.candidates.get("candidates", [])
+    return found, {"chosen": {row["model"]: row["weight"] for row in table}, "tried": table}
+
+
+def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """Every candidate alone, calibrated on its own left-out scores."""
+    import torch
+
+    import credibly as cr
+    from credibly.train import Settings, build_loss, resolve_settings
+    from credibly.train.choice import choose, problem_of
+    from credibly.train.run_folder import pooled
+
+    data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
+    settings = resolve_settings(Settings(seed=seed, split_seed=seed), data)
+    rows, test = pooled(data, settings), data.part("test")
+    loss = build_loss(settings, data, len(rows.part("train")))
+    problem = problem_of(rows, loss, settings)
+    truth = problem.targets[problem.scored]
+    inputs, found, alone = torch.from_numpy(test.features), np.zeros(0), {}
+    for candidate in choose(problem, settings).tried:
+        pipeline = cr.Pipeline(loss, cr.calibrate.Affine())
+        pipeline.fit(candidate.scores, truth, coding="unknown")
+        with torch.no_grad():
+            scores = torch.stack([member(inputs) for member in candidate.members]).mean(dim=0)
+        found = pipeline.probabilities(scores.double().numpy())
+        alone[candidate.name] = _measured(found, test.targets)
+        alone[candidate.name]["left-out NLL"] = candidate.figures["nll"]
+    return found, {"alone": alone}
+
+
+# Peers ----------------------------------------------------------------------------------------
+
+
+def _labels(rows: Rows, make: Callable[[int], Any], folds: int = 0, seed: int = 0) -> np.ndarray:
+    """Probabilities of one estimator per label; calibrated around it with ``folds``."""
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.model_selection import StratifiedKFold
+
+    features, targets, test, _ = rows
+    found = np.empty((len(test), targets.shape[1]))
+    for label in range(targets.shape[1]):
+        known = targets[:, label] >= 0
+        truth = targets[known, label] > 0.5
+        fewest = int(min(truth.sum(), (~truth).sum()))
+        model = make(fewest) if fewest else None
+        if model is None:
+            found[:, label] = (truth.sum() + 0.5) / (len(truth) + 1)
+            continue
+        if folds and fewest >= folds:
+            split = StratifiedKFold(folds, shuffle=True, random_state=seed)
+            model = CalibratedClassifierCV(model, cv=split, ensemble=False)
+        found[:, label] = model.fit(features[known], truth).predict_proba(test)[:, 1]
+    return found
+
+
+def _logistic(name: str, seed: int, calibrated: bool) -> np.ndarray:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def make(fewest: int) -> Any:
+        plain: Any = LogisticRegression(max_iter=300)
+        if fewest >= FEWEST:
+            folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+            grid = {"C": np.logspace(-4, 1, 6)}
+            plain = GridSearchCV(plain, grid, scoring="neg_log_loss", cv=folds)
+        return make_pipeline(StandardScaler(), plain)
+
+    return _labels(rows_of(name), make, 5 if calibrated else 0, seed)
+
+
+def _forest(name: str, seed: int, calibrated: bool) -> np.ndarray:
+    from sklearn.ensemble import RandomForestClassifier
+
+    rows = rows_of(name)
+    if calibrated:
+        return _labels(rows, lambda _: RandomForestClassifier(100, random_state=seed), 5, seed)
+    features, targets, test, _ = rows
+    model = RandomForestClassifier(300, random_state=seed).fit(features, targets > 0.5)
+    votes = model.predict_proba(test)
+    votes = votes if isinstance(votes, list) else [votes]
+    columns = [
+        vote[:, 1] if vote.shape[1] == 2 else np.full(len(test), float(classes[0]))
+        for vote, classes in zip(votes, np.atleast_2d(model.classes_), strict=True)
+    ]
+    return np.clip(np.stack(columns, axis=1), 1 / 600, 1 - 1 / 600)
+
+
+def _boosting(name: str, seed: int, calibrated: bool) -> np.ndarray:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    make = lambda _: HistGradientBoostingClassifier(random_state=seed)  # noqa: E731
+    return _labels(rows_of(name), make, 5 if calibrated else 0, seed)
+
+
+def _mlp(name: str, seed: int, loss: str) -> np.ndarray:
+    import torch
+    from torch import nn
+
+    import credibly as cr
+    from benchmarks.studies.training import scores_of, train
+
+    features, targets, test, _ = rows_of(name)
+    mean, scale = features.mean(axis=0), features.std(axis=0)
+    scale[scale == 0] = 1
+    features, test = (features - mean) / scale, (test - mean) / scale
+    torch.manual_seed(seed)
+    width = targets.shape[1]
+    net = nn.Sequential(nn.Linear(features.shape[1], 512), nn.ReLU(), nn.Linear(512, width))
+    criterion: Any = cr.losses.from_name(loss, num_labels=width, num_rows=len(features))
+    train(net, criterion, features, targets, seed=seed, epochs=30)
+    return torch.sigmoid(scores_of(net, test)).numpy()
+
+
+def _peer(function: Callable[..., np.ndarray], option: Any) -> Callable[[str, int], Any]:
+    return lambda name, seed: (function(name, seed, option), {})
+
+
+METHODS: dict[str, Callable[[str, int], tuple[np.ndarray, dict[str, Any]]]] = {
+    "auto": auto,
+    "mlp": network,
+    "logistic CV": _peer(_logistic, False),
+    "random forest": _peer(_forest, False),
+    "boosting": _peer(_boosting, False),
+    "torch MLP": _peer(_mlp, "bce"),
+    "official ASL": _peer(_mlp, "asl(detach_weight=True)"),
+    "two-way": _peer(_mlp, "twl"),
+    "logistic CV, calibrated": _peer(_logistic, True),
+    "random forest, calibrated": _peer(_forest, True),
+    "boosting, calibrated": _peer(_boosting, True),
+    "candidates": candidates,
+}
+
+
+# Measuring ------------------------------------------------------------------------------------
+
+
+def _measured(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    from credibly import decide, metrics
+
+    found = metrics.summary(probabilities, targets, sets=probabilities >= 0.5, coding="unknown")
+    most = min(5, targets.shape[1])
+    queries = metrics.retrieval_map(
+        probabilities, targets, max_conditions=most, budget_seconds=2.0, coding="unknown"
+    ).by_conditions
+    size = max(1.0, float(np.where(targets >= 0, targets, 0).sum(axis=1).mean().round(1)))
+    sets = decide.AverageSize(size).fit(probabilities).predict(probabilities)
+    return {
+        **{name: float(found[name]) for name in ("NLL", "ACE", "mAP@y", "mAP@x")},
+        "retrieval 3": float(queries[3]),
+        "retrieval 5": float(queries[most]),
+        "coverage": float(metrics.set_coverage(sets, targets, coding="unknown")),
+    }
+
+
+def one(name: str, method: str, seed: int) -> dict[str, Any]:
+    """Run one cell in this process."""
+    import warnings
+
+    import sklearn.ensemble  # noqa: F401 - imports are not the method's cost
+    import torch
+
+    import credibly.train.choice  # noqa: F401
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    before, started = _peak(), time.process_time()
+    probabilities, more = METHODS[method](name, seed)
+    cost = {"CPU s": time.process_time() - started, "MB": _peak() - before, "all MB": _peak()}
+    figures = _measured(np.asarray(probabilities, np.float64), rows_of(name)[3])
+    return {"set": name, "method": method, "seed": seed, **figures, **cost, **more}
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def records() -> list[dict[str, Any]]:
+    if not RECORDS.exists():
+        return []
+    return [json.loads(line) for line in RECORDS.read_text(encoding="utf-8").splitlines()]
+
+
+def run(sets: list[str], methods: list[str], seeds: int) -> None:
+    """Measure the cells that have no record yet."""
+    done = {(line["set"], line["method"], line["seed"]) for line in records()}
+    for name in sets:
+        for seed in range(seeds):
+            for method in methods:
+                if (name, method, seed) in done:
+                    continue
+                command = [sys.executable, "-W", "ignore", "-m", "benchmarks.studies.default"]
+                command += ["--one", name, method, str(seed)]
+                found = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+                line = found.stdout.splitlines()[-1]
+                with RECORDS.open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+                print(line[:160], file=sys.stderr, flush=True)
+
+
+# Tables ---------------------------------------------------------------------------------------
+
+
+def tables() -> str:
+    """The page: every method on every set, differences from auto with intervals, and regret."""
+    lines = records()
+    found = [name for name in SETS if any(line["set"] == name for line in lines)]
+    parts = [_set_table(name, [x for x in lines if x["set"] == name]) for name in found]
+    return "\n\n".join([*parts, _regret(lines), _behind(lines)])
+
+
+def _shown(values: list[float], metric: str) -> str:
+    array = np.array(values) * FACTOR[metric]
+    spread = f" ± {array.std(ddof=1):.1f}" if len(array) > 1 else ""
+    return f"{array.mean():.1f}{spread}"
+
+
+def _set_table(name: str, lines: list[dict[str, Any]]) -> str:
+    rows = []
+    for method in METHODS:
+        own = [line for line in lines if line["method"] == method]
+        if not own or method == "candidates":
+            continue
+        cells = [_shown([line[metric] for line in own], metric) for metric in (*METRICS, *COSTS)]
+        rows.append([method, str(len(own)), *cells])
+    header = ["method", "seeds", "NLL × 1000"]
+    return f"**{name}**\n\n" + markdown([*header, *(f"{m} %" for m in METRICS[1:]), *COSTS], rows)
+
+
+def paired(
+    lines: list[dict[str, Any]], name: str, method: str, metric: str
+) -> tuple[float, float, int] | None:
+    """Mean of auto minus ``method`` over common seeds, half of its 95 % interval, and the seeds."""
+    from scipy.stats import t
+
+    own = {x["seed"]: x[metric] for x in lines if (x["set"], x["method"]) == (name, "auto")}
+    other = {x["seed"]: x[metric] for x in lines if (x["set"], x["method"]) == (name, method)}
+    gaps = [FACTOR[metric] * (own[seed] - other[seed]) for seed in own if seed in other]
+    if len(gaps) < 2:
+        return None
+    half = t.ppf(0.975, len(gaps) - 1) * np.std(gaps, ddof=1) / np.sqrt(len(gaps))
+    return float(np.mean(gaps)), float(half), len(gaps)
+
+
+def _behind(lines: list[dict[str, Any]]) -> str:
+    rows = []
+    for name in SETS:
+        for method in METHODS:
+            if method in ("auto", "candidates"):
+                continue
+            cells = []
+            for metric in ("NLL", "ACE", "mAP@y", "mAP@x"):
+                gap = paired(lines, name, method, metric)
+                if gap is None:
+                    continue
+                mean, half, _ = gap
+                worse = mean > half if metric in LOWER else mean < -half
+                mark = "**" if worse else ""
+                cells.append(f"{mark}{mean:+.1f} ± {half:.1f}{mark}")
+            if cells:
+                rows.append([name, method, *cells])
+    header = ["set", "auto minus", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
+    return (
+        "Auto minus each peer over the same seeds, ± half of the paired 95 % interval; bold where "
+        "auto is worse beyond it.\n\n" + markdown(header, rows)
+    )
+
+
+def _regret(lines: list[dict[str, Any]]) -> str:
+    rows = []
+    for line in lines:
+        if line["method"] != "candidates":
+            continue
+        same = [
+            x["NLL"]
+            for x in lines
+            if (x["set"], x["seed"], x["method"]) == (line["set"], line["seed"], "auto")
+        ]
+        if same:
+            alone = {name: 1000 * figures["NLL"] for name, figures in line["alone"].items()}
+            regret = 1000 * same[0] - min(alone.values())
+            cells = [f"{alone[k]:.1f}" if k in alone else "" for k in ("linear", "mlp")]
+            cells += [f"{alone[k]:.1f}" if k in alone else "" for k in ("forest", "boosting")]
+            rows.append(
+                [line["set"], str(line["seed"]), f"{1000 * same[0]:.1f}", *cells, f"{regret:+.1f}"]
+            )
+    header = ["set", "seed", "auto", "linear", "mlp", "forest", "boosting", "auto minus best"]
+    return (
+        "NLL × 1000 on the test rows of every candidate alone, and the regret of the choice "
+        "(negative: auto is better than its best candidate).\n\n" + markdown(header, rows)
+    )
+
+
+def write_page() -> None:
+    """Put the tables between the marks of the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(START)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{START}\n\n{tables()}\n\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.default")
+    parser.add_argument("sets", nargs="*", default=list(SETS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--methods", default=",".join(METHODS), help="separated by ;")
+    parser.add_argument("--table", action="store_true", help="print the tables of the records")
+    parser.add_argument("--write", action="store_true", help="write them into the page")
+    parser.add_argument("--one", nargs=3, metavar=("SET", "METHOD", "SEED"))
+    given = parser.parse_args()
+    if given.one:
+        name, method, seed = given.one
+        print(json.dumps(one(name, method, int(seed))))
+    elif given.table:
+        print(tables())
+    elif given.write:
+        write_page()
+    else:
+        methods = list(METHODS) if given.methods == ",".join(METHODS) else given.methods.split(";")
+        run(given.sets, methods, given.seeds)
+
+
+if __name__ == "__main__":
+    main()
