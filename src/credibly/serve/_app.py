@@ -10,7 +10,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from anyio import to_thread
+from anyio import create_task_group, sleep, to_thread
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +21,7 @@ from credibly import __version__
 from credibly.checks import InputError
 from credibly.files import check_out
 from credibly.inspect import ReviewLog
+from credibly.memory import give_back
 from credibly.retrieve import MixtureJoint
 from credibly.serve import _api, _pages, _review_pages, _templates, _workbench_pages
 from credibly.serve._comparison import Comparison, compare
@@ -37,6 +38,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
 # this would not be faster, and each takes memory of its own that it does not give back.
 WORKERS = 8
+GIVE_BACK_EVERY = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
     # Kernels are compiled and files read before the first request is answered.
     await to_thread.run_sync(app.state.served.warm_up)
-    yield
+    async with create_task_group() as tasks:
+        tasks.start_soon(_give_back_memory)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _give_back_memory() -> None:
+    """Keep the memory of the server at what it uses: large images and queries come and go."""
+    while True:
+        await sleep(GIVE_BACK_EVERY)
+        await to_thread.run_sync(give_back)
 
 
 def _texts(
