@@ -284,3 +284,11 @@ def test_the_page_on_vqa_shows_its_records():
     page = (Path(__file__).parents[2] / "docs/vqa.md").read_text(encoding="utf-8")
     assert vqa.table(records).strip() in page
     assert {each["seed"] for each in records} == set(range(vqa.SEEDS))
+
+
+def test_the_page_on_joint_probabilities_shows_its_records():
+    from benchmarks.studies import joint
+
+    records = joint.read_records(Path(joint.__file__).with_suffix(".jsonl"))
+    page = (Path(__file__).parents[2] / "docs/joint.md").read_text(encoding="utf-8")
+    assert joint.page_tables(records).strip() in page
