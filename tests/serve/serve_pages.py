@@ -8,5 +8,5 @@ PAGES = [
     route.path + ARGUMENTS.get(route.path, "")
     for router in _app.PAGES
     for route in router.routes
-    if route.path not in FILES
+    if route.path not in FILES and "GET" in route.methods
 ]

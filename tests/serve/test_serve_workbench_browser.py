@@ -189,3 +189,23 @@ def test_decisions_work_without_scripts_and_on_the_page_of_a_row(open_page, shel
     with page.expect_response("**/api/reviews**"):
         page.locator("tr", has_text="dining table").locator("[data-decide=unsure]").click()
     assert logged(shelf)["img/002", "dining table"].to_dict()["value"] == "unsure"
+
+
+def test_the_cost_follows_the_numbers_live(page):
+    page.goto("/decide?miss=5&false_alarm=1")
+    before = page.locator("#cost").inner_text()
+    with page.expect_response("**/decide**"):
+        page.fill("form[data-live] input[name=miss]", "50")
+    page.wait_for_function(
+        "before => document.getElementById('cost').innerText !== before", arg=before
+    )
+    assert "miss=50" in page.url
+    assert "miss=50" in page.locator("#command").inner_text()
+    with page.expect_response("**/decide**"):
+        page.fill("form[data-live] input[name=review]", "0.2")
+    page.wait_for_selector("#zones:has-text('review')")
+    assert page.locator("svg.drawing").get_attribute("aria-label")
+    page.screenshot(path=ARTIFACTS / "decide.png", full_page=True)
+    assert violations(page) == []
+    page.get_by_role("link", name="Errors under this rule").click()
+    page.wait_for_url("**/errors?**miss=50**")

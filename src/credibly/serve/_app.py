@@ -23,7 +23,14 @@ from credibly.files import check_out
 from credibly.inspect import ReviewLog
 from credibly.memory import give_back
 from credibly.retrieve import MixtureJoint
-from credibly.serve import _api, _pages, _review_pages, _templates, _workbench_pages
+from credibly.serve import (
+    _api,
+    _decide_pages,
+    _pages,
+    _review_pages,
+    _templates,
+    _workbench_pages,
+)
 from credibly.serve._comparison import Comparison, compare
 from credibly.serve._guard import Guard
 from credibly.serve._images import Images
@@ -32,8 +39,13 @@ from credibly.serve._reviewing import NotSaved, Reviewing
 from credibly.serve._served import ServedPredictions
 from credibly.serve._workbench import Workbench
 
-APIS = (_api.router, _workbench_pages.api, _review_pages.api)
-PAGES = (_pages.router, _workbench_pages.router, _review_pages.router)
+APIS = (_api.router, _workbench_pages.api, _review_pages.api, _decide_pages.api)
+PAGES = (
+    _pages.router,
+    _workbench_pages.router,
+    _review_pages.router,
+    _decide_pages.router,
+)
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
 # this would not be faster, and each takes memory of its own that it does not give back.

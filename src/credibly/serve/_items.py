@@ -96,7 +96,7 @@ def item_at(index: Index, place: int, rule: Rule) -> Item:
     """Return the row at a place of the index, its labels from the most probable on."""
     p, y = index.row(place)
     chosen = rule.decision.predict(p[None])[0]
-    look = rule.decision.to_review(p[None])[0]
+    look = rule.looks(p)
     distance = _log_odds(p) - _log_odds(rule.accept_from)
     order = np.argsort(-p, kind="stable").tolist()
     labels = [

@@ -5,16 +5,14 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
 from credibly.checks import InputError
 from credibly.retrieve import parse
-from credibly.serve._api import FileNumber, Name, Raw, Size, state_of
+from credibly.serve._api import FileNumber, Name, Raw, state_of
 from credibly.serve._images import TYPES
-from credibly.serve._served import ServedPredictions
 from credibly.serve._templates import page, wanted
 from credibly.summaries import COLUMNS
 
@@ -82,22 +80,6 @@ def label_page(request: Request, file: FileNumber, name: Name, raw: Raw = False)
         mistakes=report.mistakes,
         together=chosen.together(parse(wanted(name), chosen.labels)),
     )
-
-
-@router.get("/budget")
-def budget_page(
-    request: Request, file: FileNumber, average_size: Size | None = None, raw: Raw = False
-) -> HTMLResponse:
-    chosen = state_of(request).file(file, raw)
-    most = float(min(len(chosen.labels), 20))
-    size = min(average_size or max(0.1, round(_expected_size(chosen), 1)), len(chosen.labels))
-    found = chosen.budget(round(size, 2))
-    values = {"budget": found, "size": size, "most": max(most, size)}
-    return page(request, "budget.html", predictions=chosen, number=file, raw=raw, **values)
-
-
-def _expected_size(predictions: ServedPredictions) -> float:
-    return float(predictions.sample.probabilities.sum(1, dtype=np.float64).mean())
 
 
 @router.get("/compare")

@@ -14,12 +14,19 @@ import numpy as np
 
 from credibly import metrics
 from credibly.checks import InputError, nearest
-from credibly.decide import AverageSize
+from credibly.decide import AverageSize, Threshold
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index, MixtureJoint, Query, Together, seen_together
 from credibly.serve._charts import reliability_chart
-from credibly.summaries import Budget, LabelSummary, budget, summarize_columns
+from credibly.summaries import (
+    Budget,
+    LabelSummary,
+    ThresholdCounts,
+    budget,
+    summarize_columns,
+    threshold_counts,
+)
 from credibly.types import Array
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
@@ -69,6 +76,8 @@ class ServedPredictions:
         self.chart = lru_cache(maxsize=KEPT)(self._chart)
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
         self._fitted = lru_cache(maxsize=KEPT)(self._fit)
+        self.threshold_counts = lru_cache(maxsize=KEPT)(self._threshold_counts)
+        self._at_least = lru_cache(maxsize=KEPT)(self._threshold_budget)
         self.together = lru_cache(maxsize=KEPT)(self._together)
         if joint is not None:
             joint.check(self.labels)
@@ -215,6 +224,25 @@ class ServedPredictions:
         # Ties go to the label that comes first, so the order of the labels counts.
         columns = [self.labels.index(name) for name in labels]
         return AverageSize(average_size).fit(self.sample.probabilities[:, columns])
+
+    def _threshold_counts(self, label: str) -> ThresholdCounts:
+        """Return entries with known truth by probability, of one label or all, on the sample."""
+        rows = self.sample
+        assert rows.targets is not None, "only files with truth are counted"
+        place = self.column_of(label) if label else 0
+        which = slice(place, place + 1) if label else slice(None)
+        return threshold_counts(rows.probabilities[:, which], rows.targets[:, which])
+
+    def sets_of(self, by: str, size: float | None, threshold: float | None) -> Budget | None:
+        """Return the sizes of sets by an average size or by a threshold; None for other rules."""
+        if by == "size" and size is not None:
+            return self.budget(round(size, 2))
+        return self._at_least(threshold) if by == "threshold" and threshold is not None else None
+
+    def _threshold_budget(self, threshold: float) -> Budget:
+        rows = self.sample
+        decision = Threshold(threshold)
+        return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)
 
     def _budget(self, average_size: float) -> Budget:
         """Return label sets for an average size, on the sample."""

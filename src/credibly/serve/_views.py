@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from credibly.checks import InputError
 from credibly.decide import AverageSize, Cost, Decision, Threshold
 from credibly.types import Array
 
-KEPT = ("file", "raw", "average_size", "threshold", "miss", "false_alarm", "review", "who")
+KEPT = ("file", "raw", "average_size", "threshold", "miss", "false_alarm", "review", "own", "who")
 """Parts of the address that links to other pages keep."""
 
 MOST_ENTRIES = 10_000
@@ -43,6 +44,7 @@ class FileQuery(BaseModel):
     miss: float | None = Field(None, gt=0, le=1e9)
     false_alarm: float = Field(1.0, gt=0, le=1e9)
     review: float | None = Field(None, gt=0, le=1e9)
+    own: str = Field("", max_length=4000)
 
     @model_validator(mode="before")
     @classmethod
@@ -104,14 +106,40 @@ def _text(value: object) -> str:
     return str(value).removesuffix(".0")
 
 
+class DecideQuery(FileQuery):
+    """A rule to weigh: by cost, by label budget or by threshold; of one label or all."""
+
+    by: Literal["cost", "size", "threshold"] | None = None
+    label: str = Field("", max_length=1000)
+    own_label: str = Field("", max_length=1000)
+    own_miss: float | None = Field(None, gt=0, le=1e9)
+    own_false_alarm: float = Field(1.0, gt=0, le=1e9)
+    own_review: float | None = Field(None, gt=0, le=1e9)
+
+
 @dataclass(frozen=True)
 class Rule:
-    """The rule in force: its decision, and where review and acceptance begin for each label."""
+    """The rule in force.
+
+    Attributes:
+        decision: what makes the sets.
+        words: the rule for people.
+        costs: of each label by name, and under ``""`` of all others; empty for other rules.
+        review_from, accept_from: (labels,) where review and acceptance begin.
+    """
 
     decision: Decision
     words: str
+    costs: dict[str, Cost]
     review_from: Array
     accept_from: Array
+
+    def looks(self, probabilities: Array) -> Array:
+        """Return which entries a person should look at."""
+        low, high = (
+            each.astype(probabilities.dtype) for each in (self.review_from, self.accept_from)
+        )
+        return (probabilities >= low) & (probabilities < high)
 
 
 def rule_of(asked: FileQuery, fitted: AverageSize | None, labels: list[str]) -> Rule:
@@ -122,19 +150,51 @@ def rule_of(asked: FileQuery, fitted: AverageSize | None, labels: list[str]) -> 
         fitted: the rule of its average size; None where it names none.
         labels: names of the columns.
     """
+    count = len(labels)
     if asked.miss is not None:
-        cost = Cost(asked.miss, asked.false_alarm, asked.review)
-        return _rule(cost, f"lowest expected cost: {cost!r}", *cost.bounds, labels)
+        return _cost_rule(Cost(asked.miss, asked.false_alarm, asked.review), asked.own, labels)
     if fitted is not None:
         words = f"{fitted.average_size:g} labels per row on average"
-        return _rule(fitted, words, fitted.threshold, fitted.threshold, labels)
+        limits = np.full(count, fitted.threshold)
+        return Rule(fitted, words, {}, limits, limits)
     value = 0.5 if asked.threshold is None else asked.threshold
-    return _rule(Threshold(value), f"probability of at least {value:g}", value, value, labels)
+    limits = np.full(count, value)
+    return Rule(Threshold(value), f"probability of at least {value:g}", {}, limits, limits)
 
 
-def _rule(decision: Decision, words: str, low: float, high: float, labels: list[str]) -> Rule:
-    shape = len(labels)
-    return Rule(decision, words, np.full(shape, low), np.full(shape, high))
+def _cost_rule(usual: Cost, own: str, labels: list[str]) -> Rule:
+    low, high = (np.full(len(labels), bound) for bound in usual.bounds)
+    costs = {"": usual}
+    for name, cost in own_costs(own).items():
+        if name in labels:  # another file may lack the label
+            low[labels.index(name)], high[labels.index(name)] = cost.bounds
+            costs[name] = cost
+    if len(costs) == 1:
+        return Rule(usual, f"lowest expected cost: {usual!r}", costs, low, high)
+    thresholds = {name: cost.bounds[1] for name, cost in costs.items() if name}
+    decision = Threshold(thresholds, usual.bounds[1], labels)
+    words = f"lowest expected cost: {usual!r}, {len(thresholds)} labels with costs of their own"
+    return Rule(decision, words, costs, low, high)
+
+
+def own_costs(text: str) -> dict[str, Cost]:
+    """Return the costs of single labels, from JSON: name to miss, false alarm and, perhaps, review.
+
+    Example:
+        >>> own_costs('{"cat": [5, 1, 0.5]}')
+        {'cat': Cost(miss=5, false_alarm=1, review=0.5)}
+    """
+    if not text:
+        return {}
+    try:
+        document = json.loads(text)
+        found = {str(name): Cost(*map(float, values)) for name, values in document.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            'the costs of single labels must be JSON such as {"cat": [5, 1, 0.5]}: miss, false '
+            f"alarm, look; got {text[:80]!r}."
+        ) from error
+    return found
 
 
 def kept(query: Mapping[str, str]) -> dict[str, str]:

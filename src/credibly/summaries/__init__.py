@@ -5,11 +5,22 @@ comparison       the numbers of several predictions beside each other, with inte
 label_table      every label: how often it is there, how often that was expected, how well ranked
 biased_labels    labels whose number of hits is no chance, under a false-discovery rate
 budget           what an average number of labels per row means
+outcome          what decisions by cost come to where the truth is known
+cost_curve       cost per row over thresholds, with intervals
 """
 
 from credibly.summaries._bias import biased_labels
-from credibly.summaries._budget import Budget, budget
+from credibly.summaries._budget import Budget, budget, size_bars
 from credibly.summaries._comparison import COLUMNS, Cell, Column, comparison
+from credibly.summaries._costs import (
+    CostCurve,
+    EntryCosts,
+    Outcome,
+    ThresholdCounts,
+    cost_curve,
+    outcome,
+    threshold_counts,
+)
 from credibly.summaries._labels import LabelSummary, label_table, summarize_columns
 from credibly.summaries._names import names_of
 from credibly.summaries._verdict import Verdict, verdict
@@ -19,13 +30,21 @@ __all__ = [
     "Budget",
     "Cell",
     "Column",
+    "CostCurve",
+    "EntryCosts",
     "LabelSummary",
+    "Outcome",
+    "ThresholdCounts",
     "Verdict",
     "biased_labels",
     "budget",
     "comparison",
+    "cost_curve",
     "label_table",
     "names_of",
+    "outcome",
+    "size_bars",
     "summarize_columns",
+    "threshold_counts",
     "verdict",
 ]

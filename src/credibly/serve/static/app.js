@@ -1,9 +1,9 @@
 "use strict";
 // The pages work without this file; it adds chips, suggestions, keys and a live slider.
 
-for (const element of document.querySelectorAll("[data-submit]")) {
-  element.addEventListener("change", () => element.form.submit());
-}
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submit]")) event.target.form.submit();
+});
 
 // Sortable tables ------------------------------------------------------------------------------
 for (const table of document.querySelectorAll("table.sortable")) {
@@ -315,55 +315,38 @@ for (const image of document.querySelectorAll(".tile img")) {
   });
 }
 
-// Label budget ---------------------------------------------------------------------------------
-const slider = document.getElementById("size");
-const histogram = document.getElementById("histogram");
-
-function draw(counts) {
-  const highest = Math.max(1, ...counts);
-  histogram.replaceChildren(...counts.map((count, size) => {
-    const bar = document.createElement("div");
-    bar.style.height = (100 * count / highest) + "%";
-    bar.title = (size === 0 ? "no label" : size) + ": " + count + " rows";
-    const name = document.createElement("span");
-    name.textContent = size === 0 ? "no label" : String(size);
-    bar.append(name);
-    return bar;
-  }));
-  const table = document.getElementById("histogram-table");
-  table.replaceChildren(...counts.map((count, size) => {
-    const row = document.createElement("tr");
-    for (const text of [size === 0 ? "no label" : String(size), String(count)]) {
-      const cell = document.createElement("td");
-      cell.textContent = text;
-      row.append(cell);
-    }
-    return row;
-  }));
-}
-
-if (slider && histogram) {
-  draw(JSON.parse(histogram.dataset.counts));
-  const form = document.getElementById("budget");
-  const percent = (value) => value === null ? "–" : (100 * value).toFixed(1) + " %";
-  let newest = 0;
-  slider.addEventListener("input", async () => {
-    document.getElementById("size-out").textContent = String(Number(slider.value));
+// Forms whose result follows every change: the same page, only its result is put in -------------
+for (const form of document.querySelectorAll("form[data-live]")) {
+  let newest = 0, waiting;
+  const show = async () => {
     const mine = ++newest;
-    const parameters = new URLSearchParams({
-      average_size: slider.value, file: form.dataset.file, raw: form.dataset.raw,
-    });
-    const response = await fetch("/api/sets?" + parameters);
-    if (!response.ok || mine !== newest) return; // a later position is on its way
-    const budget = await response.json();
-    document.getElementById("threshold").textContent = budget.threshold.toFixed(4);
-    document.getElementById("mean-size").textContent = budget.mean_size.toFixed(3);
-    document.getElementById("coverage").textContent = percent(budget.coverage);
-    document.getElementById("precision").textContent = percent(budget.precision);
-    document.getElementById("statement").textContent = budget.statement;
-    draw(budget.histogram);
-    const address = new URL(location.href);
-    address.searchParams.set("average_size", slider.value);
+    const asked = [...new FormData(form)].filter(([, value]) => value !== "");
+    const address = form.getAttribute("action") + "?" + new URLSearchParams(asked);
+    const response = await fetch(address);
+    if (!response.ok || mine !== newest) return; // a later change is on its way
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    for (const part of ["#result", "form.choice", ".tabs"]) { // links and forms keep the new rule
+      document.querySelector(part).replaceChildren(...page.querySelector(part).childNodes);
+    }
+    offerCopies();
     history.replaceState(null, "", address);
+  };
+  form.addEventListener("input", (event) => {
+    const told = event.target.closest("label").querySelector("output");
+    if (told) told.textContent = String(Number(event.target.value));
+    clearTimeout(waiting);
+    waiting = setTimeout(show, 120);
   });
 }
+
+// Copying commands --------------------------------------------------------------------------------
+function offerCopies() {
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.hidden = !navigator.clipboard;
+    button.onclick = async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    };
+  }
+}
+offerCopies();

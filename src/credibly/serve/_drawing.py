@@ -1,0 +1,99 @@
+"""Small charts drawn by hand: they follow the colours of the page and need no scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from markupsafe import Markup
+
+from credibly.summaries import CostCurve
+from credibly.types import Array
+
+WIDTH, HEIGHT = 560, 250
+_Place = Callable[[float], float]
+LEFT, TOP, RIGHT, BOTTOM = 52, 26, 12, 34
+
+
+def cost_chart(curve: CostCurve, bounds: tuple[float, float], cost: float) -> Markup:
+    """Return cost over thresholds as SVG: the curve, its band, the three zones, the rule's cost."""
+    highest = float(np.nanmax(np.where(np.isnan(curve.high), curve.cost, curve.high))) or 1.0
+    low, high = bounds
+
+    def x(value: float) -> float:
+        return LEFT + value * (WIDTH - LEFT - RIGHT)
+
+    def y(value: float) -> float:
+        return TOP + (1 - value / (1.05 * highest)) * (HEIGHT - TOP - BOTTOM)
+
+    parts = [_zones(x(0), x(low), x(high), x(1), look=low < high)]
+    if not np.isnan(curve.high).any():
+        edge = [(x(t), y(v)) for t, v in zip(curve.thresholds, curve.high, strict=True)]
+        back = [(x(t), y(v)) for t, v in zip(curve.thresholds, curve.low, strict=True)][::-1]
+        parts.append(f'<polygon class="band" points="{_points(edge + back)}"/>')
+    line = [(x(t), y(v)) for t, v in zip(curve.thresholds, curve.cost, strict=True)]
+    parts.append(f'<polyline class="curve" points="{_points(line)}"/>')
+    parts.append(f'<circle class="dot" cx="{x(high):.1f}" cy="{y(cost):.1f}" r="4"/>')
+    parts.append(_axes(x, y, highest))
+    alt = (
+        f"Cost per row over one threshold for all; the lowest, {curve.cost.min():.4g}, is at "
+        f"{curve.best:.3g}. Accept from {high:.4g}, review from {low:.4g}."
+    )
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{alt}" class="drawing">'
+    return Markup(head + "".join(parts) + "</svg>")
+
+
+def _zones(start: float, low: float, high: float, end: float, *, look: bool) -> str:
+    zones = [("reject", start, low), ("review", low, high), ("accept", high, end)]
+    drawn = []
+    for name, first, last in zones:
+        if name == "review" and not look:
+            continue
+        width = max(last - first, 0)
+        drawn.append(
+            f'<rect class="zone {name}" x="{first:.1f}" y="{TOP}" width="{width:.1f}" '
+            f'height="{HEIGHT - TOP - BOTTOM}"/>'
+        )
+        if width > 44:
+            middle = (first + last) / 2
+            drawn.append(f'<text x="{middle:.1f}" y="{TOP - 8}" text-anchor="middle">{name}</text>')
+    return "".join(drawn)
+
+
+def _axes(x: _Place, y: _Place, highest: float) -> str:
+    marks = []
+    for value in (0, 0.25, 0.5, 0.75, 1):
+        marks.append(
+            f'<text x="{x(value):.1f}" y="{HEIGHT - 16}" text-anchor="middle">{value:g}</text>'
+        )
+    for share in (0, 0.5, 1):
+        value = share * highest
+        marks.append(
+            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.3g}</text>'
+        )
+    bottom = HEIGHT - BOTTOM
+    marks.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{WIDTH - RIGHT}"/>')
+    marks.append(
+        f'<text x="{(WIDTH + LEFT) / 2}" y="{HEIGHT - 2}" text-anchor="middle">threshold</text>'
+    )
+    return "".join(marks)
+
+
+def sparkline(confidence: Array, frequency: Array, counts: Array) -> Markup:
+    """Return a tiny reliability diagram: a dot per bin, against the diagonal of right ones."""
+    seen = counts > 0
+    if not seen.any():
+        return Markup("")
+    sizes = 1 + 2 * np.sqrt(counts[seen] / counts.max())
+    dots = "".join(
+        f'<circle cx="{2 + 36 * p:.1f}" cy="{38 - 36 * f:.1f}" r="{size:.1f}"/>'
+        for p, f, size in zip(confidence[seen], frequency[seen], sizes, strict=True)
+    )
+    return Markup(
+        '<svg class="spark" viewBox="0 0 40 40" width="32" height="32" aria-hidden="true">'
+        f'<path class="axis" d="M2 38L38 2"/>{dots}</svg>'
+    )
+
+
+def _points(pairs: list[tuple[float, float]]) -> str:
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in pairs)
