@@ -18,6 +18,7 @@ from benchmarks.claims import (
     networks,
     normalizer,
     quasibinary,
+    texts,
     two_way,
 )
 from benchmarks.claims.findings import NOT_RUN, Finding
@@ -120,6 +121,13 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
         notes["not_run"].strip(),
         networks.unfinished(results["networks"], results["networks"].methods),
     ]
+    pages["results/texts"] = [
+        "# Texts",
+        notes["texts"].strip(),
+        "## Tables",
+        *map(str, tables["texts"]),
+        networks.unfinished(results["texts"], results["texts"].methods),
+    ]
     pages["results/defaults"] = [
         "# Better defaults",
         notes["defaults"].strip(),
@@ -154,6 +162,7 @@ def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
             quasibinary.several(results["calibrated"]),
         ],
         "002": two_way.tables(results["two_way"]),
+        "texts": texts.tables(results["texts"]),
         "003": [*average_k.tables(results["average_k"]), cost.table(book.folder)],
         "defaults": defaults.tables(
             results["defaults"], results["calibrated"], results["quasibinary"]
@@ -164,7 +173,7 @@ def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
 def _results(book: Book, change: Callable[[Method], Method] | None = None) -> dict[str, Results]:
     """The runs of each study, and those that claims take from several studies."""
     results = {}
-    for study in (calibrated, quasibinary, two_way, average_k, defaults):
+    for study in (calibrated, quasibinary, two_way, average_k, defaults, texts):
         methods = study.methods()
         methods = methods if change is None else [change(method) for method in methods]
         results[study.__name__.rpartition(".")[2]] = Results(methods, book)

@@ -7,15 +7,14 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly.checks import InputError, at_least
-from credibly.child_processes import watch_parent
+from credibly.child_processes import in_processes
 from credibly.files import read_json_object, sweep, write_json
 from credibly.notebook import number_table
 from credibly.train import Settings
@@ -222,19 +221,10 @@ def _work(work: Sequence[RunSpec], jobs: int, done: Callable[[str], None]) -> di
             figures[job.folder] = perform(job)
             done(Path(job.folder).name)
         return figures
-    context = get_context("spawn")
-    reader, writer = context.Pipe(duplex=False)
-    options = {"mp_context": context, "initializer": watch_parent, "initargs": (reader,)}
-    with reader, writer, ProcessPoolExecutor(jobs, **options) as pool:
-        waiting = {pool.submit(perform, job): job for job in work}
-        try:
-            for future in as_completed(waiting):
-                figures[waiting[future].folder] = future.result()
-                done(Path(waiting[future].folder).name)
-        except BaseException:
-            writer.close()  # the workers end at once, in the middle of their runs
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with closing(in_processes(perform, work, jobs)) as finished:
+        for number, result in finished:
+            figures[work[number].folder] = result
+            done(Path(work[number].folder).name)
     return figures
 
 
