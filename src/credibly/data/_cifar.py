@@ -46,7 +46,7 @@ def read_cifar60_40(path: Path, *, classes_seed: int = 0) -> Data:
     kept = [index for index in range(len(names)) if index not in removed]
     return Data(
         labels=[names[index] for index in kept],
-        targets=data.targets[:, kept],
+        targets=data.dense_targets[:, kept],
         ids=data.ids,
         split=data.split,
         images=data.images,

@@ -48,7 +48,7 @@ def read_coco(path: Path, *, year: int | None = None, drop_empty: bool = False) 
         source=f"coco{year}",
         augmentation="crop+flip",
     )
-    return data.take(np.flatnonzero(data.targets.any(axis=1))) if drop_empty else data
+    return data.take(np.flatnonzero(data.dense_targets.any(axis=1))) if drop_empty else data
 
 
 def _year(path: Path, year: int | None) -> int:

@@ -28,7 +28,7 @@ from credibly.data._readers import (
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 from credibly.data._targets import default_labels
-from credibly.targets import Coding
+from credibly.targets import Coding, SparseTargets
 from credibly.types import ArrayLike, ArrowTable
 
 _ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
@@ -101,7 +101,7 @@ def load(
 
 def from_arrays(
     *,
-    targets: ArrayLike,
+    targets: ArrayLike | SparseTargets,
     features: ArrayLike | None = None,
     images: ArrayLike | None = None,
     texts: Sequence[str] | Sequence[Sequence[str]] | None = None,
@@ -114,7 +114,8 @@ def from_arrays(
     """Return rows from arrays in memory, split as ``load`` splits a file.
 
     Args:
-        targets: (n, L), or class indices of shape (n,); see ``credibly.targets``.
+        targets: (n, L), class indices of shape (n,), or ``SparseTargets``; see
+            ``credibly.targets``.
         features: (n, d) numbers; one of these, ``images`` and ``texts``.
         images: (n, h, w[, c]) uint8.
         texts: n texts, or n pairs of texts.
@@ -128,7 +129,10 @@ def from_arrays(
         >>> from_arrays(features=np.eye(10), targets=np.arange(10) % 2)
         Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1 per row; features 10)
     """
-    truth = to_numpy(targets)
+    sparse = isinstance(targets, SparseTargets)
+    truth: Any = targets if sparse else to_numpy(targets)
+    if labels is None and sparse:
+        labels = default_labels(truth.num_labels)
     if labels is None:
         whole = truth.ndim == 1 and truth.dtype.kind in "iu"
         count = int(truth.max(initial=0)) + 1 if whole else truth.shape[-1]
@@ -262,15 +266,20 @@ def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
                 f"{data.source} must have the {len(wanted)} labels asked for; it has no {label!r}. "
                 f"{nearest(label, data.labels)}"
             )
-    extra = next((label for label in data.labels if label not in wanted), None)
+    expected = set(wanted)
+    extra = next((label for label in data.labels if label not in expected), None)
     if extra is not None:
         raise InputError(
             f"{data.source} must have just the {len(wanted)} labels asked for; it also has "
             f"{extra!r}."
         )
-    order = [data.labels.index(label) for label in wanted]
+    place = {label: number for number, label in enumerate(data.labels)}
+    order = [place[label] for label in wanted]
     truth = None if data.truth is None else data.truth[:, order]
-    targets = data.targets[:, order]
+    if isinstance(data.targets, SparseTargets):
+        targets = data.targets.relabelled(np.argsort(order))
+    else:
+        targets = data.targets[:, order]
     return dataclasses.replace(data, labels=wanted, targets=targets, truth=truth, _hash=[])
 
 

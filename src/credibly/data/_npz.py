@@ -9,10 +9,13 @@ from credibly.checks import InputError, located
 from credibly.data._rows import Data
 from credibly.data._targets import default_labels, unknown_targets
 from credibly.predictions import read_arrays
-from credibly.targets import Coding, decode
+from credibly.targets import MANY_LABELS, Coding, SparseTargets, decode
 from credibly.types import Array
 
-KEYS = ("features", "images", "targets", "labels", "ids", "split", "truth", "human_probabilities")
+KEYS = (
+    *("features", "images", "targets", "labels", "ids", "split", "truth", "human_probabilities"),
+    *("target_offsets", "target_indices", "target_values"),
+)
 
 
 def read_npz(
@@ -25,6 +28,8 @@ def read_npz(
     if inputs is None:
         raise InputError(f"{path} must hold `features` or `images`; it holds {sorted(arrays)}.")
     targets = arrays.get("targets")
+    if "target_indices" in arrays:
+        return _sparse(path, names, arrays)
     if targets is None:
         if names is None:
             raise InputError(f"{path} must hold `targets`, or at least `labels` to predict.")
@@ -44,8 +49,30 @@ def read_npz(
         raise InputError(f"{path} must hold numbers where they belong; {error}.") from error
 
 
+def _sparse(path: Path, names: Sequence[str] | Array | None, arrays: dict[str, Array]) -> Data:
+    """Return rows whose targets are CSR: ``target_offsets``, ``target_indices`` (and values)."""
+    if "targets" in arrays or "target_offsets" not in arrays:
+        raise InputError(
+            f"{path} must hold either `targets`, or `target_offsets` and `target_indices`; it "
+            f"holds {sorted(arrays)}."
+        )
+    indices = arrays["target_indices"]
+    with located(str(path)):
+        count = int(indices.max(initial=0)) + 1 if names is None else len(names)
+        names = default_labels(count) if names is None else names
+        targets = SparseTargets(
+            arrays["target_offsets"], indices, len(names), arrays.get("target_values")
+        )
+        kept = targets if len(names) >= MANY_LABELS else targets.dense()
+    return _data(path, list(names), kept, "unknown", arrays)
+
+
 def _data(
-    path: Path, names: list[str], targets: Array, coding: Coding | None, arrays: dict[str, Array]
+    path: Path,
+    names: list[str],
+    targets: Array | SparseTargets,
+    coding: Coding | None,
+    arrays: dict[str, Array],
 ) -> Data:
     images = arrays.get("images")
     return Data(

@@ -67,7 +67,7 @@ def read_nuswide(
         augmentation="crop+flip",
     )
     if drop_empty or split == "gong":
-        data = data.take(np.flatnonzero(data.targets.any(axis=1)))
+        data = data.take(np.flatnonzero(data.dense_targets.any(axis=1)))
     return dataclasses.replace(data, split=_gong(len(data)), _hash=[]) if split == "gong" else data
 
 

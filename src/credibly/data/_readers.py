@@ -135,6 +135,7 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
             "_jsonl", "read_jsonl", LAYOUT, (".jsonl", ".ndjson", ".jsonl.gz"), table=True
         ),
         "arff": Reader("_arff", "read_arff", ("labels", "xml", "coding"), (".arff",)),
+        "xc": Reader("_xc", "read_xc", ("labels",), (".svm", ".svmlight", ".libsvm")),
         "imagefolder": Reader("_folders", "read_imagefolder", ("labels",)),
         "coco": Reader("_coco", "read_coco", ("year", "drop_empty")),
         "voc": Reader("_voc", "read_voc"),

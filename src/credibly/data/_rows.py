@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,7 @@ from credibly.data._images import LazyImages
 from credibly.data._regions import Regions
 from credibly.data._split import PARTS
 from credibly.data._texts import text_matrix
-from credibly.targets import Coding, decode
+from credibly.targets import Coding, SparseTargets, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Data:
     Attributes:
         labels: names of the labels.
         targets: (n, L) float32; 1 present, 0 absent, in between soft, −1 unknown. Class indices
-            of shape (n,) and NaN are taken too, see ``credibly.targets``.
+            of shape (n,) and NaN are taken too, see ``credibly.targets``. ``SparseTargets`` where
+            there are very many labels; ``dense_targets`` is the matrix in both cases.
         ids: (n,) unique strings; the row numbers if not given.
         split: (n,) int8; 0 train, 1 test, 2 calibration; all train if not given.
         drawn: whether ``load`` drew the calibration rows from the training rows, rather than the
@@ -64,7 +66,7 @@ class Data:
     """
 
     labels: list[str]
-    targets: Array
+    targets: Array | SparseTargets
     ids: Array = None  # pyright: ignore[reportAssignmentType] - filled in below
     split: Array = None  # pyright: ignore[reportAssignmentType]
     features: Array | None = None
@@ -155,6 +157,18 @@ class Data:
         return len(self.labels)
 
     @property
+    def dense_targets(self) -> Array:
+        """Return the targets as a matrix; an error where sparse ones do not fit into memory."""
+        return self.targets.dense() if isinstance(self.targets, SparseTargets) else self.targets
+
+    @property
+    def has_truth(self) -> bool:
+        """Return whether any target is known."""
+        if isinstance(self.targets, SparseTargets):
+            return self.targets.num_known > 0
+        return bool((self.targets >= 0).any())
+
+    @property
     def input_shape(self) -> tuple[int, ...] | None:
         """Return the shape of a model's input; None if images differ in size.
 
@@ -233,7 +247,8 @@ class Data:
             for text in (self.source, "\0".join(self.labels), "\0".join(self.ids.tolist())):
                 digest.update(f"{len(text)}\0{text}".encode())
             inputs = [getattr(self, name) for name in (*INPUTS, "regions")]
-            arrays = [self.targets, self.split, *(each for each in inputs if each is not None)]
+            given = [each for each in inputs if each is not None]
+            arrays = [*_target_arrays(self.targets), self.split, *given]
             for array in arrays:
                 if isinstance(array, np.ndarray) and array.dtype == object:
                     digest.update(f"{array.shape} texts".encode())
@@ -268,9 +283,7 @@ class Data:
     def __repr__(self) -> str:
         counts = [f"{int((self.split == part).sum())} {name}" for name, part in PARTS.items()]
         counts = [counts[0], counts[2], counts[1]]
-        known = self.targets >= 0
-        positives = float(np.where(known, self.targets, 0).sum())
-        share = positives / max(known.any(axis=1).sum(), 1)
+        share = _labels_per_row(self.targets)
         shape = "×".join(map(str, self.input_shape)) if self.input_shape else "from files"
         if self.texts is not None:
             count = self.texts.shape[1]
@@ -294,12 +307,38 @@ def _labels(labels: Any, source: str) -> list[str]:
     if not names or not all(names):
         raise InputError(f"{source}: labels must be one or more non-empty names; got {names[:5]}.")
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise InputError(f"{source}: labels must be different names; {twice!r} appears twice.")
     return names
 
 
-def _targets(targets: object, labels: list[str], coding: Coding | None, source: str) -> Array:
+def _target_arrays(targets: Array | SparseTargets) -> list[Array]:
+    """Return what a fingerprint of targets is made of."""
+    if not isinstance(targets, SparseTargets):
+        return [targets]
+    parts = (targets.offsets, targets.indices, targets.values, targets.known)
+    return [part for part in parts if part is not None]
+
+
+def _labels_per_row(targets: Array | SparseTargets) -> float:
+    """Return the mean number of labels of the rows of which something is known."""
+    if isinstance(targets, SparseTargets):
+        rows = len(targets) if targets.known is None else int(targets.known.sum())
+        return float(targets.row_counts().sum()) / max(rows, 1)
+    known = targets >= 0
+    return float(np.where(known, targets, 0).sum()) / max(int(known.any(axis=1).sum()), 1)
+
+
+def _targets(
+    targets: object, labels: list[str], coding: Coding | None, source: str
+) -> Array | SparseTargets:
+    if isinstance(targets, SparseTargets):
+        if targets.num_labels != len(labels):
+            raise InputError(
+                f"{source}: `targets` must be of the {len(labels):,} labels; got "
+                f"{targets.num_labels:,}."
+            )
+        return targets
     array = np.asarray(targets)
     if array.dtype.kind == "f":  # what averaging left a rounding error above 1 is 1
         array = array.astype(np.float32, copy=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from credibly import checks
+from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.types import Array
 
 TRAIN = 0
@@ -13,11 +14,13 @@ TEST = 1
 """In ``split``: a row to judge by."""
 CALIBRATION = 2
 """In ``split``: a row held out to calibrate and to choose by."""
+FEW_ROWS = 10
+"""Of very many labels, those that are the rarest of fewer rows are dealt together."""
 PARTS = {"train": TRAIN, "test": TEST, "calibration": CALIBRATION}
 
 
 def split_rows(
-    targets: Array, *, test: float = 0.2, calibration: float = 0.2, seed: int = 0
+    targets: Array | SparseTargets, *, test: float = 0.2, calibration: float = 0.2, seed: int = 0
 ) -> Array:
     """Return one part per row: 0 train, 1 test, 2 calibration (that share of what test leaves).
 
@@ -35,10 +38,23 @@ def split_rows(
     shares = np.zeros(3)
     shares[[TEST, CALIBRATION]] = test, (1 - test) * calibration
     shares[TRAIN] = 1 - shares.sum()
-    return _deal(rarest_label(targets), shares, seed)
+    groups = rarest_label(targets)
+    if targets.shape[1] >= MANY_LABELS:
+        groups = _pooled(groups)
+    return _deal(groups, shares, seed)
 
 
-def hold_out(targets: Array, split: Array, calibration: float, seed: int) -> Array:
+def _pooled(groups: Array) -> Array:
+    """Return groups with those of fewer than ``FEW_ROWS`` rows in one.
+
+    Where most labels have a handful of rows, nearly every row would be the only one of its group
+    and go to training.
+    """
+    counts = np.bincount(groups + 1)
+    return np.where(counts[groups + 1] < FEW_ROWS, -1, groups)
+
+
+def hold_out(targets: Array | SparseTargets, split: Array, calibration: float, seed: int) -> Array:
     """Return ``split`` with that share of its training rows held out for calibration."""
     train = np.flatnonzero(split == TRAIN)
     inner = split_rows(targets[train], test=0.0, calibration=calibration, seed=seed)
@@ -47,16 +63,29 @@ def hold_out(targets: Array, split: Array, calibration: float, seed: int) -> Arr
     return result
 
 
-def rarest_label(targets: Array) -> Array:
+def rarest_label(targets: Array | SparseTargets) -> Array:
     """Return for each row the label it has that fewest rows have; −1 where it has none.
 
     A soft target counts as present from 0.5.
     """
+    if isinstance(targets, SparseTargets):
+        return _rarest_listed(targets)
     present = targets >= 0.5
     counts = present.sum(axis=0)
     order = np.argsort(counts, kind="stable")
     first = present[:, order].argmax(axis=1)
     return np.where(present.any(axis=1), order[first], -1)
+
+
+def _rarest_listed(targets: SparseTargets) -> Array:
+    present = targets.entry_values() >= 0.5
+    rows, labels = targets.entry_rows()[present], targets.indices[present]
+    counts = np.bincount(labels, minlength=targets.num_labels)
+    rarest = np.full(len(targets), -1, dtype=np.int64)
+    # From the most frequent to the rarest, so that the rarest is written last.
+    order = np.lexsort((-labels, -counts[labels]))
+    rarest[rows[order]] = labels[order]
+    return rarest
 
 
 def _deal(groups: Array, shares: Array, seed: int) -> Array:

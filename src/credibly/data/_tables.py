@@ -19,7 +19,7 @@ from credibly.data._rows import Data
 from credibly.data._split import TRAIN
 from credibly.data._targets import listed_targets, unknown_targets
 from credibly.data._texts import MOST_COLUMNS, text_cells
-from credibly.targets import UNKNOWN, Coding, allowed, decode, first_invalid
+from credibly.targets import Coding, SparseTargets, allowed, decode, first_invalid
 from credibly.types import Array
 
 pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
@@ -183,7 +183,7 @@ class _Reader:
         names = [f"{cell}{self.layout.suffix}" for cell in column.to_pylist()]
         return ImageFiles(folder, names, source=str(self.path))
 
-    def targets(self, split: Array) -> tuple[list[str], Array]:
+    def targets(self, split: Array) -> tuple[list[str], Array | SparseTargets]:
         """Return labels and targets: columns ``y:NAME``, those in ``labels``, or one of lists."""
         given = self.layout.labels
         marked = [name for name in self.columns if name.startswith("y:")]
@@ -234,7 +234,7 @@ class _Reader:
         with located(str(self.path)):
             return decode(targets, coding=coding)
 
-    def _lists(self, name: str, split: Array) -> tuple[list[str], Array]:
+    def _lists(self, name: str, split: Array) -> tuple[list[str], Array | SparseTargets]:
         if self.layout.coding is not None:
             raise InputError(
                 f"{self.path}: `coding` is for columns of numbers; column {name!r} holds label "
@@ -253,10 +253,10 @@ class _Reader:
             held = split == TRAIN if (split == TRAIN).any() else np.ones(self.rows, dtype=bool)
             labels = sorted({label for row in np.flatnonzero(held) for label in rows[row]})
         where = f"{self.path}, column {name!r}"
-        targets = listed_targets(rows, labels, where, first_row=self.layout.first_row)
         unknown = [row for row, cell in enumerate(cells) if cell is None]
-        targets[unknown] = UNKNOWN
-        return labels, targets
+        return labels, listed_targets(
+            rows, labels, where, first_row=self.layout.first_row, unknown=unknown
+        )
 
     def features(self) -> Array:
         for name in FEATURE_LISTS:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from credibly.checks import InputError, fits_memory, located, nearest
-from credibly.targets import UNKNOWN, one_hot
+from credibly.targets import MANY_LABELS, UNKNOWN, SparseTargets, one_hot
 from credibly.types import Array
 
 UNNAMED = 1_000_000
@@ -41,18 +41,39 @@ def unknown_targets(rows: int, num_labels: int) -> Array:
 
 
 def listed_targets(
-    rows: Sequence[Iterable[str]], labels: Sequence[str], where: str, *, first_row: int = 0
-) -> Array:
-    """Return one row per list of label names; other names than ``labels`` are an error."""
+    rows: Sequence[Iterable[str]],
+    labels: Sequence[str],
+    where: str,
+    *,
+    first_row: int = 0,
+    unknown: Sequence[int] = (),
+) -> Array | SparseTargets:
+    """Return one row per list of label names; other names than ``labels`` are an error.
+
+    Rows named in ``unknown`` are unknown. From ``MANY_LABELS`` labels on, targets are sparse.
+    """
     column = {label: index for index, label in enumerate(labels)}
-    fits_memory(f"{where}: targets", len(rows), len(labels))
-    targets = np.zeros((len(rows), len(labels)), dtype=np.float32)
+    numbers: list[list[int]] = []
     for row, names in enumerate(rows):
-        for name in names:
+        listed = dict.fromkeys(names)
+        for name in listed:
             if name not in column:
                 raise InputError(
                     f"{where}, row {row + first_row}: label {name!r} is not among the "
                     f"{len(labels)} known ones. {nearest(name, labels)}"
                 )
-            targets[row, column[name]] = 1
-    return targets
+        numbers.append([column[name] for name in listed])
+    return numbered_targets(numbers, len(labels), where, unknown)
+
+
+def numbered_targets(
+    rows: Sequence[Sequence[int]], num_labels: int, where: str, unknown: Sequence[int] = ()
+) -> Array | SparseTargets:
+    """Return one row per list of label numbers: a matrix, or sparse from ``MANY_LABELS`` on."""
+    known = np.ones(len(rows), dtype=bool)
+    known[list(unknown)] = False
+    with located(where):
+        sparse = SparseTargets.from_lists(rows, num_labels)
+        if not known.all():
+            sparse = SparseTargets(sparse.offsets, sparse.indices, num_labels, known=known)
+        return sparse if num_labels >= MANY_LABELS else sparse.dense()

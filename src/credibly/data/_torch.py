@@ -12,6 +12,7 @@ from credibly.checks import InputError
 from credibly.data._augment import UNIFORMS, Augment, changed, mixed_targets, shares
 from credibly.data._encoded import Tensors
 from credibly.data._images import LazyImages, to_rgb
+from credibly.targets import SparseTargets
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from credibly.data._rows import Data
 
 Sample = tuple[Any, Tensor, int]
-Batch = tuple[Any, Tensor, Tensor]
+Batch = tuple[Any, Any, Tensor]
 
 DEFAULT_SIZE = 224
 """For image files, when no size is given."""
@@ -43,7 +44,10 @@ class Rows(torch.utils.data.Dataset[Sample]):
         self.size = _size(image_size)
         # Shared, so that workers which live longer than an epoch see the next one.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
-        self._targets = torch.from_numpy(np.ascontiguousarray(data.targets))
+        # Tensors, or for very many labels lists, which the loss takes as they are.
+        self._targets: Any = data.targets
+        if not isinstance(data.targets, SparseTargets):
+            self._targets = torch.from_numpy(np.ascontiguousarray(data.targets))
         if data.features is not None:
             self._features = torch.from_numpy(np.ascontiguousarray(data.features))
 
@@ -64,12 +68,15 @@ class Rows(torch.utils.data.Dataset[Sample]):
             raise IndexError(row)
         row = int(row) % len(self)
         inputs, targets, _ = self.batch([row])
+        if isinstance(targets, SparseTargets):
+            targets = torch.from_numpy(targets.dense())
         return (inputs if self.data.texts is not None else inputs[0]), targets[0], row
 
     def batch(self, rows: Tensor | Array | list[int]) -> Batch:
         """Many rows at once: inputs, targets, row numbers."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        inputs, targets = self._inputs(index), self._targets[index]
+        sparse = isinstance(self._targets, SparseTargets)
+        inputs, targets = self._inputs(index), self._targets[index.numpy() if sparse else index]
         if self.augment.mixup and len(index) and self.data.texts is None:
             inputs, targets = self._mixed(inputs, targets, index)
         return inputs, targets, index

@@ -42,6 +42,7 @@ _LINK_METHODS = (
     "log_odds",
     "published_log_odds",
     "known_log_odds",
+    "top_log_odds",
     "probabilities",
     "ranking_scores",
     "initial_scores",
@@ -204,6 +205,14 @@ class Mine(cr.losses.RowLoss):
 
         The default is right for links that map each score on its own. A link that compares the
         scores of a row leaves the unknown ones out. Results at unknown labels mean nothing.
+        """
+        return self.log_odds(scores)
+
+    @_for_arrays
+    def top_log_odds(self, scores: Scores, log_sum: Tensor) -> LogOdds:
+        """Return ``log_odds`` of some labels of each row, given log Σ exp(score) of all labels.
+
+        The default is right for links that map each score on its own.
         """
         return self.log_odds(scores)
 

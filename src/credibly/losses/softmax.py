@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -75,6 +76,14 @@ class Softmax(RowLoss):
 
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         return self.log_odds(torch.where(known, working_precision(scores), ABSENT_SCORE))
+
+    def top_log_odds(self, scores: Scores, log_sum: Tensor) -> LogOdds:
+        if self.zero_label == "none_class":
+            log_sum = torch.logaddexp(log_sum, torch.zeros_like(log_sum))
+        # A share of exactly 1, by rounding, would have infinite log-odds.
+        top = math.log1p(-torch.finfo(torch.float64).eps)
+        log_share = (scores.double() - log_sum[:, None]).clamp(max=top)
+        return log_share - torch.log(-torch.expm1(log_share))
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Scores whose softmax is the share of each label among all labels.

@@ -196,6 +196,13 @@ class SparseTargets:
             object.__setattr__(taken, name, value)
         return taken
 
+    def relabelled(self, numbers: ArrayLike) -> SparseTargets:
+        """Return the same rows with label ``i`` at ``numbers[i]``, a permutation."""
+        order = to_numpy(numbers).astype(np.int64)
+        return SparseTargets(
+            self.offsets, order[self.indices], self.num_labels, self.values, self.known
+        )
+
     def __repr__(self) -> str:
         return (
             f"SparseTargets({len(self):,} rows, {self.num_labels:,} labels, "

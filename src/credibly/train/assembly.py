@@ -12,6 +12,7 @@ from torch import nn
 
 from credibly.checks import InputError
 from credibly.data import CALIBRATION, TEST, TRAIN
+from credibly.targets import SparseTargets
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings
 from credibly.train.run_folder import description
@@ -172,8 +173,11 @@ def default_loss(data: Data) -> str:
         ('bce', 'softmax')
     """
     targets = data.targets[data.split == TRAIN]
-    hard = np.isin(targets, (0, 1)).all()  # nothing soft, nothing unknown
-    one_each = len(targets) > 0 and bool((targets.sum(axis=1) == 1).all())
+    if isinstance(targets, SparseTargets):
+        hard, counts = targets.hard, targets.row_counts()
+    else:
+        hard, counts = bool(np.isin(targets, (0, 1)).all()), targets.sum(axis=1)
+    one_each = len(targets) > 0 and bool((counts == 1).all())  # nothing soft, nothing unknown
     return "softmax" if hard and one_each and data.num_labels > 1 else "bce"
 
 
@@ -207,7 +211,9 @@ def build_loss(settings: Settings, data: Data, num_rows: int, loss: Loss | None 
     return criterion
 
 
-def build_model(settings: Settings, data: Data, criterion: Loss, train_targets: Array) -> Network:
+def build_model(
+    settings: Settings, data: Data, criterion: Loss, train_targets: Array | SparseTargets
+) -> Network:
     """Return a fresh model, the same for the same seed, its last biases at the labels' rates."""
     from credibly import models
 
@@ -272,14 +278,17 @@ def build_user_model(
 
 
 @torch.no_grad()
-def set_prior_bias(head: Any, criterion: Loss, targets: Array) -> None:
+def set_prior_bias(head: Any, criterion: Loss, targets: Array | SparseTargets) -> None:
     """Set the biases of the last layer so that probabilities start at the labels' rates.
 
     The rates are smoothed by half a row present and half a row absent.
     """
-    known = targets >= 0
-    present = np.where(known, targets, 0).sum(axis=0)
-    rates = torch.from_numpy((present + 0.5) / (known.sum(axis=0) + 1.0))
+    if isinstance(targets, SparseTargets):
+        present, count = targets.label_counts(), targets.known_counts()
+    else:
+        known = targets >= 0
+        present, count = np.where(known, targets, 0).sum(axis=0), known.sum(axis=0)
+    rates = torch.from_numpy((present + 0.5) / (count + 1.0))
     # Without a link any increasing map of the rates will do: only differences count.
     initial = criterion.initial_scores(rates) if criterion.has_link else torch.logit(rates)
     if initial.shape == head.bias.shape:

@@ -6,14 +6,18 @@ import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from credibly.pipeline import Pipeline, sigmoid
 from credibly.train.configuration import Settings
+from credibly.train.distributed import score
 from credibly.types import Array
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
+
     from credibly.losses import Loss
+    from credibly.train.distributed import SingleProcess
 
 
 ENTRIES_TO_FIT = 100_000
@@ -29,8 +33,17 @@ class EpochEvaluator:
     not be judged at all. ``select`` may ask for mAP or for average-K accuracy instead.
     """
 
+    sparse = False
+    """Whether targets are sparse: rows are then not scored for all labels."""
+
     def __init__(self, settings: Settings, rows: object, targets: Array) -> None:
         self.settings, self.rows, self.targets = settings, rows, targets
+
+    def measure(
+        self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
+    ) -> dict[str, float]:
+        """Return the figures of the held-out rows under ``model``."""
+        return self(criterion, score(model, self.rows, accelerator, self.settings.workers))
 
     def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
         from credibly import metrics

@@ -16,12 +16,21 @@ from credibly.checks import InputError
 from credibly.files import write_json
 from credibly.models import Stack
 from credibly.pipeline import Pipeline
+from credibly.targets import SparseTargets
 from credibly.train import assembly
 from credibly.train.callbacks import Callback, LoggingCallback
 from credibly.train.configuration import COMPARED, Settings
 from credibly.train.distributed import score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.log import Log
+from credibly.train.many_labels import (
+    ManyLabelsEvaluator,
+    check_many,
+    fit_calibrator,
+    top_of_rows,
+    top_predictions,
+)
+from credibly.train.many_labels import measured as top_measured
 from credibly.train.run import Run, load, write_run
 from credibly.train.run_folder import METRICS, claimed, description, pooled
 from credibly.train.trainer import Trainer
@@ -118,6 +127,8 @@ def _assemble(
         model = Stack([])  # filled when the candidates are compared
     elif model is None:
         model = assembly.build_model(settings, data, criterion, train.targets)
+    if isinstance(data.targets, SparseTargets):
+        check_many(settings, data, criterion, model, processes)
     return Run(folder, settings, about, model, Pipeline(criterion))
 
 
@@ -129,11 +140,11 @@ def _check_rows(
             f"{train.source} must have training rows, at least {max(processes, 2)}; "
             f"it has {len(train)}. Mark them 0 in `split`."
         )
-    known = train.targets[train.targets >= 0]
-    if len(known) and (known == 1).all():
+    known, present = _counts(train.targets)
+    if known and known == present:
         raise InputError(
             f"{train.source} must have training rows where a label is known to be absent; all "
-            f"{len(known):,} known targets are present, so a model would learn that every label "
+            f"{known:,} known targets are present, so a model would learn that every label "
             "always is. If −1 means absent, give --coding signed. If only present labels were "
             "recorded, code the others 0 and use --loss an, epr or role."
         )
@@ -148,13 +159,15 @@ def _check_rows(
             "Use softmax or bce, or leave `mixup` out."
         )
     needed = settings.calibrate != "none" or settings.select != "last"
-    if needed and not settings.folds and not (held_out.targets >= 0).any():
+    if needed and not settings.folds and not held_out.has_truth:
         raise InputError(
             f"{train.source} has no held-out rows with known labels to calibrate and select on. "
             "Mark some 2 in `split`, or give --calibrate none --select last."
         )
     if criterion.single_label:
-        counts = (train.targets > 0.5).sum(axis=1)
+        targets = train.targets
+        sparse = isinstance(targets, SparseTargets)
+        counts = targets.row_counts() if sparse else (targets > 0.5).sum(axis=1)
         if (counts != 1).any():
             row = int((counts != 1).argmax())
             raise InputError(
@@ -172,6 +185,13 @@ def _compare(run: Run, rows: Data, callback: Callback) -> Tensor | None:
     choice = choose(problem, run.settings, callback)
     run.model, run.candidates = choice.model, choice.document(run.settings)
     return torch.from_numpy(choice.scores) if problem.crossed else None
+
+
+def _counts(targets: Array | SparseTargets) -> tuple[int, int]:
+    """Return how many targets are known, and how many of them are present."""
+    if isinstance(targets, SparseTargets):
+        return targets.num_known, int((targets.entry_values() == 1).sum())
+    return int((targets >= 0).sum()), int((targets == 1).sum())
 
 
 def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Module]:
@@ -203,7 +223,10 @@ def _train(
         callback = Callback()
     held_out = rows.part("train" if settings.folds else "calibration")
     held_out_rows = _dataset(held_out, settings, train=False)
-    evaluator = EpochEvaluator(settings, held_out_rows, held_out.targets)
+    if isinstance(held_out.targets, SparseTargets):
+        evaluator = ManyLabelsEvaluator(settings, held_out_rows, held_out.targets)
+    else:
+        evaluator = EpochEvaluator(settings, held_out_rows, held_out.targets)
     if settings.solver == "lbfgs":
         from credibly.train.lbfgs import solve
 
@@ -249,6 +272,9 @@ def _finish(
     held_out, test = rows.part("calibration" if crossed is None else "train"), rows.part("test")
     run.model.eval()
     run.criterion.eval()
+    if isinstance(rows.targets, SparseTargets):
+        _finish_many(run, held_out, test, network, accelerator)
+        return
     _finish_loss(run, rows.part("train"), network, accelerator)
 
     def scores_of(part: Data) -> Tensor:
@@ -263,7 +289,7 @@ def _finish(
     run.model.cpu()
     run.criterion.cpu()
     if held_out_scores is not None:
-        run.pipeline.calibrator = _calibrator(run, held_out_scores, held_out.targets)
+        run.pipeline.calibrator = _calibrator(run, held_out_scores, held_out.dense_targets)
         run.pipeline.decision = _decision(run, held_out_scores)
     if not accelerator.is_main_process:
         return
@@ -275,13 +301,38 @@ def _finish(
     write_json(run.folder / METRICS, run.metrics)  # last: it says that the run is finished
 
 
+def _finish_many(
+    run: Run, held_out: Data, test: Data, network: nn.Module, accelerator: Accelerator
+) -> None:
+    """Do the same for very many labels, of which each row keeps the most probable."""
+
+    def kept(part: Data) -> tuple[Array, Array, Array]:
+        dataset = _dataset(part, run.settings, train=False)
+        return top_of_rows(network, dataset, run.criterion, accelerator.device, run.settings)
+
+    if isinstance(held_out.targets, SparseTargets) and held_out.has_truth:
+        _, odds, numbers = kept(held_out)
+        hits = held_out.targets.at(numbers)
+        run.pipeline.calibrator = fit_calibrator(run.settings, odds, hits)
+    of_test = kept(test) if len(test) else None
+    run.model.cpu()
+    run.criterion.cpu()
+    write_run(run)
+    if of_test is not None:
+        calibrator = run.pipeline.calibrator
+        predictions = top_predictions(test, of_test, calibrator, run.metadata())
+        predictions.write(run.folder / "predictions.parquet")
+        run.metrics = {name: _plain(value) for name, value in top_measured(predictions).items()}
+    write_json(run.folder / METRICS, run.metrics)  # last: it says that the run is finished
+
+
 def _finish_loss(run: Run, train: Data, network: nn.Module, accelerator: Accelerator) -> None:
     """Replace a running estimate in the link by an exact pass over the training rows."""
     if run.criterion.has_state:
         dataset = _dataset(train, run.settings, train=False)
         scores = score(network, dataset, accelerator, run.settings.workers)
         run.criterion.cpu()
-        run.criterion.fit_state([(scores, torch.from_numpy(train.targets))])
+        run.criterion.fit_state([(scores, torch.from_numpy(train.dense_targets))])
 
 
 def _calibrator(run: Run, scores: Tensor, targets: Array) -> Any:

@@ -226,7 +226,7 @@ class _Problem:
     def __init__(self, model: Any, rows: Data, left_out: Array | None, decays: Array) -> None:
         self.model, self.rows, self.left_out, self.decays = model, rows, left_out, decays
         self.sparse = rows.features is None
-        targets = torch.from_numpy(rows.targets)
+        targets = torch.from_numpy(rows.dense_targets)
         self.inputs: Any = (
             _sparse(rows).whole() if self.sparse else torch.from_numpy(rows.features).double()
         )
@@ -243,7 +243,7 @@ def _problems(settings: Settings, model: Any, criterion: Loss, train: Data) -> l
     """Return the models to choose the L2 weight by: ``model``, or a copy for each fold."""
     if not settings.folds:
         return [_Problem(model, train, None, _decays(settings, criterion, train))]
-    fold = _folds(train.targets, settings.folds, settings.split_seed)
+    fold = _folds(train.dense_targets, settings.folds, settings.split_seed)
     problems = []
     for number in range(settings.folds):
         rows = train.take(np.flatnonzero(fold != number))
@@ -294,7 +294,7 @@ def _decays(settings: Settings, criterion: Loss, train: Data) -> Array:
     if train.features is not None:
         return SWEEP[::-1] / len(train)
     # A mean over entries where the loss takes labels one by one, else over rows.
-    summed = int((train.targets >= 0).sum()) if criterion.labelwise else len(train)
+    summed = int((train.dense_targets >= 0).sum()) if criterion.labelwise else len(train)
     return np.array(SPARSE_SWEEP) / max(summed, 1)
 
 

@@ -100,8 +100,15 @@ def _write(
 ) -> None:
     from credibly.predictions import Writer
 
-    truth = bool((rows.targets >= 0).any())
-    soft = bool(((rows.targets > 0) & (rows.targets < 1)).any())
+    if run.keeps_top_labels:
+        with Writer(path, run.labels, metadata={**run.metadata(), **extra}) as writer:
+            for start in range(0, len(rows), CHUNK):
+                chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))
+                writer.append(run.top_predictions(chunk))
+                advance(len(chunk))
+        return
+    truth, targets = rows.has_truth, rows.dense_targets
+    soft = bool(((targets > 0) & (targets < 1)).any())
     with Writer(path, run.labels, metadata={**run.metadata(), **extra}, soft=soft) as writer:
         for start in range(0, len(rows), CHUNK):
             chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.decide import Decision
     from credibly.losses import Loss
-    from credibly.predictions import Predictions
+    from credibly.predictions import Predictions, TopPredictions
 
 
 @dataclasses.dataclass(repr=False)
@@ -121,14 +121,39 @@ class Run:
         """Return the calibrated log-odds of ``scores``."""
         return self.pipeline.log_odds(scores.numpy())
 
+    @property
+    def keeps_top_labels(self) -> bool:
+        """Return whether predictions hold the most probable labels of each row only."""
+        return bool(self.data.get("sparse", False))
+
+    def top_predictions(self, rows: Data) -> TopPredictions:
+        """Return the most probable labels of each row, for a run on very many labels."""
+        from credibly.train.many_labels import top_of_rows, top_predictions
+
+        rows = self.encoded(rows)
+        dataset = rows.torch_dataset(train=False, image_size=self.settings.image_size)
+        device = next(self.model.parameters()).device
+        kept = top_of_rows(self.model, dataset, self.criterion, device, self.settings)
+        return top_predictions(rows, kept, self.calibrator, self.metadata())
+
     def predict(self, rows: Data | ArrayLike) -> Predictions:
-        """Return predictions for data, an array of features or images, or a list of texts."""
+        """Return predictions for data, an array of features or images, or a list of texts.
+
+        Raises:
+            InputError: for rows that do not fit the run, and for runs on very many labels, which
+                predict by ``top_predictions``.
+        """
+        if self.keeps_top_labels:
+            raise InputError(
+                f"{self.folder} was trained on {len(self.labels):,} labels, of which rows keep the "
+                "most probable. Call `run.top_predictions(data)`, or `credibly predict`."
+            )
         from credibly.data import Data
 
         if not isinstance(rows, Data):
             rows = self._as_data(rows if self.data["kind"] == "text" else to_numpy(rows))
         self.check(rows)
-        return self.predictions(rows, self.scores(rows), truth=bool((rows.targets >= 0).any()))
+        return self.predictions(rows, self.scores(rows), truth=rows.has_truth)
 
     def predictions(self, rows: Data, scores: Tensor, truth: bool = True) -> Predictions:
         """Return predictions of ``rows`` with these ``scores``, and their truth if asked for."""
@@ -139,7 +164,7 @@ class Run:
             probabilities=self.pipeline.probabilities(array).astype(np.float32),
             labels=self.labels,
             ids=rows.ids,
-            targets=rows.targets if truth else None,
+            targets=rows.dense_targets if truth else None,
             scores=self.pipeline.ranking_scores(array),
             metadata=self.metadata(),
             coding="unknown",  # decoded when the data were read

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.files import make_folder, sweep
+from credibly.targets import SparseTargets
 from credibly.train.configuration import INCIDENTAL, Settings, read_toml, write_toml
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def description(data: Data, settings: Settings) -> dict[str, Any]:
         "kind": data.kind,
         "shape": [int(side) for side in shape],
         "train_rows": len(pooled(data, settings).part("train")),
+        **({"sparse": True} if isinstance(data.targets, SparseTargets) else {}),
         "labels": list(data.labels),
     }
 

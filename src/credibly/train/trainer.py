@@ -33,7 +33,7 @@ from credibly.train.batches import (
 from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint, prefixed
 from credibly.train.configuration import Settings
-from credibly.train.distributed import SingleProcess, WholeLoss, full_precision, score
+from credibly.train.distributed import SingleProcess, WholeLoss, full_precision
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.optimizer import Average, average_gradients, build_optimizer, learning_rate
 
@@ -58,11 +58,11 @@ class Progress:
     stopped: bool = False
 
 
-def fuses(model: nn.Module, criterion: Loss, processes: int) -> bool:
+def fuses(model: nn.Module, criterion: Loss, processes: int, *, sparse: bool = False) -> bool:
     """Return whether last layer and loss are computed in one, without storing all scores.
 
-    From ``MANY_LABELS`` labels on, for losses that can be computed in chunks of labels, on one
-    process.
+    For losses that can be computed in chunks of labels, on one process: where targets are sparse,
+    and otherwise from ``MANY_LABELS`` labels on.
 
     Example:
         >>> from credibly.losses import SPA
@@ -72,7 +72,9 @@ def fuses(model: nn.Module, criterion: Loss, processes: int) -> bool:
     """
     if processes > 1 or not isinstance(model, Scorer) or criterion.linear_form() is None:
         return False
-    return isinstance(model.head, nn.Linear) and model.head.out_features >= MANY_LABELS
+    if not isinstance(model.head, nn.Linear):
+        return False
+    return sparse or model.head.out_features >= MANY_LABELS
 
 
 class Trainer:
@@ -115,7 +117,9 @@ class Trainer:
             self.optimizer = accelerator.prepare(self.optimizer)
         self.plain: Any = accelerator.unwrap_model(self.model)
         self.whole_loss = WholeLoss(criterion)
-        self.fused = fuses(self.plain, criterion, accelerator.num_processes)
+        self.fused = fuses(
+            self.plain, criterion, accelerator.num_processes, sparse=evaluator.sparse
+        )
         self.average = Average(self.plain, settings.ema) if settings.ema else None
         self.progress = Progress()
         self.best: State = {}
@@ -171,7 +175,7 @@ class Trainer:
                     self._checkpoint()
         progress.loss_sum = self._finite(total)
 
-    def _backward(self, inputs: Tensor, targets: Tensor, rows: Tensor, last: bool) -> Tensor:
+    def _backward(self, inputs: Tensor, targets: Any, rows: Tensor, last: bool) -> Tensor:
         device, accelerator = self.accelerator.device, self.accelerator
         self._seed()
         full = self.settings.precision == "float32"
@@ -233,8 +237,7 @@ class Trainer:
             own = {name: tensor.clone() for name, tensor in self.plain.state_dict().items()}
             self.plain.load_state_dict(self.average.state)
         self.criterion.eval()
-        scores = score(self.plain, self.evaluator.rows, self.accelerator, self.settings.workers)
-        figures = self.evaluator(self.criterion, scores)
+        figures = self.evaluator.measure(self.plain, self.criterion, self.accelerator)
         progress, cost = self.progress, figures.pop("selection")
         if cost < progress.best or progress.best_epoch < 0 or self.settings.select == "last":
             progress.best, progress.best_epoch = cost, progress.epoch

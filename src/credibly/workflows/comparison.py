@@ -181,7 +181,7 @@ def _load(source: str, seed: int, options: tuple[Any, ...]) -> Data:
 def _with_budget(settings: Settings, rows: Data) -> Settings:
     if settings.average_size is not None:
         return settings
-    targets = rows.part("train").targets
+    targets = rows.part("train").dense_targets
     mean = float(np.where(targets > 0, targets, 0).sum() / max(len(targets), 1))
     size = min(float(max(1, math.ceil(mean))), float(len(rows.labels)))
     return dataclasses.replace(settings, average_size=size)

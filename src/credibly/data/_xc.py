@@ -1,0 +1,132 @@
+"""SVMlight files with several labels per row, and data of the extreme classification repository.
+
+A row is ``label,label feature:value feature:value``; the repository puts the numbers of rows,
+features and labels on a first line. Label and feature numbers begin at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from credibly.checks import InputError, fits_memory, input_file, located
+from credibly.data._rows import Data
+from credibly.data._split import TEST, TRAIN
+from credibly.data._targets import default_labels, numbered_targets
+from credibly.types import Array
+
+TRAIN_FILES = ("train.txt", "train.svm", "train.svmlight", "train.libsvm")
+
+
+@dataclass
+class _Rows:
+    """The rows of one file, as they are read."""
+
+    labels: list[list[int]] = field(default_factory=list)
+    features: list[list[int]] = field(default_factory=list)
+    values: list[list[float]] = field(default_factory=list)
+    num_features: int = 0
+    num_labels: int = 0
+
+
+def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
+    """Read a file, or a folder with ``train.txt`` and ``test.txt`` as its split.
+
+    Features become a dense matrix, which must fit into memory; labels stay sparse where there are
+    very many. ``labels`` names them in the order of their numbers.
+    """
+    train = path
+    if path.is_dir():
+        named = [path / name for name in TRAIN_FILES if (path / name).exists()]
+        if not named:
+            raise InputError(f"{path} must hold one of {', '.join(TRAIN_FILES)}; it has none.")
+        train = named[0]
+    files = [(train, TRAIN)]
+    test = train.with_name(train.name.replace("train", "test", 1))
+    if path.is_dir() and test.exists():
+        files.append((test, TEST))
+    parts = [_read(file) for file, _ in files]
+    width = max(part.num_features for part in parts)
+    count = max(part.num_labels for part in parts) if labels is None else len(labels)
+    with located(str(path)):
+        names = default_labels(count) if labels is None else list(labels)
+        targets = numbered_targets([row for part in parts for row in part.labels], count, str(path))
+    split = np.concatenate(
+        [np.full(len(part.labels), kind) for part, (_, kind) in zip(parts, files, strict=True)]
+    )
+    return Data(
+        labels=names,
+        targets=targets,
+        split=split,
+        features=_matrix(parts, width, path),
+        source=path.name,
+        coding="unknown",
+    )
+
+
+def _matrix(parts: list[_Rows], width: int, path: Path) -> Array:
+    rows = sum(len(part.labels) for part in parts)
+    fits_memory(f"{path}: features", rows, max(width, 1))
+    matrix = np.zeros((rows, max(width, 1)), dtype=np.float32)
+    row = 0
+    for part in parts:
+        for columns, values in zip(part.features, part.values, strict=True):
+            matrix[row, columns] = values
+            row += 1
+    return matrix
+
+
+def _read(path: Path) -> _Rows:
+    input_file(path)
+    rows = _Rows()
+    claimed = 0
+    for number, line in _lines(path):
+        cells = line.split()
+        if number == 1 and len(cells) == 3 and all(cell.isdigit() for cell in cells):
+            claimed, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
+            continue
+        # Where the first line tells the number of rows, an empty line is a row with nothing in it.
+        if not cells and len(rows.labels) >= claimed:
+            continue
+        _add(rows, line, cells, f"{path}, line {number}")
+    if claimed and claimed != len(rows.labels):
+        raise InputError(
+            f"{path} must hold {claimed:,} rows, as its first line says; it holds "
+            f"{len(rows.labels):,}. Is the file complete?"
+        )
+    if not rows.labels:
+        raise InputError(f"{path} must hold rows; it has none.")
+    return rows
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="ascii") as file:
+            for number, line in enumerate(file, start=1):
+                yield number, line.split("#", 1)[0].rstrip()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must be plain text of numbers; {error}.") from error
+
+
+def _add(rows: _Rows, line: str, cells: list[str], where: str) -> None:
+    first = cells[0] if cells and ":" not in cells[0] and not line[0].isspace() else ""
+    pairs = [cell.partition(":") for cell in (cells[1:] if first else cells)]
+    try:
+        labels = [int(part) for part in first.split(",") if part]
+        features = [int(place) for place, _, _ in pairs]
+        values = [float(value) for _, _, value in pairs]
+    except ValueError:
+        raise InputError(
+            f"{where} must be `label,label feature:value …` with whole numbers before each colon; "
+            f"got {line[:80]!r}."
+        ) from None
+    if min(labels, default=0) < 0 or min(features, default=0) < 0:
+        raise InputError(f"{where}: label and feature numbers must be at least 0; {line[:80]!r}.")
+    rows.labels.append(labels)
+    rows.features.append(features)
+    rows.values.append(values)
+    rows.num_features = max(rows.num_features, max(features, default=-1) + 1)
+    rows.num_labels = max(rows.num_labels, max(labels, default=-1) + 1)

@@ -1,0 +1,216 @@
+"""Runs on very many labels: held-out rows, calibration and predictions without all scores.
+
+Of each row the most probable labels are kept. The network is a ``Scorer``, whose last layer is
+applied to some labels at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from credibly.checks import InputError
+from credibly.losses import fused_linear
+from credibly.models import Scorer
+from credibly.pipeline import sigmoid
+from credibly.targets import SparseTargets
+from credibly.train.batches import stream
+from credibly.train.configuration import Settings
+from credibly.train.distributed import SingleProcess, full_precision
+from credibly.train.evaluation import EpochEvaluator
+from credibly.train.trainer import fuses
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from credibly.calibrate import Calibrator
+    from credibly.data import Data
+    from credibly.losses import Loss
+    from credibly.predictions import TopPredictions
+
+TOP_LABELS = 50
+"""How many labels of a row are kept; fewer where there are not so many."""
+
+ROWS = 256
+"""Rows that are scored at once."""
+
+ENTRIES = 1 << 22
+"""Scores that are in memory at once: 16 MB of float32."""
+
+PLACES = (1, 3, 5)
+
+
+def check_many(
+    settings: Settings, data: Data, criterion: Loss, model: nn.Module, processes: int
+) -> None:
+    """Refuse settings that need the scores of all labels at once."""
+    if not fuses(model, criterion, processes, sparse=True):
+        raise InputError(
+            f"{data.source} has {data.num_labels:,} labels, whose scores are not stored: train on "
+            "one process, with a network whose last layer is linear and a loss of single entries, "
+            f"softmax, twl or quasibinary; got {processes} processes, model {settings.model!r}, "
+            f"loss {settings.loss!r}."
+        )
+    if settings.mixup or settings.folds or settings.solver == "lbfgs":
+        raise InputError("sparse targets do not go with `mixup`, `folds` or `solver` lbfgs.")
+    if settings.select == "average-k" or settings.average_size is not None:
+        raise InputError("sparse targets do not go with `average_size`; leave it out.")
+    if settings.views != "one":
+        raise InputError(f"sparse targets go with `views` one; got {settings.views!r}.")
+
+
+class ManyLabelsEvaluator(EpochEvaluator):
+    """Figures of held-out rows with sparse targets; epochs are chosen by the held-out loss.
+
+    ``select`` map takes nDCG@5 instead: average precision needs the scores of all labels.
+    """
+
+    sparse = True
+
+    def __init__(self, settings: Settings, rows: object, targets: SparseTargets) -> None:
+        self.settings, self.rows, self.sparse_targets = settings, rows, targets
+
+    @torch.no_grad()
+    def measure(
+        self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
+    ) -> dict[str, float]:
+        from credibly import metrics
+
+        tally, total, count = metrics.TopLabels(max(PLACES)), 0.0, 0
+        for rows, hidden, head in _hidden(model, self.rows, accelerator.device, self.settings):
+            targets = self.sparse_targets[rows.numpy()]
+            value = fused_linear(criterion, hidden, head.weight, head.bias, targets)
+            total, count = total + float(value) * len(rows), count + len(rows)
+            _, numbers, _ = top_scores(hidden, head, max(PLACES))
+            tally.update(numbers.cpu().numpy(), targets)
+        figures = {"held-out loss": total / max(count, 1), "ndcg@5": float(tally.ndcg()[-1])}
+        figures |= {f"precision@{k}": float(tally.precision()[k - 1]) for k in PLACES}
+        chosen = {"last": 0.0, "map": -figures["ndcg@5"]}
+        return {**figures, "selection": chosen.get(self.settings.select, figures["held-out loss"])}
+
+
+def _hidden(
+    model: nn.Module, dataset: Any, device: torch.device, settings: Settings
+) -> Iterator[tuple[Tensor, Tensor, nn.Linear]]:
+    """Yield row numbers, what the last layer sees of them, and the last layer."""
+    assert isinstance(model, Scorer)
+    was_training = model.training
+    model.eval()
+    try:
+        batches = torch.arange(len(dataset)).split(ROWS)
+        for inputs, _, rows in stream(dataset, list(batches), settings.workers):
+            yield rows, full_precision(model.hidden(inputs.to(device))), model.head
+    finally:
+        model.train(was_training)
+
+
+@torch.no_grad()
+def top_scores(hidden: Tensor, head: nn.Linear, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the k largest scores of each row, their labels, and log Σ exp over all labels.
+
+    Example:
+        >>> head = nn.Linear(1, 4)
+        >>> head.load_state_dict({"weight": torch.zeros(4, 1), "bias": torch.arange(4.0)})
+        <All keys matched successfully>
+        >>> values, labels, _ = top_scores(torch.ones(1, 1), head, 2)
+        >>> values.tolist(), labels.tolist()
+        ([[3.0, 2.0]], [[3, 2]])
+    """
+    rows, labels = len(hidden), head.out_features
+    k = min(k, labels)
+    best = hidden.new_empty(rows, 0)
+    numbers = torch.empty(rows, 0, dtype=torch.int64, device=hidden.device)
+    log_sum = torch.full((rows,), -torch.inf, dtype=torch.float64, device=hidden.device)
+    step = max(ENTRIES // max(rows, 1), k)
+    for start in range(0, labels, step):
+        part = slice(start, start + step)
+        bias = None if head.bias is None else head.bias[part]
+        scores = nn.functional.linear(hidden, head.weight[part].to(hidden.dtype), bias)
+        log_sum = torch.logaddexp(log_sum, scores.logsumexp(1).double())
+        values, places = scores.topk(min(k, scores.shape[1]), dim=1)
+        best = torch.cat([best, values], 1)
+        numbers = torch.cat([numbers, places + start], 1)
+        best, order = best.topk(min(k, best.shape[1]), dim=1)
+        numbers = numbers.gather(1, order)
+    return best, numbers, log_sum
+
+
+def top_of_rows(
+    model: nn.Module, dataset: Any, criterion: Loss, device: torch.device, settings: Settings
+) -> tuple[Array, Array, Array]:
+    """Return scores, log-odds by the link and label numbers of the most probable labels."""
+    scores, odds, numbers = [], [], []
+    for _, hidden, head in _hidden(model, dataset, device, settings):
+        best, places, log_sum = top_scores(hidden, head, TOP_LABELS)
+        scores.append(best.float().cpu().numpy())
+        odds.append(_log_odds(criterion, best.cpu(), log_sum.cpu()))
+        numbers.append(places.cpu().numpy().astype(np.int32))
+    return np.concatenate(scores), np.concatenate(odds), np.concatenate(numbers)
+
+
+def _log_odds(criterion: Loss, scores: Tensor, log_sum: Tensor) -> Array:
+    """Return log-odds by the link; the scores themselves where the loss has none."""
+    odds = criterion.top_log_odds(scores, log_sum) if criterion.has_link else scores
+    return odds.double().numpy()
+
+
+def fit_calibrator(settings: Settings, odds: Array, hits: Array) -> Calibrator | None:
+    """Return one map for all labels, fitted on the labels that held-out rows keep."""
+    from credibly import calibrate
+
+    known = hits >= 0
+    if settings.calibrate == "none":
+        return None
+    column, truth = odds[known][:, None], hits[known][:, None]
+    if settings.calibrate == "choose":
+        return calibrate.choose(column, truth, coding="unknown")
+    return calibrate.from_name(settings.calibrate).fit(column, truth, coding="unknown")
+
+
+def top_predictions(
+    rows: Data,
+    kept: tuple[Array, Array, Array],
+    calibrator: Calibrator | None,
+    metadata: dict[str, Any],
+) -> TopPredictions:
+    """Return the most probable labels of ``rows``, calibrated."""
+    from credibly.predictions import TopPredictions
+
+    scores, odds, numbers = kept
+    if calibrator is not None:
+        odds = calibrator.transform(odds.reshape(-1, 1)).reshape(odds.shape)
+    targets = rows.targets if isinstance(rows.targets, SparseTargets) else None
+    if targets is None and rows.has_truth:
+        targets = SparseTargets.from_dense(rows.dense_targets)
+    if targets is not None and not targets.num_known:
+        targets = None
+    return TopPredictions.from_arrays(
+        top=numbers,
+        probabilities=sigmoid(odds),
+        labels=rows.labels,
+        targets=targets,
+        ids=rows.ids,
+        scores=scores,
+        metadata=metadata,
+    )
+
+
+def measured(predictions: TopPredictions) -> dict[str, float]:
+    """Return the metrics of test rows: ranking, and calibration of the labels that rows keep."""
+    from credibly import metrics
+
+    if predictions.targets is None:
+        return {}
+    tally = metrics.TopLabels(max(PLACES))
+    tally.update(predictions.top, predictions.targets)
+    figures = {"precision": tally.precision(), "nDCG": tally.ndcg(), "recall": tally.recall()}
+    numbers = {f"{name}@{k}": float(of[k - 1]) for name, of in figures.items() for k in PLACES}
+    held = predictions.probabilities, predictions.hits()
+    numbers["ECE, held labels"] = float(metrics.calibration_error(*held, "ece", coding="unknown"))
+    numbers["NLL, held labels"] = float(metrics.log_loss(*held, coding="unknown"))
+    return numbers

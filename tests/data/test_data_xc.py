@@ -1,0 +1,107 @@
+"""Lists of labels: SVMlight files, CSR arrays and list columns, dense or sparse by their number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from credibly import InputError, data
+from credibly.data import split_rows
+from credibly.data._split import rarest_label
+from credibly.targets import SparseTargets
+
+LISTS = [[1, 4000], [], [5, 0, 2], [4000]]
+FEATURES = np.array([[0.5, 0, 1], [0, 0, 0], [0, 2, 0], [1, 1, 1]], np.float32)
+
+
+def lines(lists, base=""):
+    rows = []
+    for labels, values in zip(lists, FEATURES, strict=False):
+        pairs = [f"{place}:{value}" for place, value in enumerate(values) if value]
+        rows.append(" ".join([",".join(map(str, labels)), *pairs]))
+    return base + "\n".join(rows) + "\n"
+
+
+def dense(lists, count):
+    matrix = np.zeros((len(lists), count), np.float32)
+    for row, labels in enumerate(lists):
+        matrix[row, labels] = 1
+    return matrix
+
+
+@pytest.mark.parametrize("count", [4001, 5000])
+def test_a_file_with_a_first_line_keeps_labels_nobody_has(tmp_path, count):
+    path = tmp_path / "rows.svm"
+    path.write_text(lines(LISTS, f"4 3 {count}\n"))
+    rows = data.load(path)
+    assert isinstance(rows.targets, SparseTargets) == (count >= 4096)
+    np.testing.assert_array_equal(rows.dense_targets, dense(LISTS, count))
+    np.testing.assert_array_equal(rows.features, FEATURES)
+    assert f"{count} labels" in repr(rows)
+
+
+def test_a_folder_of_the_repository_has_its_split(tmp_path):
+    (tmp_path / "train.txt").write_text(lines(LISTS, "4 3 5000\n"))
+    (tmp_path / "test.txt").write_text(lines(LISTS[:2], "2 3 5000\n"))
+    rows = data.load(f"xc:{tmp_path}", calibration=0.0)
+    assert rows.split.tolist() == [0, 0, 0, 0, 1, 1]
+    np.testing.assert_array_equal(rows.part("test").dense_targets, dense(LISTS[:2], 5000))
+
+
+def test_csr_arrays_and_list_columns_give_the_same_rows(tmp_path):
+    expected = SparseTargets.from_lists(LISTS, 5000)
+    np.savez(
+        tmp_path / "rows.npz",
+        features=FEATURES,
+        target_offsets=expected.offsets,
+        target_indices=expected.indices,
+        labels=[f"l{i}" for i in range(5000)],
+    )
+    names = [[f"l{i}" for i in row] for row in LISTS] + [None]
+    table = pa.table({"features": [*FEATURES.tolist(), [0, 0, 0]], "labels": names})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    from_npz = data.load(tmp_path / "rows.npz", calibration=0.0)
+    labels = [f"l{i}" for i in range(5000)]
+    from_lists = data.load(tmp_path / "rows.parquet", labels=labels, label_column="labels")
+    np.testing.assert_array_equal(from_npz.dense_targets, expected.dense())
+    np.testing.assert_array_equal(from_lists.dense_targets[:4], expected.dense())
+    assert (from_lists.dense_targets[4] == -1).all()
+
+
+def test_sparse_and_dense_targets_are_split_alike():
+    generator = np.random.default_rng(0)
+    matrix = (generator.random((300, 40)) < 0.04).astype(np.float32)
+    sparse = SparseTargets.from_dense(matrix)
+    np.testing.assert_array_equal(rarest_label(sparse), rarest_label(matrix))
+    np.testing.assert_array_equal(split_rows(sparse, seed=3), split_rows(matrix, seed=3))
+
+
+def test_rows_of_rare_labels_reach_every_part_where_labels_are_very_many():
+    lists = [[row] for row in range(1000)]
+    split = split_rows(SparseTargets.from_lists(lists, 5000), test=0.2, calibration=0.25)
+    np.testing.assert_array_equal(np.bincount(split), [600, 200, 200])
+
+
+BAD = {
+    "fewer rows than claimed": ("9 3 5\n1 0:1\n", "must hold 9 rows"),
+    "a word": ("1,dog 0:1\n", "line 1 must be"),
+    "a negative label": ("-3 0:1\n", "must be at least 0"),
+    "nothing": ("\n", "it has none"),
+    "bytes": ("\xff\xfe", "plain text"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_broken_files_are_refused_with_their_line(tmp_path, case):
+    text, message = BAD[case]
+    (tmp_path / "rows.svm").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=message):
+        data.load(tmp_path / "rows.svm")
+
+
+def test_labels_out_of_range_are_refused(tmp_path):
+    (tmp_path / "rows.svm").write_text("7 0:1\n")
+    with pytest.raises(InputError, match=r"must lie in \[0, 1\]; got 7 in row 0"):
+        data.load(tmp_path / "rows.svm", labels=["a", "b"])
