@@ -79,6 +79,8 @@ def compares(settings: Settings, data: Data) -> bool:
         return True
     if settings.model != "auto" or data.kind != "features" or num_processes() > 1:
         return False
+    if isinstance(data.targets, SparseTargets):  # candidates need the scores of all labels
+        return False
     usual, usual_loss = Settings(), default_loss(data)
     if settings.loss not in ("auto", "bce", usual_loss):
         return False

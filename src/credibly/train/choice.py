@@ -131,7 +131,7 @@ def problem_of(rows: Data, criterion: Loss, settings: Settings) -> Problem:
 
     assert rows.features is not None
     kept = np.flatnonzero(rows.split != TEST)
-    split, targets = rows.split[kept], rows.targets[kept].astype(np.float64)
+    split, targets = rows.split[kept], rows.dense_targets[kept].astype(np.float64)
     if settings.folds:
         fold = fold_numbers(targets, settings.folds, settings.split_seed)
         numbers = range(settings.folds)
