@@ -20,8 +20,9 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def on_post_page(output: str, config: Any, page: Any, **_: Any) -> str:
-    """Put our own script in the place of the one that the plugin ``offline`` would fetch."""
+    """Name the search for screen readers; put our script in the place of the one from elsewhere."""
     up = "../" * page.file.dest_uri.count("/")
+    output = output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
     return LOADER.sub(f'<script src="{up}search-from-files.js"></script>', output)
 
 

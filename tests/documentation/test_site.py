@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "tests" / "serve"))
 sys.path.insert(0, str(Path(__file__).parent))
 import blocks  # noqa: E402
 from provide_browser import browser as find_browser  # noqa: E402
+from serve_accessibility import violations  # noqa: E402
 
 PAGES = sorted(
     str(path.relative_to(ROOT / "docs").with_suffix(""))
@@ -98,17 +99,19 @@ def test_every_block_of_code_is_fenced(site, page):
     assert shown == len(blocks.read(ROOT / "docs" / f"{page}.md"))
 
 
-QUESTIONS = {
-    "temperature": "reference/calibrate",
-    "threshold": "sets",
-    "joint probabilities": "joint",
-    "onnx": "training",
-}
-"""Words that a user would type, and a page that must be among the first answers."""
+TASKS = re.findall(
+    r"^\| (.+?) \| \[.+?\]\((.+?)\.md[^)]*\) \| (.+?) \|$",
+    (ROOT / "docs" / "index.md").read_text(),
+    re.MULTILINE,
+)
+"""What people want to do, the page for it, and the words that they would type into the search."""
+
+FIRST = 5
+RESULTS = ".md-search-result__item > .md-search-result__link"
 
 
-@pytest.mark.browser
-def test_the_search_box_answers_from_files(site):
+@pytest.fixture(scope="module")
+def chromium():
     from playwright.sync_api import sync_playwright
 
     path = find_browser()
@@ -118,16 +121,51 @@ def test_the_search_box_answers_from_files(site):
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=flags)
-        page = running.new_page()
-        page.set_default_timeout(90_000)
-        page.goto((site / "index.html").as_uri())
-        for words, wanted in QUESTIONS.items():
-            box = page.locator("input.md-search__input")
-            box.fill("")
-            box.press_sequentially(words)
-            page.wait_for_selector(f".md-search-result__link[href*='{wanted}.html']")
-            links = page.query_selector_all(".md-search-result__link")
-            found = [(link.get_attribute("href") or "").partition("?")[0] for link in links]
-            first = list(dict.fromkeys(found))[:8]
-            assert (site / f"{wanted}.html").as_uri() in first, (words, first)
+        yield running
         running.close()
+
+
+@pytest.mark.browser
+def test_the_search_box_finds_the_page_of_each_common_task(site, chromium):
+    assert len(TASKS) == 25
+    page = chromium.new_page()
+    page.set_default_timeout(90_000)
+    page.goto((site / "index.html").as_uri())
+    box = page.locator("input.md-search__input")
+    missed = []
+    for task, wanted, words in TASKS:
+        box.fill("")
+        page.wait_for_function(f"!document.querySelector('{RESULTS}')")
+        box.press_sequentially(words)
+        page.wait_for_timeout(300)
+        address = (site / f"{wanted}.html").as_uri()
+        first: list[str] = []
+        for _ in range(60):  # the answers come while one types
+            links = [link.get_attribute("href") or "" for link in page.query_selector_all(RESULTS)]
+            first = list(dict.fromkeys(re.split("[?#]", link)[0] for link in links))[:FIRST]
+            if address in first:
+                break
+            page.wait_for_timeout(250)
+        else:
+            missed.append((task, words, first))
+    page.close()
+    assert missed == []
+
+
+LOOKED_AT = ("results", "notebooks/decide", "losses", "tutorials/rescue")
+"""Pages of every kind: tables, figures, outputs of cells, formulas, code."""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_nothing_wrong_with_the_pages(site, chromium, width, scheme):
+    page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    found = {}
+    for name in LOOKED_AT:
+        page.goto((site / f"{name}.html").as_uri())
+        page.wait_for_selector("[data-md-component=search] input")
+        if wrong := violations(page):
+            found[name] = wrong[:3]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    page.close()
+    assert found == {}
