@@ -177,3 +177,15 @@ def test_importing_the_package_is_instant():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_large_files_give_the_numbers_of_small_ones(path, monkeypatch):
+    kept = cr.evaluate(path)
+    monkeypatch.setattr("credibly.workflows.evaluation.MOST_ROWS", 50)
+    counted = cr.evaluate(path)
+    assert list(counted.numbers) == list(kept.numbers)
+    for name, value in kept.numbers.items():
+        rounded = 1e-3 if name == "zero-label AUROC" else 1e-6
+        assert counted.numbers[name] == pytest.approx(value, abs=rounded, nan_ok=True)
+    for name, column in kept.by_label.items():
+        np.testing.assert_allclose(counted.by_label[name], column, rtol=1e-9)

@@ -166,6 +166,21 @@ class Dataset:
         batch = self._gather(self.check_labels(labels), kinds, order="F" if label_major else "C")
         return _present(batch.scores if what == "scores" else batch.probabilities), batch.targets
 
+    def column_batches(
+        self, label: str, what: What = "probabilities"
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield values and targets of one label, some rows at a time, each (rows,).
+
+        Targets are −1, unknown, where there are none.
+        """
+        kind = SCORE if what == "scores" else PROBABILITY
+        kinds = [kind, TRUTH] if self.has_targets else [kind]
+        for batch in self._batches(Selection(self.check_labels([label]), kinds, 65_536)):
+            values = _present(batch.scores if what == "scores" else batch.probabilities)[:, 0]
+            targets = batch.targets
+            unknown = np.full(len(values), UNKNOWN, dtype=np.int8)
+            yield values, unknown if targets is None else targets[:, 0]
+
     def column(self, label: str, what: What = "probabilities") -> tuple[Array, Array | None]:
         """Return values and targets of one label over all rows, each (rows,)."""
         values, targets = self.columns([label], what)
