@@ -310,3 +310,20 @@ def test_labels_seen_together_and_joint_search(tmp_path):
     with TestClient(create_app([tmp_path / "p.parquet"]), **local) as client:
         assert client.get("/api/search", params={"q": "+cat +dog"}).json()["expected_hits"] > 90
         assert "Given this: what else?" in client.get("/", params={"q": "+cat"}).text
+
+
+def test_names_are_found_without_their_accents(tmp_path):
+    from starlette.testclient import TestClient
+
+    names = ["Café", "cafeteria", "Zürich", "decaf"]
+    Predictions.from_arrays(probabilities=np.full((2, 4), 0.5), labels=names).write(
+        tmp_path / "p.parquet"
+    )
+    app = create_app([tmp_path / "p.parquet"], hosts=["testserver"])
+    with TestClient(app) as client:
+        for asked, found in (
+            ("CAFE", names[:2]),
+            ("zur", ["Zürich"]),
+            ("caf", ["Café", "cafeteria", "decaf"]),
+        ):
+            assert client.get("/api/labels", params={"prefix": asked}).json()["labels"] == found

@@ -48,7 +48,8 @@ def test_search_by_keyboard_alone(page, ours):
     page.wait_for_selector("#suggestions li")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    assert page.input_value("#q").strip() == '+"dining table"'
+    assert page.input_value("#q") == ""
+    assert page.locator("#chips .chip").inner_text().startswith("+ dining table")
     page.keyboard.press("Enter")
     page.wait_for_url("**q=**")
     first, _ = best(ours, ["dining table"], [])
@@ -70,6 +71,38 @@ def test_a_chip_turns_around_and_goes_away(page, ours):
     page.locator(".chip.not button").nth(1).click()
     page.wait_for_url("**q=-knife**")
     assert page.locator(".chip").count() == 1
+
+
+def test_a_query_stands_in_the_box_once_as_tokens_or_as_text(page):
+    page.goto("/?q=%2Bfork+-%22dining+table%22")
+    assert page.input_value("#q") == ""
+    assert page.locator(".chip").count() == 2
+    page.get_by_role("button", name="as text").click()
+    assert page.input_value("#q") == '+fork -"dining table"'
+    assert page.locator(".chip").count() == 0
+    page.fill("#q", "+fork (apple | knife)")
+    page.press("#q", "Enter")
+    page.wait_for_selector(".tile, [role=alert]")
+    page.goto("/?q=fork+%26+!knife")  # boolean: stays text
+    assert page.input_value("#q") == "fork & !knife"
+    assert page.locator(".chip").count() == 0
+
+
+def test_an_empty_query_empties_the_results(page):
+    page.goto("/?q=%2Bfork")
+    page.wait_for_selector(".tile")
+    page.get_by_role("button", name="remove: fork").click()
+    page.wait_for_url(lambda address: "q=" not in address)
+    assert page.locator("#tiles .tile").count() == 0
+
+
+def test_the_last_token_can_be_typed_again(page):
+    page.goto("/?q=%2Bfork+-knife")
+    page.focus("#q")
+    page.keyboard.press("Backspace")
+    assert page.input_value("#q") == "-knife"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=%2Bfork+-knife**")
 
 
 def test_names_with_markup_stay_text(page):

@@ -209,3 +209,24 @@ def test_the_cost_follows_the_numbers_live(page):
     assert violations(page) == []
     page.get_by_role("link", name="Errors under this rule").click()
     page.wait_for_url("**/errors?**miss=50**")
+
+
+def test_home_says_what_to_do_and_the_atlas_sorts_without_scripts(open_page):
+    page = open_page(java_script_enabled=False)
+    page.goto("/")
+    assert page.locator("#verdict p").count() >= 4
+    assert "credibly sets" in page.locator("#steps").inner_text()
+    page.get_by_role("link", name="Labels", exact=True).click()
+    page.get_by_role("link", name="AP", exact=True).click()
+    page.wait_for_url("**sort=AP**")
+    column = page.locator("#atlas tbody td:nth-child(4)").all_inner_texts()
+    assert column == sorted(column, reverse=True)
+    page.fill("input[name=contains]", "TABLE")
+    page.locator(".facets button").click()
+    assert page.locator("#found").get_attribute("data-found") == "2"
+    page.goto("/pairs")
+    page.locator("#pairs a").first.click()
+    page.wait_for_url("**q=**")
+    assert page.locator(".tile").count() > 0
+    page.goto("/labels")
+    page.screenshot(path=ARTIFACTS / "labels.png", full_page=True)

@@ -54,6 +54,7 @@ def write(
         resamples=resamples,
         seed=seed,
         total_rows=total_rows,
+        sources={name: Path(path) for name, path in zip(called, paths, strict=True)},
         texts=texts,
         joint=joint,
         advance=lambda share: advance(0.9 * share),
@@ -80,6 +81,7 @@ def render(
     resamples: int = 200,
     seed: int = 0,
     total_rows: Mapping[str, int] | None = None,
+    sources: Mapping[str, Path] | None = None,
     texts: Mapping[str, str] | None = None,
     joint: MixtureJoint | None = None,
     advance: Callable[[float], None] = lambda share: None,
@@ -91,6 +93,7 @@ def render(
         resamples: resamples behind each interval.
         seed: seed of the resamples.
         total_rows: rows of the files, where ``methods`` hold a sample of them.
+        sources: the files; the report names them with their dates and hashes.
         texts: texts by row id; the report then shows examples.
         joint: a joint model fitted on other rows, for the charts of labels that go together.
         advance: called with the share of the work done since its last call.
@@ -119,4 +122,13 @@ def render(
     if joint is not None:
         joint.check(methods[first].labels)
     total = {name: len(one) for name, one in methods.items()} | dict(total_rows or {})
-    return page(methods, total, texts, resamples=resamples, seed=seed, joint=joint, advance=advance)
+    return page(
+        methods,
+        total,
+        dict(sources or {}),
+        texts,
+        resamples=resamples,
+        seed=seed,
+        joint=joint,
+        advance=advance,
+    )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from credibly import __version__
 from credibly.predictions import Predictions
 from credibly.report._charts import charts
 from credibly.retrieve import MixtureJoint
-from credibly.summaries import COLUMNS, comparison, label_table, verdict
+from credibly.summaries import COLUMNS, comparison, label_table, overview
 
 
 def page(
     methods: Mapping[str, Predictions],
     total_rows: Mapping[str, int],
+    sources: Mapping[str, Path],
     texts: Mapping[str, str] | None = None,
     *,
     resamples: int,
@@ -34,7 +38,10 @@ def page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    verdicts = {name: verdict(one) for name, one in methods.items()}
+    overviews = {
+        name: overview(one, str(sources.get(name, f"{name}.parquet")))
+        for name, one in methods.items()
+    }
     advance(0.25)
     numbers = comparison(
         methods, resamples=resamples, seed=seed, advance=lambda share: advance(0.35 * share)
@@ -46,13 +53,13 @@ def page(
     return environment.get_template("template.html").render(
         methods=methods,
         total_rows=total_rows,
-        verdicts=verdicts,
+        overviews=overviews,
         columns=COLUMNS,
         comparison=numbers,
         charts=drawings,
         labels=tables,
         examples={name: _examples(one, texts) for name, one in methods.items()} if texts else {},
-        made=_how(methods, resamples, seed),
+        made=_how(methods, resamples, seed) | _origins(sources),
         version=__version__,
     )
 
@@ -90,6 +97,23 @@ def _examples(one: Predictions, texts: Mapping[str, str]) -> list[dict[str, Any]
             }
         )
     return rows
+
+
+def _origins(sources: Mapping[str, Path]) -> dict[str, str]:
+    """Return where each file lies, when it was written and what it hashes to."""
+    return {f"{name}, file": _origin(path) for name, path in sources.items()}
+
+
+def _origin(path: Path) -> str:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            while block := opened.read(2**20):
+                digest.update(block)
+    written = max(file.stat().st_mtime for file in files)
+    when = datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds")
+    return f"{path}, written {when}, SHA-256 {digest.hexdigest()}"
 
 
 def _how(methods: Mapping[str, Predictions], resamples: int, seed: int) -> dict[str, Any]:

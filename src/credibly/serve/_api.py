@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+import unicodedata
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -106,12 +108,25 @@ def labels(
     prefix: Annotated[str, Query(max_length=1000)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
 ) -> dict[str, Any]:
-    """Labels that contain ``prefix``, those that start with it first."""
-    asked = prefix.casefold()
-    names = _file(request, file, False).labels
-    found = [name for name in names if asked in name.casefold()]
-    found.sort(key=lambda name: not name.casefold().startswith(asked))
-    return {"labels": found[:limit], "total": len(found)}
+    """Labels that contain ``prefix``, whatever its case and accents; those that start with it
+    first."""
+    asked = folded(prefix)
+    names = [(name, folded(name)) for name in _file(request, file, False).labels]
+    found = [(name, plain) for name, plain in names if asked in plain]
+    found.sort(key=lambda pair: not pair[1].startswith(asked))
+    return {"labels": [name for name, _ in found[:limit]], "total": len(found)}
+
+
+@lru_cache(maxsize=2**16)
+def folded(text: str) -> str:
+    """Return text for comparison: without case and accents.
+
+    Example:
+        >>> folded("Café") == folded("CAFE")
+        True
+    """
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in plain if not unicodedata.combining(letter))
 
 
 @router.get("/search", responses=FAILURES)

@@ -26,6 +26,7 @@ from credibly.retrieve import MixtureJoint
 from credibly.serve import (
     _api,
     _decide_pages,
+    _label_pages,
     _pages,
     _review_pages,
     _templates,
@@ -39,12 +40,19 @@ from credibly.serve._reviewing import NotSaved, Reviewing
 from credibly.serve._served import ServedPredictions
 from credibly.serve._workbench import Workbench
 
-APIS = (_api.router, _workbench_pages.api, _review_pages.api, _decide_pages.api)
+APIS = (
+    _api.router,
+    _workbench_pages.api,
+    _review_pages.api,
+    _decide_pages.api,
+    _label_pages.api,
+)
 PAGES = (
     _pages.router,
     _workbench_pages.router,
     _review_pages.router,
     _decide_pages.router,
+    _label_pages.router,
 )
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than

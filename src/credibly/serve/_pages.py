@@ -53,14 +53,7 @@ def search_page(
         also=also,
         together=together,
         some_labels=chosen.labels[:8],
-    )
-
-
-@router.get("/labels")
-def labels_page(request: Request, file: FileNumber, raw: Raw = False) -> HTMLResponse:
-    chosen = state_of(request).file(file, raw)
-    return page(
-        request, "labels.html", predictions=chosen, number=file, raw=raw, rows=chosen.label_table
+        overview=None if q.strip() else chosen.overview,
     )
 
 

@@ -20,10 +20,13 @@ from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index, MixtureJoint, Query, Together, seen_together
 from credibly.serve._charts import reliability_chart
 from credibly.summaries import (
+    AtlasRow,
     Budget,
-    LabelSummary,
+    Overview,
     ThresholdCounts,
     budget,
+    label_atlas,
+    overview,
     summarize_columns,
     threshold_counts,
 )
@@ -135,16 +138,27 @@ class ServedPredictions:
         return self.scan.read(rows=np.sort(chosen))
 
     @property
-    def label_table(self) -> list[LabelSummary]:
-        """Return one summary per label, on the sample."""
+    def atlas(self) -> list[AtlasRow]:
+        """Return every label with the noise of its numbers, on the sample."""
         with self._lock:
-            return self._label_table
+            return self._atlas
 
     @cached_property
-    def _label_table(self) -> list[LabelSummary]:
+    def _atlas(self) -> list[AtlasRow]:
         rows = self._sample
-        truth = rows.targets if self.has_truth else None
-        return summarize_columns(self.labels, rows.probabilities, truth)
+        return label_atlas(
+            self.labels, rows.probabilities, rows.targets if self.has_truth else None
+        )
+
+    @property
+    def overview(self) -> Overview:
+        """Return the verdict, labels to fix and what to do next, on the sample."""
+        with self._lock:
+            return self._overview
+
+    @cached_property
+    def _overview(self) -> Overview:
+        return overview(self._sample, str(self.path))
 
     def search(self, query: str, top: int) -> Answer:
         return self.index.search(query, top=top, joint=self.joint)

@@ -1,14 +1,17 @@
 """Numbers and words that the report and the web app share.
 
+overview         the verdict, the labels to fix first, what to do next
 verdict          what predictions are worth, in sentences
 comparison       the numbers of several predictions beside each other, with intervals
 label_table      every label: how often it is there, how often that was expected, how well ranked
+label_atlas      the same with noise, flags and bins; label_pairs: which occur together
 biased_labels    labels whose number of hits is no chance, under a false-discovery rate
 budget           what an average number of labels per row means
 outcome          what decisions by cost come to where the truth is known
 cost_curve       cost per row over thresholds, with intervals
 """
 
+from credibly.summaries._atlas import AtlasRow, Pairs, label_atlas, label_pairs
 from credibly.summaries._bias import biased_labels
 from credibly.summaries._budget import Budget, budget, size_bars
 from credibly.summaries._comparison import COLUMNS, Cell, Column, comparison
@@ -21,28 +24,37 @@ from credibly.summaries._costs import (
     outcome,
     threshold_counts,
 )
+from credibly.summaries._home import LabelToFix, NextStep, Overview, overview
 from credibly.summaries._labels import LabelSummary, label_table, summarize_columns
 from credibly.summaries._names import names_of
 from credibly.summaries._verdict import Verdict, verdict
 
 __all__ = [
     "COLUMNS",
+    "AtlasRow",
     "Budget",
     "Cell",
     "Column",
     "CostCurve",
     "EntryCosts",
     "LabelSummary",
+    "LabelToFix",
+    "NextStep",
     "Outcome",
+    "Overview",
+    "Pairs",
     "ThresholdCounts",
     "Verdict",
     "biased_labels",
     "budget",
     "comparison",
     "cost_curve",
+    "label_atlas",
+    "label_pairs",
     "label_table",
     "names_of",
     "outcome",
+    "overview",
     "size_bars",
     "summarize_columns",
     "threshold_counts",

@@ -65,8 +65,7 @@ def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[Labe
             LabelSummary(name, len(p), float(total), None, nothing, nothing, nothing)
             for name, total in zip(labels, sums, strict=True)
         ]
-    running = metrics.Running(p.shape[1], coding="unknown")
-    running.update(p, y)
+    running = running_of(p, y)
     table = running.by_label(metrics.average_precision(p, y, coding="unknown"))
     known = table["known"]
     expected = np.where(known > 0, table["mean probability"] * known, 0.0)
@@ -76,3 +75,10 @@ def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[Labe
         LabelSummary(name, int(n), float(e), round(float(s), 6), float(a), float(c), float(nll))
         for name, n, e, s, a, c, nll in zip(labels, *columns, strict=True)
     ]
+
+
+def running_of(p: Array, y: Array) -> metrics.Running:
+    """Return the sums of all entries with known truth."""
+    running = metrics.Running(p.shape[1], coding="unknown")
+    running.update(p, y)
+    return running

@@ -45,38 +45,57 @@ function terms(text) {
 const quoted = (name) => '"' + name.replace(/[\\"]/g, "\\$&") + '"';
 const written = (term) => term.sign + (/^[\p{L}\p{N}_.]+$/u.test(term.name) ? term.name : quoted(term.name));
 
-function showChips() {
-  if (!chips) return;
-  const found = terms(box.value.trim());
-  chips.replaceChildren();
-  if (!found) return;
-  found.forEach((term, place) => {
+// A plain query is shown as tokens, and the box holds only what is being typed; a boolean query, or
+// any query on request, stays text. What is sent is the hidden field.
+let tokens = null; // null: as text
+const sent = document.createElement("input");
+const asText = document.getElementById("as-text");
+
+const whole = () => tokens === null
+  ? box.value.trim()
+  : [...tokens.map(written), box.value.trim()].filter(Boolean).join(" ");
+
+function submit() {
+  sent.value = whole();
+  sent.disabled = !sent.value; // an empty query has no results and no place in the address
+  box.form.submit();
+}
+
+function showTokens() {
+  if (asText) asText.setAttribute("aria-pressed", String(tokens === null));
+  chips.replaceChildren(...(tokens || []).map((term, place) => {
     const chip = document.createElement("span");
     chip.className = "chip " + (term.sign === "-" ? "not" : "want");
     chip.append(term.sign + " " + term.name);
-    const flip = document.createElement("button");
-    flip.type = "button";
-    flip.textContent = "⇄";
-    flip.title = "want / do not want";
-    flip.setAttribute("aria-label", "turn " + term.name + " around");
-    flip.addEventListener("click", () => {
-      found[place].sign = term.sign === "-" ? "+" : "-";
-      box.value = found.map(written).join(" ");
-      box.form.submit();
-    });
-    const remove = document.createElement("button");
-    remove.type = "button";
-    remove.textContent = "×";
-    remove.setAttribute("aria-label", "remove " + term.name);
-    remove.addEventListener("click", () => {
-      found.splice(place, 1);
-      box.value = found.map(written).join(" ");
-      if (found.length) box.form.submit(); else showChips();
-      box.focus();
-    });
-    chip.append(flip, remove);
-    chips.append(chip);
-  });
+    const button = (text, words, act) => {
+      const made = document.createElement("button");
+      made.type = "button";
+      made.textContent = text;
+      made.title = words;
+      made.setAttribute("aria-label", words + ": " + term.name);
+      made.addEventListener("click", () => { act(); submit(); });
+      return made;
+    };
+    chip.append(
+      button("⇄", "turn around", () => { term.sign = term.sign === "-" ? "+" : "-"; }),
+      button("×", "remove", () => { tokens.splice(place, 1); }),
+    );
+    return chip;
+  }));
+}
+
+function toTokens() {
+  const found = chips && terms(whole());
+  if (!found) return;
+  tokens = found;
+  box.value = "";
+  showTokens();
+}
+
+function toText() {
+  box.value = whole();
+  tokens = null;
+  showTokens();
 }
 
 let chosen = -1;
@@ -109,12 +128,18 @@ function take(name) {
   const at = word();
   const end = box.selectionStart;
   const start = at ? at.start : end;
-  const text = written({ sign: "", name }).replace(/^[+-]/, "");
-  box.value = box.value.slice(0, start) + text + " " + box.value.slice(end).trimStart();
-  const cursor = start + text.length + 1;
-  box.setSelectionRange(cursor, cursor);
+  if (tokens !== null) {
+    const sign = box.value.slice(0, start).trimEnd().endsWith("-") ? "-" : "+";
+    tokens.push({ sign, name });
+    box.value = "";
+    showTokens();
+  } else {
+    const text = written({ sign: "", name });
+    box.value = box.value.slice(0, start) + text + " " + box.value.slice(end).trimStart();
+    const cursor = start + text.length + 1;
+    box.setSelectionRange(cursor, cursor);
+  }
   hide();
-  showChips();
   box.focus();
 }
 
@@ -144,14 +169,37 @@ async function suggest() {
 }
 
 if (box && list) {
-  showChips();
+  sent.type = "hidden";
+  sent.name = "q";
+  box.removeAttribute("name");
+  box.form.append(sent);
+  box.form.addEventListener("submit", () => {
+    sent.value = whole();
+    sent.disabled = !sent.value;
+  });
+  if (chips) {
+    toTokens();
+    if (tokens === null) showTokens();
+    asText.hidden = false;
+    asText.addEventListener("click", () => {
+      if (tokens === null) toTokens(); else toText();
+      box.focus();
+    });
+  }
   box.addEventListener("input", () => {
-    showChips();
+    if (tokens !== null && /[()|&!]/.test(box.value.replace(/"[^"]*"?/g, ""))) toText();
     clearTimeout(waiting);
     waiting = setTimeout(suggest, 80);
   });
   box.addEventListener("blur", hide);
   box.addEventListener("keydown", (event) => {
+    if (event.key === "Backspace" && tokens !== null && !box.value && tokens.length) {
+      const last = tokens.pop(); // goes back to being typed
+      event.preventDefault();
+      box.value = written(last);
+      showTokens();
+      return;
+    }
     if (list.hidden) {
       if (event.key === "ArrowDown") {
         const first = document.querySelector(".tile");

@@ -1,0 +1,143 @@
+"""Where to begin: the verdict, the labels to fix first, and the next command."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+import numpy as np
+
+from credibly import metrics
+from credibly.predictions import Predictions
+from credibly.summaries._atlas import AtlasRow, label_atlas
+from credibly.summaries._verdict import Verdict, verdict
+
+TO_FIX = 5
+_FEW = 10
+"""Fewer present rows than this say little about the ranking of a label."""
+
+
+@dataclass(frozen=True)
+class LabelToFix:
+    """A label and what is wrong with it."""
+
+    label: str
+    why: str
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to do next and the command that does it."""
+
+    why: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What to know first about predictions."""
+
+    verdict: Verdict
+    labels: list[LabelToFix]
+    steps: list[NextStep]
+
+
+def overview(predictions: Predictions, path: str) -> Overview:
+    """Return the verdict, at most five labels to fix and what to do next.
+
+    Args:
+        predictions: all rows, or a sample of them.
+        path: of the file, for the commands.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> p = rng.random((3000, 2))
+        >>> y = rng.random(p.shape) < p * [1, 0.6]
+        >>> found = overview(Predictions.from_arrays(
+        ...     probabilities=p, targets=y, labels=["cat", "dog"]), "p.parquet")
+        >>> found.labels[0].label, found.steps[0].command
+        ('dog', 'credibly calibrate p.parquet --out calibrated.parquet')
+    """
+    rows = label_atlas(predictions.labels, predictions.probabilities, predictions.targets)
+    return Overview(verdict(predictions), labels_to_fix(rows), next_steps(predictions, path))
+
+
+def labels_to_fix(rows: list[AtlasRow]) -> list[LabelToFix]:
+    """Return labels whose probabilities are clearly off, largest gap first; then the worst ranked.
+
+    A label counts as badly ranked if its average precision is less than half of the way from its
+    rate to 1, and at least ten rows carry it.
+    """
+    off = [row for row in rows if row.flag]
+    off.sort(key=lambda row: -abs((row.summary.present or 0) - row.summary.expected))
+    found = [LabelToFix(row.summary.label, _bias_words(row)) for row in off[:TO_FIX]]
+    named = {each.label for each in found}
+    weak = [row for row in rows if row.summary.label not in named and _gain(row) < 0.5]
+    weak.sort(key=_gain)
+    found += [LabelToFix(row.summary.label, _rank_words(row)) for row in weak]
+    return found[:TO_FIX]
+
+
+def _bias_words(row: AtlasRow) -> str:
+    one = row.summary
+    return (
+        f"probabilities {row.flag}: {one.expected:,.0f} expected, {one.present or 0:,.0f} present "
+        f"among {one.rows:,} known rows"
+    )
+
+
+def _rank_words(row: AtlasRow) -> str:
+    one = row.summary
+    return (
+        f"badly ranked: average precision {one.average_precision:.2f} at a rate of "
+        f"{one.present_share:.2f}"
+    )
+
+
+def _gain(row: AtlasRow) -> float:
+    """Return average precision as a share of the way from a random order to a perfect one."""
+    one = row.summary
+    if (one.present or 0) < _FEW or np.isnan(one.average_precision):
+        return 1.0
+    return (one.average_precision - one.present_share) / max(1 - one.present_share, 1e-9)
+
+
+def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
+    """Return what to do next, with commands to copy."""
+    name = shlex.quote(path)
+    if predictions.targets is None or not (predictions.targets >= 0).any():
+        return [
+            NextStep(
+                "Without truth nothing can be judged; bring it as a table of ids and labels.",
+                f"credibly import {name} --truth truth.csv --out with-truth.parquet",
+            )
+        ]
+    steps = []
+    p, y = predictions.probabilities, predictions.targets
+    error = float(
+        metrics.calibration_error(p, y, "ace", min_count=metrics.MIN_COUNT, coding="unknown")
+    )
+    if not predictions.metadata.get("calibrator") and error >= 0.03:
+        steps.append(
+            NextStep(
+                "The probabilities are not calibrated; calibrate them on a part of the rows.",
+                f"credibly calibrate {name} --out calibrated.parquet",
+            )
+        )
+    doubtful = int((np.where(y == 1, 1 - p, p) >= 0.9).sum())
+    if doubtful:
+        steps.append(
+            NextStep(
+                f"Truth and model disagree with 90 % or more in {doubtful:,} entries; look at "
+                "them.",
+                f"credibly serve {name} --annotate corrections.jsonl",
+            )
+        )
+    size = float(np.where(y >= 0, y, 0).sum(1, dtype=np.float64).mean())
+    steps.append(
+        NextStep(
+            "Return label sets by a rule with a stated guarantee.",
+            f"credibly sets {name} --average-size {max(size, 0.1):.2g} --out sets.csv",
+        )
+    )
+    return steps
