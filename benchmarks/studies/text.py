@@ -11,9 +11,9 @@ imports, compilation (a run on 300 rows) and of the data as Python lists. The
 peer is ``TfidfVectorizer`` and one-vs-rest ``LogisticRegression``, calibrated by
 ``CalibratedClassifierCV`` (sigmoid, three folds) for labels with rows in every fold; C = 1 is the
 default, C = 10 a weaker penalty; "chosen" is the C of seven, one for all labels, with the least log
-loss over three folds, as ``tfidf`` chooses its L2 weight. F1 is that of labels of at least 0.5, and,
-as mean over labels, also of labels above a threshold per label, by one rule for all methods. Seeds
-move the folds.
+loss over three folds, as ``tfidf`` chooses its L2 weight. F1 is that of labels of at least 0.5,
+and, as mean over labels, also of labels above a threshold per label, by one rule for all methods.
+Seeds move the folds.
 
 The files are looked for in CREDIBLY_DATA: ``reuters21578.jsonl.gz`` (id, split, title, body,
 topics); ``goemotions-{train,dev,test}.tsv`` and ``goemotions-labels.txt`` as published;
