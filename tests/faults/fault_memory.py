@@ -71,8 +71,8 @@ def starve(name: str, world: Path, place: Path, steps: tuple[int, ...] = STEPS) 
                 found.problems.append(f"{step} MB: other results")
             if not allowed[1] and (notes / "stdout").read_bytes() != said:
                 found.problems.append(f"{step} MB: another answer")
-        elif ended.code == 2 and len(lines) == 1 and "Traceback" not in ended.stderr:
-            found.refused += 1
+        elif ended.code == 2 and lines and all(line.startswith("credibly ") for line in lines):
+            found.refused += 1  # one sentence, perhaps after a warning
         elif ended.code is not None and ended.code < 0:
             found.aborted += 1
         else:
