@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -136,3 +139,22 @@ def test_the_demo_explains_searches_and_reports(tmp_path, capsys):
     assert (
         cr.Predictions.read(tmp_path / "demo/runs/asl-seed0/predictions.parquet").scores is not None
     )
+
+
+def test_the_demo_has_the_same_numbers_for_any_number_of_threads_and_jobs(tmp_path):
+    command = [sys.executable, "-m", "credibly", "demo", "--rows", "200", "--epochs", "1", "--json"]
+    shown = {}
+    for threads, jobs in (("1", "1"), ("4", "3")):
+        out = tmp_path / threads
+        environment = {**os.environ, "OMP_NUM_THREADS": threads}
+        done = subprocess.run(
+            [*command, "--jobs", jobs, "--out", str(out)],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        files = sorted((out / "runs").rglob("predictions.parquet"))
+        scores = [cr.Predictions.read(file).scores.tobytes() for file in files]
+        shown[threads] = (done.stdout.replace(str(out), ""), scores)
+    assert shown["1"] == shown["4"]

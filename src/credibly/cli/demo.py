@@ -110,6 +110,7 @@ def run(options: Options) -> int:
             seeds=1,
             settings=settings,
             jobs=options.jobs,
+            threads=1,  # the same numbers on every machine, however many cores it has
             data_options=scenery,
             done=lambda name: advance(1),
         )

@@ -94,6 +94,7 @@ def compare(
     seeds: int = 3,
     settings: Settings | None = None,
     jobs: int = 1,
+    threads: int | None = None,
     conditions: int = 3,
     data_options: dict[str, Any] | None = None,
     done: Callable[[str], None] = lambda name: None,
@@ -113,6 +114,8 @@ def compare(
         settings: how to train; ``loss`` and ``seed`` are replaced. Without ``average_size`` sets
             get as many labels on average as training rows have, rounded up.
         jobs: number of processes that train at the same time.
+        threads: math threads of each run; by default the cores are shared out among the jobs. With
+            a number of your own, other machines and other ``jobs`` give the same bits.
         conditions: retrieval is measured for queries of up to this many conditions.
         data_options: keyword arguments for ``cr.data.load``.
         done: called with the name of each run that is finished.
@@ -135,7 +138,9 @@ def compare(
     settings = _with_budget(settings, rows)
     _check_names(names, rows, settings)
     _claim(out, rows, settings)
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    if threads is None:
+        threads = max(1, (os.cpu_count() or 1) // jobs)
+    at_least("threads", threads, 1)
     work = [
         RunSpec(
             source,
@@ -239,14 +244,19 @@ def perform(job: RunSpec) -> dict[str, Any]:
     torch.set_num_threads(job.threads)
     try:
         run = fit(rows, job.folder, job.settings, resume=True)
+        return _figures_of(run, job.conditions)
     finally:  # one job at a time runs in the caller's own process
         torch.set_num_threads(before)
+
+
+def _figures_of(run: Run, conditions: int) -> dict[str, Any]:
+    """Return the figures of a finished run, from its folder if they were computed before."""
     kept = run.folder / "compared.json"
     if kept.exists():
         figures = read_json_object(kept, _ADVICE)
-        if figures.get("conditions") == job.conditions:
+        if figures.get("conditions") == conditions:
             return figures
-    figures = {**run.metrics, **_further(run, job.conditions), "conditions": job.conditions}
+    figures = {**run.metrics, **_further(run, conditions), "conditions": conditions}
     write_json(kept, figures)
     return figures
 
