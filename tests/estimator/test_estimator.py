@@ -20,7 +20,7 @@ import credibly as cr
 from credibly import CredibleClassifier, InputError
 
 ESTIMATORS = {
-    "linear": CredibleClassifier(),
+    "linear": CredibleClassifier(model="linear", l2=1.0),
     "mlp": CredibleClassifier(model="mlp", hidden=16, epochs=10, learning_rate=1e-2),
 }
 each = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=list(ESTIMATORS))
@@ -34,8 +34,9 @@ def many():
     return X, Y
 
 
-@each
-def test_scikit_learn_s_own_checks_pass(estimator):
+@pytest.mark.parametrize("name", ["linear", "mlp"])
+def test_scikit_learn_s_own_checks_pass(name):
+    estimator = ESTIMATORS[name]
     results = check_estimator(estimator, on_fail=None, on_skip=None)
     assert len(results) > 50
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
@@ -65,11 +66,12 @@ def test_without_calibration_bce_is_logistic_regression():
     X = generator.normal(size=(300, 4))
     Y = (X @ generator.normal(size=(4, 3)) + generator.normal(size=(300, 3)) > 0).astype(int)
     X = (X - X.mean(0)) / X.std(0)
-    fitted = CredibleClassifier(calibrate="none", l2=2.0).fit(X, Y)
+    clipped = X.clip(-3, 3)
+    fitted = CredibleClassifier(model="linear", calibrate="none", l2=2.0).fit(X, Y)
     for label in range(3):
-        peer = LogisticRegression(C=0.5, tol=1e-10).fit(X, Y[:, label])
+        peer = LogisticRegression(C=0.5, tol=1e-10).fit(clipped, Y[:, label])
         np.testing.assert_allclose(
-            fitted.predict_proba(X)[:, label], peer.predict_proba(X)[:, 1], atol=1e-4
+            fitted.predict_proba(X)[:, label], peer.predict_proba(clipped)[:, 1], atol=1e-4
         )
 
 
@@ -77,7 +79,7 @@ def test_calibration_lowers_the_log_loss_of_a_loss_whose_scores_are_off(many):
     X, Y = many
     losses = {}
     for method in ("none", "affine"):
-        fitted = CredibleClassifier("asl", calibrate=method).fit(X[:400], Y[:400])
+        fitted = CredibleClassifier("asl", l2=1.0, calibrate=method).fit(X[:400], Y[:400])
         losses[method] = float(cr.metrics.log_loss(fitted.predict_proba(X[400:]), Y[400:]))
     assert losses["affine"] < losses["none"]
 
@@ -87,9 +89,9 @@ def test_unknown_entries_take_no_part(many):
     hidden = Y.astype(float)
     hidden[100:300, 2] = -1
     kept = np.r_[0:100, 300:600]
-    fitted = CredibleClassifier(calibrate="none").fit(X, hidden)
+    fitted = CredibleClassifier(model="linear", l2=1.0, calibrate="none").fit(X, hidden)
     assert np.isfinite(fitted.predict_proba(X)).all()
-    scaled = (X - X.mean(0)) / X.std(0)
+    scaled = ((X - X.mean(0)) / X.std(0)).clip(-3, 3)
     peer = LogisticRegression(C=1.0, tol=1e-10).fit(scaled[kept], Y[kept, 2])
     np.testing.assert_allclose(
         fitted.predict_proba(X)[:, 2], peer.predict_proba(scaled)[:, 1], atol=1e-3
@@ -100,33 +102,37 @@ def test_a_label_without_known_rows_is_harmless(many):
     X, Y = many
     hidden = Y.astype(float)
     hidden[:, 3] = -1
-    assert np.isfinite(CredibleClassifier().fit(X, hidden).predict_proba(X)).all()
+    assert np.isfinite(
+        CredibleClassifier(model="linear", l2=1.0).fit(X, hidden).predict_proba(X)
+    ).all()
 
 
 def test_sparse_rows_and_data_frames_give_the_same(many):
     X, Y = many
     X = np.where(np.median(X) < X, X, 0)
     rows = sparse.csr_matrix(X)
-    fitted = CredibleClassifier().fit(rows, Y)
+    fitted = CredibleClassifier(model="linear", l2=1.0).fit(rows, Y)
     np.testing.assert_allclose(fitted.predict_proba(rows), fitted.predict_proba(X), atol=1e-9)
     frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(12)])
-    named = CredibleClassifier().fit(frame, Y)
+    named = CredibleClassifier(model="linear", l2=1.0).fit(frame, Y)
     assert named.feature_names_in_.tolist() == list(frame.columns)
     np.testing.assert_allclose(
-        named.predict_proba(frame), CredibleClassifier().fit(X, Y).predict_proba(X), atol=1e-9
+        named.predict_proba(frame),
+        CredibleClassifier(model="linear", l2=1.0).fit(X, Y).predict_proba(X),
+        atol=1e-9,
     )
 
 
 @pytest.mark.parametrize("loss", ["spa", "twl", "softmax", "quasibinary", "focal"])
 def test_other_losses_work_too(loss, many):
     X, Y = many
-    estimates = CredibleClassifier(loss).fit(X, Y).predict_proba(X)
+    estimates = CredibleClassifier(loss, l2=1.0).fit(X, Y).predict_proba(X)
     assert float(cr.metrics.log_loss(estimates, Y)) < 0.5
 
 
 def test_sets_hold_the_budget_and_grow_with_it(many):
     X, Y = many
-    fitted = CredibleClassifier().fit(X, Y)
+    fitted = CredibleClassifier(model="linear", l2=1.0).fit(X, Y)
     small, large = (fitted.predict_sets(X, average_size=size) for size in (1.0, 2.5))
     assert small.dtype == bool
     assert abs(large.sum(1).mean() - 2.5) < 0.15
@@ -140,7 +146,7 @@ def test_class_labels_of_any_kind_come_back():
     names = np.array(["ash", "birch", "cedar"])
     y = names[generator.integers(0, 3, 150)]
     X = (y[:, None] == names) + generator.normal(0, 0.3, (150, 3))
-    fitted = CredibleClassifier().fit(X, y)
+    fitted = CredibleClassifier(model="linear", l2=1.0).fit(X, y)
     assert fitted.score(X, y) > 0.95
     np.testing.assert_allclose(fitted.predict_proba(X).sum(axis=1), 1)
 
@@ -151,7 +157,7 @@ def test_it_pickles_clones_searches_and_pipes(many):
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
     assert clone(fitted).get_params() == fitted.get_params()
-    piped = make_pipeline(StandardScaler(), CredibleClassifier())
+    piped = make_pipeline(StandardScaler(), CredibleClassifier(model="linear", l2=1.0))
     grid = {"credibleclassifier__l2": [0.1, 10.0]}
     assert GridSearchCV(piped, grid, cv=2).fit(X, Y).best_score_ > 0
 
@@ -216,3 +222,35 @@ def test_soft_targets_are_learned(estimator):
     fitted = clone(estimator).fit(X[:600], soft[:600])
     assert np.abs(fitted.predict_proba(X[600:]) - rates[600:]).mean() < 0.06
     assert set(np.unique(fitted.predict(X[600:]))) <= {0, 1}
+
+
+def test_the_penalty_and_the_model_are_chosen_on_rows_left_out(many):
+    X, Y = many
+    noise = np.random.default_rng(0).normal(size=(len(X), 60))
+    wide = np.hstack([X, noise])
+    chosen = CredibleClassifier(model="linear").fit(wide[:80], Y[:80])
+    weak = CredibleClassifier(model="linear", l2=1.0).fit(wide[:80], Y[:80])
+    assert min(row["nll"] for row in chosen.candidates_) < 1
+    ours, theirs = (
+        float(cr.metrics.log_loss(each.predict_proba(wide[400:]), Y[400:]))
+        for each in (chosen, weak)
+    )
+    assert ours < theirs
+
+
+def test_auto_compares_models_and_is_the_same_again(many):
+    X, Y = many
+    auto = CredibleClassifier(hidden=16, epochs=2, budget="3s", held_out=0.5)
+    first, second = (clone(auto).fit(X[:60], Y[:60, :2]) for _ in range(2))
+    tried = {row["model"] for row in first.candidates_ if "nll" in row}
+    assert {"linear", "mlp"} <= tried
+    assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
+    assert CredibleClassifier().fit(sparse.csr_matrix(X[:60]), Y[:60]).candidates_[0]["l2"] > 0
+
+
+@pytest.mark.parametrize("model", ["forest", "boosting"])
+def test_one_row_and_one_class_train(model, many):
+    X, Y = many
+    estimator = CredibleClassifier(model=model)
+    assert np.isfinite(estimator.fit(X[:1], Y[:1]).predict_proba(X[:5])).all()
+    assert (estimator.fit(X[:30], np.zeros(30)).predict(X[:5]) == 0).all()

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from train_instances import awkward
 
 import credibly as cr
@@ -147,6 +148,25 @@ def test_a_run_exports_to_onnx_and_serves_probabilities(model, rows, tmp_path):
     assert cr.train.export(run, tmp_path / "model.onnx")["difference"] < 1e-5
 
 
+def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_out(rows, tmp_path):
+    given = settings("mlp", ensemble=4, hidden=8, epochs=2)
+    run = fit(rows, tmp_path / "run", given)
+    assert run.candidates["members"] == ["mlp"] * 4
+    test = rows.part("test")
+    inputs = torch.from_numpy(test.features)
+    mean = torch.stack([member(inputs) for member in run.model.members]).mean(dim=0)
+    torch.testing.assert_close(run.scores(test), mean)
+    assert np.array_equal(
+        load(tmp_path / "run").predict(test).probabilities, run.predict(test).probabilities
+    )
+    problem = problem_of(
+        dataclasses.replace(rows, split=np.zeros(len(rows))), cr.losses.BCE(), run.settings
+    )
+    counts = np.bincount(np.concatenate([outside for _, outside in problem.parts]))
+    assert len(problem.parts) == 4
+    assert (counts >= 1).all()
+
+
 def test_one_label_per_row_is_compared_as_classes(tmp_path):
     noise = np.random.default_rng(0)
     features = noise.normal(size=(150, 4)).astype(np.float32)
@@ -157,9 +177,11 @@ def test_one_label_per_row_is_compared_as_classes(tmp_path):
     assert run.metrics["NLL"] < 0.4
 
 
+UNFIT = {"budget": {"budget": "soon"}, "one member": {"ensemble": 1}}
 REFUSED = {
     "loss": (settings("forest", loss="asl"), "is trained by log loss"),
     "budget": (None, "must be a time such as 60s"),
+    "one member": (None, "`ensemble` must be 0 or at least 2"),
     "folds": (settings("forest", folds=10**6), "`folds` must be at most"),
 }
 
@@ -168,7 +190,7 @@ REFUSED = {
 def test_what_cannot_be_done_is_refused_with_the_reason(name, rows, tmp_path):
     given, message = REFUSED[name]
     with pytest.raises(InputError, match=message):
-        fit(rows, tmp_path / "run", given or Settings(budget="soon"))
+        fit(rows, tmp_path / "run", given or Settings(**UNFIT[name]))
     assert not (tmp_path / "run").exists()
 
 

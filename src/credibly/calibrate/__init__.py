@@ -10,7 +10,7 @@ Fit on rows the model was not trained on, and never on the rows a result is repo
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate.affine import Affine
 from credibly.calibrate.beta import Beta
-from credibly.calibrate.choose import choose, cross_validate
+from credibly.calibrate.choose import SIMPLE, choose, cross_validate
 from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic
 from credibly.calibrate.per_label import PerLabel
@@ -20,6 +20,7 @@ from credibly.calibrate.temperature import Temperature
 
 __all__ = [
     "CALIBRATORS",
+    "SIMPLE",
     "Affine",
     "Beta",
     "Calibrator",

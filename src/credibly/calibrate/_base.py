@@ -28,6 +28,9 @@ class Calibrator(ABC):
     name: ClassVar[str]
     """The name on the command line, for ``from_name``."""
 
+    strict: ClassVar[bool] = True
+    """Whether different log-odds of a label stay different, so that no ranking is lost to ties."""
+
     _parameters: ClassVar[tuple[str, ...]] = ()
 
     def fit(

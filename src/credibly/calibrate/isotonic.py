@@ -35,6 +35,7 @@ class Isotonic(Calibrator):
     """
 
     name = "isotonic"
+    strict = False
     points: Array
     rates: Array
     _parameters = ("points", "rates")

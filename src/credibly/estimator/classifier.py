@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from credibly.train import FittedModel
 
 
+MODELS = ("auto", "linear", "mlp", "forest", "boosting")
+
+
 class CredibleClassifier(ClassifierMixin, BaseEstimator):
     """Classifier for zero, one or many labels per row, with calibrated probabilities.
 
@@ -31,19 +34,26 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
     sum to one; with a matrix each column is a probability of its own. The matrix needs at least two
     columns, since scikit-learn reads one column as class labels.
 
-    The probabilities are calibrated on rows that the scores were not trained on. ``linear`` is
-    cross-fitted: ``1/held_out`` models, each scoring the rows it has not seen, fit the calibrator;
-    the final model has all rows. ``mlp`` sets ``held_out`` of the rows aside, which choose the
-    epoch and fit the calibrator.
+    ``auto`` compares a linear model, a network, a forest and gradient boosting on rows they were
+    not trained on, and keeps the best or a weighted sum; for sparse ``X``, other losses than
+    ``bce`` and ``softmax``, or fewer than four rows per fold it is ``linear``.
+
+    The probabilities are calibrated on rows that the scores were not trained on. All but ``mlp``
+    are cross-fitted: ``1/held_out`` models, each scoring the rows it has not seen, choose and fit
+    the calibrator; the final model has all rows. ``mlp`` sets ``held_out`` of the rows aside, which
+    choose the epoch and fit the calibrator.
 
     Args:
         loss: name of a loss, as on the command line: ``bce``, ``asl``, ``spa+lpr``, ``softmax``.
-        model: ``linear``, trained to the optimum by L-BFGS, or ``mlp``.
+        model: ``auto``, ``linear`` (trained to the optimum by L-BFGS), ``mlp``, ``forest`` or
+            ``boosting``.
         l2: strength of the penalty ½‖weights‖² against the sum of the losses of all known
-            entries; scikit-learn's 1/C for ``bce``. For ``linear``.
+            entries; scikit-learn's 1/C for ``bce``. For ``linear``. None: rows left out choose.
         hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``.
-        calibrate: a calibrator's name, or ``none``.
+        calibrate: a calibrator's name, ``none``, or ``auto`` for none, affine or per-label, by
+            cross-validated log loss.
         held_out: share of the rows that the calibrator is fitted on.
+        budget: of ``auto``, time for the models tried, estimated from the size of the data.
         coding: how to read a matrix ``y`` of only −1 and +1: ``"signed"`` (−1 is absent, 0 unknown)
             or ``"unknown"`` (−1 is unknown); see ``credibly.targets``. Needed in that case only.
         random_state: seed of everything random.
@@ -52,6 +62,8 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         classes_: class labels, or column numbers.
         held_out_probabilities_: of the rows the calibrator was fitted on; label budgets are fitted
             on them too.
+        candidates_: what was compared, one dict for each candidate with its log loss on rows it
+            was not trained on; empty where nothing was.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -67,15 +79,16 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         self,
         loss: str = "bce",
         *,
-        model: str = "linear",
-        l2: float = 1.0,
+        model: str = "auto",
+        l2: float | None = None,
         hidden: int = 256,
         dropout: float = 0.5,
         epochs: int = 40,
         learning_rate: float = 1e-3,
         batch_size: int | None = None,
-        calibrate: str = "affine",
+        calibrate: str = "auto",
         held_out: float = 0.2,
+        budget: str = "60s",
         coding: Coding | None = None,
         random_state: object = 0,
     ) -> None:
@@ -89,6 +102,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.calibrate = calibrate
         self.held_out = held_out
+        self.budget = budget
         self.coding: Coding | None = coding
         self.random_state = random_state
 
@@ -106,6 +120,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         )
         targets = self._targets(y)
         self.fitted_: FittedModel = fit_matrix(X, targets, self._seed(), **self._recipe())
+        self.candidates_ = self.fitted_.candidates
         self.held_out_probabilities_ = self._normalised(self.fitted_.held_out)
         return self
 
@@ -171,11 +186,12 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _recipe(self) -> dict[str, Any]:
-        checks.choice("model", self.model, ("linear", "mlp"))
+        checks.choice("model", self.model, MODELS)
         checks.fraction("held_out", self.held_out, low_open=True, high_open=True)
-        checks.at_least("l2", self.l2, 0)
+        if self.l2 is not None:
+            checks.at_least("l2", self.l2, 0)
         names = ("loss", "model", "l2", "hidden", "dropout", "epochs", "learning_rate")
-        names = (*names, "batch_size", "calibrate", "held_out")
+        names = (*names, "batch_size", "calibrate", "held_out", "budget")
         return {name: getattr(self, name) for name in names}
 
     def __sklearn_tags__(self) -> Tags:

@@ -65,7 +65,8 @@ def grow_forest(
     kind = ExtraTreesRegressor if options.kind == "extra" else RandomForestRegressor
     forest = kind(options.trees, bootstrap=True, n_jobs=1, random_state=seed % 2**32)
     forest.set_params(min_samples_leaf=options.leaf, max_features=options.columns)
-    forest.fit(inputs, np.where(known, targets, rates))
+    filled = np.where(known, targets, rates)
+    forest.fit(inputs, filled if filled.shape[1] > 1 else filled[:, 0])
     trees, votes, counts = [], np.zeros(targets.shape), np.zeros(len(targets))
     for tree, bag in zip(forest.estimators_, forest.estimators_samples_, strict=True):
         nodes = _regression_nodes(tree.tree_, targets.shape[1])

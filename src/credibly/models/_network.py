@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from credibly.checks import InputError
 from credibly.types import Array
 
-LIMIT = 5.0
+LIMIT = 3.0
 """Largest standardised value of a feature, in deviations; docs/models.md says how it was chosen."""
 
 

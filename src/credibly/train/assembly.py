@@ -43,6 +43,8 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     loss = default_loss(data) if settings.loss == "auto" else settings.loss
     if compares(settings, data):
         return _resolve_comparison(settings, loss, data)
+    if settings.calibrate == "auto":
+        settings = dataclasses.replace(settings, calibrate="affine")
     model = settings.model
     if model == "auto":
         model = _default_model(settings, data)
@@ -75,7 +77,7 @@ def compares(settings: Settings, data: Data) -> bool:
     ``model`` auto does so unless a setting of networks is given, and with a loss that every
     candidate can be trained for; ``forest`` and ``boosting`` choose their size that way.
     """
-    if settings.model in HEADS:
+    if settings.model in HEADS or settings.ensemble:
         return True
     if settings.model != "auto" or data.kind != "features" or num_processes() > 1:
         return False
@@ -100,17 +102,20 @@ def _resolve_comparison(settings: Settings, loss: str, data: Data) -> Settings:
     from credibly.train.choice import folds_for
 
     name = settings.model
+    what = f"`ensemble` of `model` {name}" if settings.ensemble else f"`model` {name}"
     if data.kind != "features":
         raise InputError(
-            f"`model` {name} takes features; {data.source} holds {data.kind}. Use a network, or "
-            "the features of one: `cr.models.cache_features`."
+            f"{what} takes features; {data.source} holds {data.kind}. Use a network, or the "
+            "features of one: `cr.models.cache_features`."
         )
+    if name not in ("auto", "linear", "mlp", *HEADS):
+        raise InputError(f"`ensemble` takes `model` auto, linear, mlp, forest or boosting; {name}.")
     if num_processes() > 1:
-        raise InputError(f"`model` {name} trains on one process only; got {num_processes()}.")
+        raise InputError(f"{what} trains on one process only; got {num_processes()}.")
     if loss not in ("bce", default_loss(data)):
         raise InputError(
-            f"`model` {name} is trained by log loss: `loss` bce, or softmax where each row has "
-            f"exactly one label; got {loss!r}. Use --model mlp for other losses."
+            f"{what} is trained by log loss: `loss` bce, or softmax where each row has exactly "
+            f"one label; got {loss!r}. Use --model mlp alone for other losses."
         )
     _check_average_size(settings, data)
     settings = dataclasses.replace(settings, loss=loss)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from credibly.train.assembly import set_prior_bias
 from credibly.train.batches import mixed
-from credibly.train.configuration import Settings
+from credibly.train.configuration import L2, Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.in_memory import MatrixRows
 from credibly.train.lbfgs import minimise
@@ -26,9 +26,6 @@ from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.losses import Loss
-
-L2 = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-"""Penalties of ``linear``, strongest first: scikit-learn's 1/C. Left-out rows choose."""
 
 SOLVER_ITERATIONS = 100
 """Steps of L-BFGS for each penalty; each starts from the result of the one before."""

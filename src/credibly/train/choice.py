@@ -19,8 +19,8 @@ from credibly.checks import InputError
 from credibly.pipeline import Pipeline
 from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
-from credibly.train.candidates import FIT, L2, LEAVES, STAGES, Candidate, Problem
-from credibly.train.configuration import Settings, seconds
+from credibly.train.candidates import FIT, LEAVES, STAGES, Candidate, Problem
+from credibly.train.configuration import L2, Settings, seconds
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def folds_for(settings: Settings, data: Data) -> int:
     rows = int((data.split != TEST).sum())
     if not data.drawn or rows < 4 * FOLDS or data.features is None:
         return 0
+    if settings.ensemble:  # every row is left out by some member
+        return min(FOLDS, settings.ensemble)
     if settings.model == "forest":  # out-of-bag rows, whatever the number of folds
         return FOLDS
     size = Size(rows, data.features.shape[1], len(data.labels), FOLDS)
@@ -131,6 +133,7 @@ def problem_of(rows: Data, criterion: Loss, settings: Settings) -> Problem:
 
     assert rows.features is not None
     kept = np.flatnonzero(rows.split != TEST)
+<<<<<<< HEAD
     split, targets = rows.split[kept], rows.dense_targets[kept].astype(np.float64)
     if settings.folds:
         fold = fold_numbers(targets, settings.folds, settings.split_seed)
@@ -138,6 +141,19 @@ def problem_of(rows: Data, criterion: Loss, settings: Settings) -> Problem:
         parts = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in numbers]
     else:
         parts = [(np.flatnonzero(split == TRAIN), np.flatnonzero(split == CALIBRATION))]
+=======
+    split, targets = rows.split[kept], rows.targets[kept].astype(np.float64)
+    parts = []
+    for number in range(settings.ensemble or settings.folds or 1):
+        if settings.folds:
+            # Each round of folds divides the rows anew.
+            round_, place = divmod(number, settings.folds)
+            fold = fold_numbers(targets, settings.folds, settings.split_seed + round_)
+            inside, outside = fold != place, fold == place
+        else:
+            inside, outside = split == TRAIN, split == CALIBRATION
+        parts.append((np.flatnonzero(inside), np.flatnonzero(outside)))
+>>>>>>> fb442b6 (Ensembles, a chosen penalty and calibrator, and models compared by CredibleClassifier)
     return Problem(rows.features[kept], targets, criterion, parts, settings.seed, settings)
 
 

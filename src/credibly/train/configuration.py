@@ -28,15 +28,17 @@ VIEWS = ("one", "flip", "crops")
 HEADS = ("forest", "boosting")
 """Models that are not trained by steps."""
 
-COMPARED = ("auto", *HEADS)
-"""Models of a run that was made by comparing candidates, or sizes of one."""
+
+L2 = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
+"""Penalties that linear models try, strongest first: scikit-learn's 1/C. Left-out rows choose."""
 
 INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
 
 
 # ``model`` auto compares models unless one of the other settings, all of networks, is given.
 DECIDES_FREELY = (
-    *("loss", "model", "average_size", "calibrate", "budget", "folds", "seed", "split_seed"),
+    *("loss", "model", "average_size", "calibrate", "budget", "folds", "ensemble", "seed"),
+    "split_seed",
     *INCIDENTAL,
 )
 
@@ -108,7 +110,10 @@ class Settings:
     select: str = setting("nll", "epoch to keep, judged on held-out rows", SELECTIONS)
     patience: int = setting(0, "epochs without a better one before stopping; 0 never stops")
     calibrate: str = setting(
-        "affine", "calibrator fitted on held-out rows", (*CALIBRATORS, "choose")
+        "auto",
+        "calibrator fitted on held-out rows; auto: affine for networks, and where models are "
+        "compared none, affine or per-label by cross-validation",
+        ("auto", *CALIBRATORS, "choose"),
     )
     solver: str = setting(
         "auto",
@@ -125,6 +130,9 @@ class Settings:
     )
     budget: str = setting(
         "60s", "model auto: time for the models tried, as estimated from the size of the data"
+    )
+    ensemble: int = setting(
+        0, "on features: networks trained on different held-out rows, averaged in log-odds"
     )
     seed: int = setting(0, "seed of order, dropout, augmentation and initial weights")
     split_seed: int = setting(0, "seed of the split into training, held-out and test rows")
@@ -185,6 +193,7 @@ class Settings:
         checks.fraction("rand_augment", self.rand_augment)
         if not 0 <= self.cutout <= 0.5:
             raise checks.InputError(f"`cutout` must lie in [0, 0.5]; got {self.cutout:g}.")
+        checks.between("ensemble", self.ensemble, 0, 1000)
         for name in ("seed", "split_seed"):
             checks.at_least(name, getattr(self, name), 0)
         for name in ("momentum", "ema"):
@@ -243,10 +252,22 @@ class Settings:
             )
         if self.sweep is not None and self.solver != "lbfgs":
             raise InputError("`sweep` l2 belongs to `solver` lbfgs; got solver steps.")
+        if self.ensemble == 1:
+            raise InputError("`ensemble` must be 0 or at least 2; got 1.")
+        if self.ensemble and (self.folds or 0) > self.ensemble:
+            raise InputError(
+                f"`ensemble` must be at least `folds`, {self.folds}, so that every row is left out "
+                f"by some member; got {self.ensemble}."
+            )
         if self.folds is not None and (self.folds < 0 or self.folds == 1):
             raise InputError(f"`folds` must be 0 or at least 2; got {self.folds}.")
-        if self.folds and self.solver == "steps" and self.model not in (*HEADS, "auto"):
+        if self.folds and self.solver == "steps" and not is_compared(self):
             raise InputError("`folds` belongs to `solver` lbfgs; got solver steps.")
+
+
+def is_compared(settings: Settings) -> bool:
+    """Return whether a run's model was made by comparing candidates, or of several members."""
+    return settings.model in ("auto", *HEADS) or settings.ensemble > 0
 
 
 _UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}

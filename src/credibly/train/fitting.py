@@ -19,9 +19,10 @@ from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets
 from credibly.train import assembly
 from credibly.train.callbacks import Callback, LoggingCallback
-from credibly.train.configuration import COMPARED, Settings
+from credibly.train.configuration import Settings, is_compared
 from credibly.train.distributed import score
 from credibly.train.evaluation import EpochEvaluator
+from credibly.train.in_memory import FEW_ROWS
 from credibly.train.log import Log
 from credibly.train.many_labels import (
     ManyLabelsEvaluator,
@@ -93,7 +94,7 @@ def fit(
         accelerator.wait_for_everyone()
         if resume and (folder / METRICS).exists():
             return load(folder, model=model, loss=loss, allow_python=True)
-        if settings.model in COMPARED:
+        if is_compared(settings):
             rows = pooled(data, settings)
             crossed = _compare(run, rows, callback or Callback())
             network = run.model
@@ -123,7 +124,7 @@ def _assemble(
     criterion = assembly.build_loss(settings, data, len(train), loss)
     _check_rows(train, held_out, settings, criterion, processes)
     model = assembly.build_user_model(settings, data, criterion, model)
-    if model is None and settings.model in COMPARED:
+    if model is None and is_compared(settings):
         model = Stack([])  # filled when the candidates are compared
     elif model is None:
         model = assembly.build_model(settings, data, criterion, train.targets)
@@ -341,6 +342,10 @@ def _calibrator(run: Run, scores: Tensor, targets: Array) -> Any:
     name, odds = run.settings.calibrate, run.pipeline.link_log_odds(scores.numpy())
     if name == "none":
         return None
+    if name == "auto":
+        if int((targets >= 0).any(axis=1).sum()) < FEW_ROWS:
+            return None
+        return calibrate.choose(odds, targets, names=calibrate.SIMPLE, coding="unknown")
     if name == "choose":
         return calibrate.choose(odds, targets, coding="unknown")
     return calibrate.from_name(name).fit(odds, targets, coding="unknown")

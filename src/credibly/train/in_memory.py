@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.models import LIMIT
 from credibly.pipeline import Pipeline
 from credibly.train.assembly import set_prior_bias
 from credibly.train.batches import mixed
-from credibly.train.configuration import Settings
+from credibly.train.configuration import HEADS, L2, Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.lbfgs import minimise
 from credibly.train.trainer import Trainer
@@ -27,6 +29,10 @@ FEW_ROWS = 20
 """Below twice this, too few to set rows aside: the calibrator is left out where it can be."""
 
 
+FEW_ROWS_L2 = 30.0
+"""Penalty where there are too few rows to choose it."""
+
+
 @dataclasses.dataclass
 class FittedModel:
     """A trained model with its pipeline, and the probabilities of its held-out rows."""
@@ -34,6 +40,7 @@ class FittedModel:
     model: nn.Module
     pipeline: Pipeline
     held_out: Array
+    candidates: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def probabilities(self, rows: Any) -> Array:
         """Return the probability of each label for rows of a matrix, dense or CSR."""
@@ -51,6 +58,7 @@ class Columns(nn.Module):
         mean, scale = _moments(rows)
         self.register_buffer("mean", torch.from_numpy(mean))
         self.register_buffer("scale", torch.from_numpy(scale))
+        self.limit = math.inf if sparse.issparse(rows) else LIMIT
         self.head = nn.Linear(rows.shape[1], num_scores)
         # Zero, not random: the optimum does not depend on the start, and what noise there is in
         # directions the data do not see would stay.
@@ -59,7 +67,7 @@ class Columns(nn.Module):
     def forward(self, rows: Any) -> Tensor:
         if sparse.issparse(rows):
             return _SparseProduct.apply(self.head.weight / self.scale, rows) + self.head.bias
-        return self.head((rows - self.mean) / self.scale)
+        return self.head(((rows - self.mean) / self.scale).clamp(-self.limit, self.limit))
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -110,21 +118,61 @@ def fit_matrix(
     *,
     loss: str,
     model: str,
-    l2: float,
+    l2: float | None,
     calibrate: str,
     held_out: float,
     **steps: Any,
 ) -> FittedModel:
     """Train on ``rows`` (n, features), dense or CSR; calibrate on rows not trained on.
 
+    ``model`` auto compares candidates where ``rows`` are dense, at least four per fold, and the
+    loss is ``bce`` or ``softmax``; else it is ``linear``. Without ``l2``, left-out rows choose it.
     The caller's random numbers go on as if nothing had been drawn here.
     """
+    settings = Settings(loss=loss, model=model, calibrate=calibrate, seed=seed, **steps)
+    folds = max(2, round(1 / held_out))
     with torch.random.fork_rng(devices=[]):
-        if model == "linear":
-            folds = max(2, round(1 / held_out))
+        if model in HEADS or (model == "auto" and _comparable(rows, targets, loss, folds)):
+            return _compared(rows, targets, settings, folds)
+        if model in ("linear", "auto"):
             return _cross_fitted(rows, targets, seed, loss, l2, calibrate, folds)
-        settings = Settings(loss=loss, model=model, calibrate=calibrate, seed=seed, **steps)
         return _held_out(rows, targets, settings, held_out)
+
+
+def _comparable(rows: Any, targets: Array, loss: str, folds: int) -> bool:
+    if sparse.issparse(rows) or len(rows) < 4 * folds:
+        return False
+    return loss == "bce" or (loss == "softmax" and _one_each(targets))
+
+
+def _one_each(targets: Array) -> bool:
+    return bool(np.isin(targets, (0, 1)).all() and (targets.sum(axis=1) == 1).all())
+
+
+def _compared(rows: Any, targets: Array, settings: Settings, folds: int) -> FittedModel:
+    """Compare candidates on folds, calibrate on the scores of rows left out."""
+    from credibly.train.candidates import Problem
+    from credibly.train.choice import choose
+
+    if not (settings.loss == "bce" or (settings.loss == "softmax" and _one_each(targets))):
+        raise InputError(
+            f"`model` {settings.model} is trained by log loss: `loss` bce, or softmax where each "
+            f"row has exactly one label; got {settings.loss!r}."
+        )
+    dense = rows.toarray() if sparse.issparse(rows) else rows
+    fold = fold_numbers(targets, min(folds, len(targets)), settings.seed)
+    numbers = range(int(fold.max()) + 1)
+    parts = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in numbers]
+    if len(targets) == 1:
+        parts = [(np.zeros(1, np.int64), np.zeros(1, np.int64))]
+    criterion = _criterion(settings.loss, targets)
+    problem = Problem(dense, targets, criterion.eval(), parts, settings.seed, settings)
+    choice = choose(problem, settings)
+    odds = Pipeline(criterion).link_log_odds(choice.scores)
+    calibrator = _calibrated(settings.calibrate, criterion, odds, targets)
+    fitted = _finished(choice.model.double(), criterion, calibrator, odds)
+    fitted.candidates = choice.table
+    return fitted
 
 
 def _criterion(loss: str, targets: Array) -> Loss:
@@ -149,6 +197,9 @@ def _calibrated(calibrate: str, criterion: Loss, odds: Array, targets: Array) ->
         return None
     if not (targets >= 0).any():
         raise InputError("`y` must hold known labels; got only −1 (unknown).")
+    if calibrate == "auto":
+        names = maps.SIMPLE if criterion.has_link else maps.SIMPLE[1:]
+        return maps.choose(odds, targets, names=names, coding="unknown")
     if calibrate == "choose":
         return maps.choose(odds, targets, coding="unknown")
     return maps.from_name(calibrate).fit(odds, targets, coding="unknown")
@@ -163,21 +214,46 @@ def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -
 
 
 def _cross_fitted(
-    rows: Any, targets: Array, seed: int, loss: str, l2: float, calibrate: str, folds: int
+    rows: Any, targets: Array, seed: int, loss: str, l2: float | None, calibrate: str, folds: int
 ) -> FittedModel:
-    model, criterion = _linear(rows, targets, loss, l2)
-    if calibrate == "none" or len(targets) < FEW_ROWS:
+    few = len(targets) < FEW_ROWS
+    if few or (calibrate == "none" and l2 is not None):
+        model, criterion = _linear(rows, targets, loss, FEW_ROWS_L2 if l2 is None else l2)
         odds = Pipeline(criterion).link_log_odds(scores(model, rows))
         calibrator = _calibrated(calibrate, criterion, odds, targets)
         return _finished(model, criterion, calibrator, odds)
-    odds = np.empty(targets.shape)
     part = fold_numbers(targets, folds, seed)
-    for fold in range(folds):
-        out = part == fold
-        other, other_criterion = _linear(rows[~out], targets[~out], loss, l2)
-        odds[out] = Pipeline(other_criterion).link_log_odds(scores(other, rows[out]))
+    table: list[dict[str, Any]] = []
+    best: tuple[float, float, Array] | None = None
+    for strength in L2 if l2 is None else (l2,):
+        odds = np.empty(targets.shape)
+        for fold in range(folds):
+            out = part == fold
+            other, other_criterion = _linear(rows[~out], targets[~out], loss, strength)
+            odds[out] = Pipeline(other_criterion).link_log_odds(scores(other, rows[out]))
+        cost = _log_loss(odds, targets) if l2 is None else 0.0
+        table.append({"model": "linear", "l2": strength, "nll": cost})
+        if best is not None and cost > best[0]:
+            break  # strongest first: beyond the best the loss rises
+        best = (cost, strength, odds)
+    assert best is not None
+    _, strength, odds = best
+    model, criterion = _linear(rows, targets, loss, strength)
     calibrator = _calibrated(calibrate, criterion, odds, targets)
-    return _finished(model, criterion, calibrator, odds)
+    fitted = _finished(model, criterion, calibrator, odds)
+    fitted.candidates = table
+    return fitted
+
+
+def _log_loss(odds: Array, targets: Array) -> float:
+    """Return the log loss of known entries after an affine map, which losses without link need."""
+    from credibly import calibrate
+
+    known = targets >= 0
+    if not known.any():
+        return 0.0
+    odds = calibrate.Affine().fit(odds, targets, coding="unknown").transform(odds)
+    return float((np.logaddexp(0, odds) - np.where(known, targets, 0) * odds)[known].mean())
 
 
 def _linear(rows: Any, targets: Array, loss: str, l2: float) -> tuple[nn.Module, Loss]:
@@ -268,6 +344,6 @@ def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.M
         hidden=settings.hidden,
         dropout=settings.dropout,
     )
-    model.standardize.set(*_moments(rows))
+    model.standardize.set(*_moments(rows), LIMIT)
     set_prior_bias(model.head, criterion, targets)
     return model.double()

@@ -17,7 +17,7 @@ from credibly.models import Trees
 from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
-from credibly.train.configuration import COMPARED, Settings, read_toml
+from credibly.train.configuration import Settings, is_compared, read_toml
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.run_folder import (
     CALIBRATION,
@@ -288,7 +288,7 @@ def load(
     _read_calibration(run)
     if (folder / METRICS).exists():
         run.metrics = read_json_object(folder / METRICS)
-    if settings.model in COMPARED:
+    if is_compared(settings):
         run.candidates = read_json_object(folder / CANDIDATES)
     return run
 
@@ -341,7 +341,7 @@ def _empty_model(
 ) -> nn.Module:
     from credibly import models
 
-    if settings.model in COMPARED:
+    if is_compared(settings):
         return _empty_members(settings, data, folder)
     if settings.model.startswith(PYTHON):
         num_scores = len(data["labels"]) * criterion.scores_per_label
