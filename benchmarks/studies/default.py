@@ -139,7 +139,7 @@ def _labels(rows: Rows, make: Callable[[int], Any], folds: int = 0, seed: int = 
             continue
         if folds and fewest >= folds:
             split = StratifiedKFold(folds, shuffle=True, random_state=seed)
-            model = CalibratedClassifierCV(model, cv=split, ensemble=False)
+            model = CalibratedClassifierCV(model, cv=split).set_params(ensemble=False)
         found[:, label] = model.fit(features[known], truth).predict_proba(test)[:, 1]
     return found
 

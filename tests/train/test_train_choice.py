@@ -154,6 +154,7 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     assert run.candidates["members"] == ["mlp"] * 4
     test = rows.part("test")
     inputs = torch.from_numpy(test.features)
+    assert isinstance(run.model, cr.models.Stack)
     mean = torch.stack([member(inputs) for member in run.model.members]).mean(dim=0)
     torch.testing.assert_close(run.scores(test), mean)
     assert np.array_equal(
@@ -165,6 +166,16 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     counts = np.bincount(np.concatenate([outside for _, outside in problem.parts]))
     assert len(problem.parts) == 4
     assert (counts >= 1).all()
+
+
+def test_the_report_shows_what_was_compared(rows, tmp_path):
+    run = fit(rows, tmp_path / "run", settings("forest"))
+    path = cr.report.write(
+        [run.folder / "predictions.parquet"], tmp_path / "report.html", resamples=2
+    )
+    page = path.read_text(encoding="utf-8")
+    assert "Models that were compared" in page
+    assert "<td>forest</td>" in page
 
 
 def test_one_label_per_row_is_compared_as_classes(tmp_path):

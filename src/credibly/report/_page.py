@@ -56,12 +56,26 @@ def page(
         overviews=overviews,
         columns=COLUMNS,
         comparison=numbers,
+        candidates={name: rows for name, one in methods.items() if (rows := _candidates(one))},
         charts=drawings,
         labels=tables,
         examples={name: _examples(one, texts) for name, one in methods.items()} if texts else {},
         made=_how(methods, resamples, seed) | _origins(sources),
         version=__version__,
     )
+
+
+def _candidates(one: Predictions) -> list[list[str]]:
+    """Return the models that were compared in training: name, figures, weight, remark."""
+    found = one.metadata.get("candidates")
+    rows = []
+    for row in found if isinstance(found, list) else []:
+        if not isinstance(row, dict):
+            continue
+        figures = [row.get(name) for name in ("nll", "map", "ace", "weight")]
+        shown = [f"{value:.3f}" if isinstance(value, float) else "" for value in figures]
+        rows.append([str(row.get("model", "")), *shown, str(row.get("left_out", ""))[:200]])
+    return rows
 
 
 EXAMPLES = 8
@@ -127,6 +141,7 @@ def _how(methods: Mapping[str, Predictions], resamples: int, seed: int) -> dict[
         "intervals": f"95 %, Poisson bootstrap over rows, {resamples} resamples, seed {seed}",
     }
     for name, one in methods.items():
-        kept = {key: value for key, value in one.metadata.items() if key != "labels"}
+        left_out = ("labels", "candidates")  # candidates have a table of their own
+        kept = {key: value for key, value in one.metadata.items() if key not in left_out}
         about[name] = json.dumps(kept, ensure_ascii=False, default=str)[:4000]
     return about

@@ -133,16 +133,7 @@ def problem_of(rows: Data, criterion: Loss, settings: Settings) -> Problem:
 
     assert rows.features is not None
     kept = np.flatnonzero(rows.split != TEST)
-<<<<<<< HEAD
     split, targets = rows.split[kept], rows.dense_targets[kept].astype(np.float64)
-    if settings.folds:
-        fold = fold_numbers(targets, settings.folds, settings.split_seed)
-        numbers = range(settings.folds)
-        parts = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in numbers]
-    else:
-        parts = [(np.flatnonzero(split == TRAIN), np.flatnonzero(split == CALIBRATION))]
-=======
-    split, targets = rows.split[kept], rows.targets[kept].astype(np.float64)
     parts = []
     for number in range(settings.ensemble or settings.folds or 1):
         if settings.folds:
@@ -153,7 +144,6 @@ def problem_of(rows: Data, criterion: Loss, settings: Settings) -> Problem:
         else:
             inside, outside = split == TRAIN, split == CALIBRATION
         parts.append((np.flatnonzero(inside), np.flatnonzero(outside)))
->>>>>>> fb442b6 (Ensembles, a chosen penalty and calibrator, and models compared by CredibleClassifier)
     return Problem(rows.features[kept], targets, criterion, parts, settings.seed, settings)
 
 

@@ -181,6 +181,7 @@ class Run:
             "seed": self.settings.seed,
             "model": self.settings.model,
             "data": self.data["source"],
+            **({"candidates": self.candidates["candidates"]} if self.candidates else {}),
         }
 
     def _as_data(self, array: Any) -> Data:
