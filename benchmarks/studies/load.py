@@ -6,7 +6,8 @@ A server with predictions and a small run on images, and one with a run on texts
 fixed rate, whether or not earlier ones are answered: searches, crossed conjunctions (whose diagram
 is large), uploaded images (a few of them far larger than the network's), texts, images, label
 pages, budgets and queries that must be refused. Health of both is asked every second; memory is
-that of both together.
+that of both together. How much that is depends on how many requests meet, so it is also taken at
+rest: after the warm-up and at the end, a minute without requests. What a program keeps shows there.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ KINDS = {  # in a hundred requests
 }
 BUSY = 503  # an answer, not a failure: so much of one kind is worked on already
 SIDE = 16
+REST = 60.0  # seconds; the server gives memory back every half minute
 WORDS = ["red", "dog", "tree", "car", "the", "of", "<b>", "naïve"]
 IMAGES = 200  # the first rows have a picture
 
@@ -56,6 +58,7 @@ class Tally:
     health: list[float] = field(default_factory=list)
     busy: int = 0
     memory: list[tuple[float, float]] = field(default_factory=list)  # minutes, MB
+    at_rest: list[float] = field(default_factory=list)  # MB, after the warm-up and at the end
 
     @property
     def answered(self) -> int:
@@ -76,7 +79,7 @@ def main(minutes: float, rate: float, rows: int, warm_up: float) -> int:
         try:
             addresses = [_address(server) for server in servers]
             pids = [server.pid for server in servers]
-            tally = asyncio.run(_traffic(addresses, pids, minutes, rate))
+            tally = asyncio.run(_traffic(addresses, pids, rate, [warm_up, minutes]))
         finally:
             for server in servers:
                 server.terminate()
@@ -150,39 +153,58 @@ def _text(dice: random.Random) -> str:
     return " ".join(dice.choices(WORDS, k=dice.choice((1, 5, 20, 500))))
 
 
-async def _traffic(addresses: list[str], pids: list[int], minutes: float, rate: float) -> Tally:
-    """Requests by the clock; the memory of the servers every five seconds."""
+async def _traffic(addresses: list[str], pids: list[int], rate: float, ends: list[float]) -> Tally:
+    """Requests by the clock up to each of these minutes, then rest; memory every five seconds."""
     import httpx
 
-    tally, dice, waiting = Tally(), random.Random(0), set()
-    start, sampled, number = time.monotonic(), -5.0, 0
+    tally, dice = Tally(), random.Random(0)
     limits = httpx.Limits(max_connections=50)
     async with (
         httpx.AsyncClient(base_url=addresses[0], timeout=60, limits=limits) as client,
         httpx.AsyncClient(base_url=addresses[1], timeout=60, limits=limits) as texts,
     ):
         probes = [asyncio.create_task(_probe(address, tally)) for address in addresses]
-        while (now := time.monotonic() - start) < 60 * minutes:
-            if now - sampled >= 5:
-                sampled = now
-                tally.memory.append((now / 60, sum(map(resident, pids))))
-                if len(tally.memory) % 12 == 1:
-                    print(
-                        f"minute {now / 60:.0f}: {tally.answered} answered, "
-                        f"{len(tally.problems)} wrong, {tally.memory[-1][1]:.0f} MB",
-                        flush=True,
-                    )
-            kind = dice.choices(list(KINDS), list(KINDS.values()))[0]
-            task = asyncio.create_task(_one(texts if kind == "text" else client, kind, dice, tally))
-            waiting.add(task)
-            task.add_done_callback(waiting.discard)
-            number += 1
-            await asyncio.sleep(max(0.0, start + number / rate - time.monotonic()))
-        await asyncio.gather(*waiting)
+        for begin, end in zip([0.0, *ends], ends, strict=False):
+            await _requests(client, texts, dice, tally, rate, (begin, end), pids)
+            await asyncio.sleep(REST)
+            tally.at_rest.append(sum(map(resident, pids)))
+            print(f"at rest after minute {end:g}: {tally.at_rest[-1]:.0f} MB", flush=True)
         for probe in probes:
             probe.cancel()
-    tally.memory.append((minutes, sum(map(resident, pids))))
     return tally
+
+
+async def _requests(
+    client: Any,
+    texts: Any,
+    dice: random.Random,
+    tally: Tally,
+    rate: float,
+    minutes: tuple[float, float],
+    pids: list[int],
+) -> None:
+    """Send requests between two minutes of the traffic; return when all are answered."""
+    waiting: set[asyncio.Task[None]] = set()
+    begin, end = minutes
+    start, sampled, number = time.monotonic(), -5.0, 0
+    while (now := time.monotonic() - start) < 60 * (end - begin):
+        if now - sampled >= 5:
+            sampled = now
+            minute = begin + now / 60
+            tally.memory.append((minute, sum(map(resident, pids))))
+            if len(tally.memory) % 12 == 1:
+                print(
+                    f"minute {minute:.0f}: {tally.answered} answered, "
+                    f"{len(tally.problems)} wrong, {tally.memory[-1][1]:.0f} MB",
+                    flush=True,
+                )
+        kind = dice.choices(list(KINDS), list(KINDS.values()))[0]
+        task = asyncio.create_task(_one(texts if kind == "text" else client, kind, dice, tally))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+        number += 1
+        await asyncio.sleep(max(0.0, start + number / rate - time.monotonic()))
+    await asyncio.gather(*waiting)
 
 
 async def _probe(address: str, tally: Tally) -> None:
@@ -307,6 +329,8 @@ def _summary(
         "wrong": len(tally.problems),
         "milliseconds": latencies,
         "memory_mb": {
+            "at_rest_after_warm_up": round(tally.at_rest[0]),
+            "at_rest_at_the_end": round(tally.at_rest[-1]),
             "after_warm_up": round(after[0][1]),
             "end": round(after[-1][1]),
             "least_after_warm_up": round(min(size for _, size in after)),

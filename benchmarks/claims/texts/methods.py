@@ -29,7 +29,7 @@ RATES = ({"learning_rate": 1e-3}, {"learning_rate": 3e-3})
 SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "reuters, tfidf": ("reuters", TFIDF, ({},)),
     "goemotions, tfidf": ("goemotions", TFIDF, ({},)),
-    "goemotions, encoder": ("goemotions:2000", ENCODER, RATES),
+    "goemotions, encoder": ("goemotions:1000", ENCODER, RATES),
 }
 LOSSES: dict[str, tuple[str, bool]] = {
     "bce": ("bce", False),
@@ -43,7 +43,7 @@ LOSSES: dict[str, tuple[str, bool]] = {
 
 ONE_LABEL: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "banking, tfidf": ("banking", TFIDF, ({},)),
-    "banking, encoder": ("banking:2000", ENCODER, RATES),
+    "banking, encoder": ("banking:1000", ENCODER, RATES),
 }
 SIZES = (2.0, 5.0)
 BY_SIZE = {"ce": "softmax", "an": "an", "epr": "epr", "avgk": "avgk(alpha=1)"}
