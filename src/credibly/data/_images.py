@@ -6,10 +6,11 @@ import io
 import os
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -145,7 +146,7 @@ def decode_image(
                 )
             if at_least is not None:
                 image.draft("RGB", at_least)
-            image.load()
+            image = _decoded(image, stream)
         return ImageOps.exif_transpose(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(f"{where}: {error} Scale it down first.") from None
@@ -156,6 +157,41 @@ def decode_image(
             f"{where} does not decode as an image ({type(error).__name__}: {error}). "
             "Repair or remove it, or load with `skip_bad_images=True` to count and drop such files."
         ) from error
+
+
+def _decoded(image: Image, stream: BinaryIO) -> Image:
+    """Return the image with its pixels; JPEGs by simplejpeg where it is installed.
+
+    Both use libjpeg-turbo with the same settings, so the pixels are the same. What simplejpeg does
+    not decode without a warning is left to PIL, which says what is wrong.
+    """
+    decode = _fast_jpeg()
+    if decode is not None and image.format == "JPEG" and image.mode == "RGB":
+        from PIL import Image as images
+
+        width, height = image.size  # as the header says, or as `draft` scaled it
+        stream.seek(0)
+        try:
+            pixels = decode(stream.read(), "RGB", min_height=height, min_width=width)
+        except (ValueError, RuntimeError):
+            stream.seek(0)
+        else:
+            if pixels.shape == (height, width, 3):
+                fast = images.fromarray(pixels)
+                fast.info = image.info  # its orientation is applied later
+                return fast
+    image.load()
+    return image
+
+
+@cache
+def _fast_jpeg() -> Callable[..., Array] | None:
+    """Return simplejpeg's decoder, None where it is not installed."""
+    try:
+        from simplejpeg import decode_jpeg  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return None
+    return decode_jpeg
 
 
 def to_rgb(image: Image) -> Image:

@@ -1,0 +1,72 @@
+"""JPEGs decode to the same pixels with and without simplejpeg."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from credibly import InputError
+from credibly.data import _images, decode_image
+
+ORIENTATION = 0x0112
+
+
+def encoded(mode="RGB", orientation=None, **options):
+    generator = np.random.default_rng(0)
+    noise = generator.integers(0, 255, (9, 13, 3), dtype=np.uint8)
+    image = Image.fromarray(noise).resize((131, 97), Image.Resampling.BICUBIC).convert(mode)
+    exif = Image.Exif()
+    if orientation is not None:
+        exif[ORIENTATION] = orientation
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", exif=exif, **options)
+    return stream.getvalue()
+
+
+CASES = {
+    "colour": {},
+    "gray": {"mode": "L"},
+    "four inks": {"mode": "CMYK"},
+    "turned": {"orientation": 6},
+    "progressive": {"progressive": True},
+    "all colours kept": {"subsampling": 0, "quality": 97},
+}
+
+
+def pixels(raw, size):
+    return np.asarray(decode_image(io.BytesIO(raw), "x.jpg", size))
+
+
+@pytest.fixture
+def without(monkeypatch):
+    def decode(raw, size):
+        with monkeypatch.context() as patch:
+            patch.setattr(_images, "_fast_jpeg", lambda: None)
+            return pixels(raw, size)
+
+    return decode
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("size", [None, (60, 40), (20, 20)])
+def test_pixels_are_those_of_pil(case, size, without):
+    pytest.importorskip("simplejpeg")
+    raw = encoded(**CASES[case])
+    np.testing.assert_array_equal(pixels(raw, size), without(raw, size))
+
+
+def test_what_the_fast_decoder_refuses_is_left_to_pil(monkeypatch, without):
+    def refuse(*_, **__):
+        raise ValueError("a warning")
+
+    monkeypatch.setattr(_images, "_fast_jpeg", lambda: refuse)
+    raw = encoded()
+    np.testing.assert_array_equal(pixels(raw, None), without(raw, None))
+
+
+def test_a_damaged_file_is_refused_by_name():
+    with pytest.raises(InputError, match=r"x.jpg does not decode"):
+        pixels(encoded()[:300], None)
