@@ -33,15 +33,15 @@ def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
     return np.clip(log_odds, floor, ceiling) + 1 / (1 + below) - 1 / (1 + above)
 
 
-def log_losses(log_odds: Array, targets: Array, weights: Array) -> Array:
-    """Return each row's weighted log loss; infinite where p = 0 happened or p = 1 did not."""
+def log_loss(log_odds: Array, targets: Array, weights: Array) -> float:
+    """Return the weighted sum of the log loss; infinite where p = 0 happened or p = 1 did not."""
     known = weights > 0
-    g, y = np.where(known, log_odds, 0.0), np.where(known, targets, 0.0)
+    g, y, w = log_odds[known], targets[known], weights[known]
     with np.errstate(invalid="ignore"):
         cost = np.where(y > 0, y * np.logaddexp(0, -g), 0) + np.where(
             y < 1, (1 - y) * np.logaddexp(0, g), 0
         )
-    return np.where(known, weights * cost, 0.0).sum(axis=1)
+    return float(w @ cost)
 
 
 def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Array, Array]:

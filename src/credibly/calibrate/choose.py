@@ -9,7 +9,7 @@ import numpy as np
 from credibly import checks
 from credibly.calibrate._base import Calibrator
 from credibly.calibrate._entries import Entries
-from credibly.calibrate._likelihood import log_losses
+from credibly.calibrate._likelihood import log_loss
 from credibly.calibrate.registry import CALIBRATORS, from_name
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
@@ -45,21 +45,6 @@ def cross_validate(
         names: which calibrators.
         coding: as for ``Calibrator.fit``.
     """
-    costs, mass = _row_costs(log_odds, targets, folds, seed, weights, names, coding=coding)
-    return {name: float(cost.sum()) / mass for name, cost in costs.items()}
-
-
-def _row_costs(
-    log_odds: ArrayLike,
-    targets: ArrayLike,
-    folds: int,
-    seed: int,
-    weights: ArrayLike | None,
-    names: Sequence[str],
-    *,
-    coding: Coding | None,
-) -> tuple[dict[str, Array], float]:
-    """Return the log loss of each row with known targets, by calibrator, and the sum of weights."""
     entries = Entries.check(log_odds, targets, weights, coding=coding)
     usable = _known_rows(entries)
     if not 2 <= folds <= len(usable):
@@ -68,8 +53,7 @@ def _row_costs(
             f"{len(usable)}; got {folds}."
         )
     parts = np.array_split(np.random.default_rng(seed).permutation(usable), folds)
-    costs: dict[str, list[Array]] = {name: [] for name in names}
-    mass = 0.0
+    cost, mass = dict.fromkeys(names, 0.0), 0.0
     for held in parts:
         rest = entries.take(np.setdiff1d(usable, held))
         judged = entries.take(np.sort(held))
@@ -78,8 +62,8 @@ def _row_costs(
             calibrator = from_name(name)
             calibrator._fit(rest)
             for g, y, w in judged.pieces():
-                costs[name].append(log_losses(calibrator._map(g), y, w))
-    return {name: np.concatenate(cost) for name, cost in costs.items()}, mass
+                cost[name] += log_loss(calibrator._map(g), y, w)
+    return {name: total / mass for name, total in cost.items()}
 
 
 def choose(
@@ -92,13 +76,11 @@ def choose(
     *,
     coding: Coding | None = None,
 ) -> Calibrator:
-    """Return the simplest calibrator that no other clearly beats, fitted on all rows.
+    """Return the calibrator with the lowest cross-validated log loss, fitted on all rows.
 
-    Cross-validated log losses decide: of the calibrators in the order of ``names``, the first whose
-    loss is within one standard error (paired, over rows) of the lowest. So few rows keep ``none``,
-    and a map with more parameters must pay for them. Maps that make ties, and so lose ranking, are
-    not among the default ``names``. The same seed gives the same choice. The arguments are those of
-    ``cross_validate``.
+    Where rows are too few to pay for a map, that is ``none``. Maps that make ties, and so lose
+    ranking, are not among the default ``names``. The same seed gives the same choice; of equal
+    losses the simpler calibrator is chosen. The arguments are those of ``cross_validate``.
 
     Example:
         >>> noise = np.random.default_rng(0)
@@ -107,17 +89,9 @@ def choose(
         >>> choose(3 * truth - 2, targets).name
         'affine'
     """
-    costs, _ = _row_costs(log_odds, targets, folds, seed, weights, names, coding=coding)
-    best = min(costs, key=lambda name: costs[name].sum())
-    chosen = next(name for name in names if _no_worse(costs[name], costs[best]))
-    return from_name(chosen).fit(log_odds, targets, weights, coding=coding)
-
-
-def _no_worse(cost: Array, lowest: Array) -> bool:
-    """Return whether the mean difference is within its standard error."""
-    with np.errstate(invalid="ignore"):
-        gap = np.where(cost == lowest, 0.0, cost - lowest)
-    return bool(gap.mean() <= gap.std() / np.sqrt(len(gap)))
+    losses = cross_validate(log_odds, targets, folds, seed, weights, names, coding=coding)
+    best = min(losses, key=lambda name: losses[name])
+    return from_name(best).fit(log_odds, targets, weights, coding=coding)
 
 
 def _known_rows(entries: Entries) -> Array:

@@ -135,6 +135,9 @@ def compare(
     settings = settings or Settings()
     options = data_options or {}
     rows = _load(source, settings.split_seed, tuple(sorted(options.items())))
+    if settings.model == "auto" and rows.kind == "features" and settings.solver != "lbfgs":
+        # Losses are compared on one model: a network can be trained with all of them.
+        settings = dataclasses.replace(settings, model="mlp")
     settings = _with_budget(settings, rows)
     _check_names(names, rows, settings)
     _claim(out, rows, settings)
