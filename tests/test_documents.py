@@ -9,6 +9,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,14 @@ def test_the_tour_runs(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert len((ROOT / "examples" / "tour.py").read_text().splitlines()) <= 80
+
+
+def test_the_readme_says_what_the_package_is():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    python = project["requires-python"].replace(">=", "≥ ")
+    claims = (ROOT / "benchmarks" / "claims" / "claims.toml").read_text().count("[[claim]]")
+    parts = (f"Version {project['version']}", f"Python {python}", project["license"], "typed")
+    text = (ROOT / "README.md").read_text()
+    assert " · ".join((*parts, f"{claims} claims")) in text
+    assert f"version = {{{project['version']}}}" in text
+    assert (ROOT / "src" / "credibly" / "py.typed").exists()

@@ -3,6 +3,7 @@ name, shows formulas, and its search box finds pages from files, without a netwo
 
 from __future__ import annotations
 
+import html.parser
 import importlib
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -92,6 +94,52 @@ def test_no_page_asks_another_host_for_anything(site):
         assert loaded == [], page
 
 
+class Links(html.parser.HTMLParser):
+    """The ids of a page, and where its links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.ids |= {values[name] for name in ("id", "name") if name in values}
+        self.links += [values[name] for name in ("href", "src") if name in values]
+
+
+def test_every_internal_link_and_anchor_leads_somewhere(site):
+    pages = {path: Links(path.read_text()) for path in site.rglob("*.html") if path.stem != "404"}
+    broken, seen = [], 0
+    for path, page in pages.items():
+        for link in page.links:
+            address = urlsplit(link)
+            if address.scheme or address.netloc:
+                continue
+            target = (path.parent / unquote(address.path)).resolve() if address.path else path
+            target = target / "index.html" if target.is_dir() else target
+            seen += 1
+            anchor = unquote(address.fragment)
+            there = target.exists() and (
+                not anchor or target not in pages or anchor in pages[target].ids
+            )
+            if not there and not anchor.startswith("__"):
+                broken.append((str(path.relative_to(site)), link))
+    assert seen > 3000
+    assert broken == []
+
+
+MARKDOWN = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_links_of_files_beside_the_documentation_lead_somewhere(name):
+    links = MARKDOWN.findall((ROOT / name).read_text())
+    local = [link for link in links if not urlsplit(link).scheme]
+    assert [link for link in local if not (ROOT / link.partition("#")[0]).exists()] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_code_is_fenced(site, page):
     """An indented block would be shown, and tests/documentation/test_blocks.py would not see it."""
@@ -164,7 +212,13 @@ def test_axe_finds_nothing_wrong_with_the_pages(site, chromium, width, scheme):
     for name in LOOKED_AT:
         page.goto((site / f"{name}.html").as_uri())
         page.wait_for_selector("[data-md-component=search] input")
-        if wrong := violations(page):
+        # The menu scrolls: links at its edge are cut off, which axe takes for small ones.
+        wrong = [
+            line
+            for line in violations(page)
+            if not (line.startswith("target-size") and "md-nav__link" in line)
+        ]
+        if wrong:
             found[name] = wrong[:3]
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
     page.close()
