@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -161,5 +160,5 @@ def _serve(function: Callable[[Any], Any], theirs: Connection, reader: Connectio
             answer = False, error
         try:
             theirs.send(answer)
-        except (pickle.PicklingError, TypeError, AttributeError):  # not every error can be sent
+        except Exception:  # not every error can be sent, and nothing of it was
             theirs.send((False, RuntimeError(f"{type(answer[1]).__name__}: {answer[1]}")))
