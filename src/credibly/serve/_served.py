@@ -75,6 +75,7 @@ class ServedPredictions:
         self._columns = {name: place for place, name in enumerate(self.labels)}
         self.calibrated = calibrated
         self._lock = Lock()
+        self._summaries = Lock()  # these take seconds, for which no search waits
         self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
         self.chart = lru_cache(maxsize=KEPT)(self._chart)
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
@@ -140,25 +141,24 @@ class ServedPredictions:
     @property
     def atlas(self) -> list[AtlasRow]:
         """Return every label with the noise of its numbers, on the sample."""
-        with self._lock:
+        with self._summaries:
             return self._atlas
 
     @cached_property
     def _atlas(self) -> list[AtlasRow]:
-        rows = self._sample
-        return label_atlas(
-            self.labels, rows.probabilities, rows.targets if self.has_truth else None
-        )
+        rows = self.sample
+        truth = rows.targets if self.has_truth else None
+        return label_atlas(self.labels, rows.probabilities, truth)
 
     @property
     def overview(self) -> Overview:
         """Return the verdict, labels to fix and what to do next, on the sample."""
-        with self._lock:
+        with self._summaries:
             return self._overview
 
     @cached_property
     def _overview(self) -> Overview:
-        return overview(self._sample, str(self.path))
+        return overview(self.sample, str(self.path))
 
     def search(self, query: str, top: int) -> Answer:
         return self.index.search(query, top=top, joint=self.joint)

@@ -32,8 +32,20 @@ class AtlasRow:
     counts: Array
 
 
-def label_atlas(labels: list[str], probabilities: Array, targets: Array | None) -> list[AtlasRow]:
+def label_atlas(
+    labels: list[str],
+    probabilities: Array,
+    targets: Array | None,
+    *,
+    biased: tuple[Array, Array] | None = None,
+) -> list[AtlasRow]:
     """Return one row per label.
+
+    Args:
+        labels: names of the columns.
+        probabilities: (rows, labels) in [0, 1].
+        targets: decoded, same shape; −1 is unknown. None without truth.
+        biased: what ``biased_labels`` returns for these, where it is known already.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -42,13 +54,16 @@ def label_atlas(labels: list[str], probabilities: Array, targets: Array | None) 
         >>> [(row.summary.label, row.flag) for row in label_atlas(["a", "b"], p, y)]
         [('a', ''), ('b', 'too high')]
     """
-    summaries = summarize_columns(labels, probabilities, targets)
     none = np.empty(0)
     if targets is None:
+        summaries = summarize_columns(labels, probabilities, targets)
         return [AtlasRow(each, float("nan"), "", none, none, none) for each in summaries]
-    diagram = running_of(probabilities, targets).reliability(per_label=True)
+    running = running_of(probabilities, targets)
+    summaries = summarize_columns(labels, probabilities, targets, running)
+    diagram = running.reliability(per_label=True)
     noise = calibration_floor(diagram.confidence, diagram.counts)
-    high, low = (set(each.tolist()) for each in biased_labels(probabilities, targets))
+    found = biased_labels(probabilities, targets) if biased is None else biased
+    high, low = (set(each.tolist()) for each in found)
     return [
         AtlasRow(
             each,

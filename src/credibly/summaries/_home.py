@@ -10,6 +10,7 @@ import numpy as np
 from credibly import metrics
 from credibly.predictions import Predictions
 from credibly.summaries._atlas import AtlasRow, label_atlas
+from credibly.summaries._bias import biased_labels
 from credibly.summaries._verdict import Verdict, verdict
 
 TO_FIX = 5
@@ -58,8 +59,11 @@ def overview(predictions: Predictions, path: str) -> Overview:
         >>> found.labels[0].label, found.steps[0].command
         ('dog', 'credibly calibrate p.parquet --out calibrated.parquet')
     """
-    rows = label_atlas(predictions.labels, predictions.probabilities, predictions.targets)
-    return Overview(verdict(predictions), labels_to_fix(rows), next_steps(predictions, path))
+    p, y = predictions.probabilities, predictions.targets
+    biased = None if y is None else biased_labels(p, y)
+    rows = label_atlas(predictions.labels, p, y, biased=biased)
+    spoken = verdict(predictions, biased=biased)
+    return Overview(spoken, labels_to_fix(rows), next_steps(predictions, path))
 
 
 def labels_to_fix(rows: list[AtlasRow]) -> list[LabelToFix]:

@@ -56,8 +56,10 @@ def label_table(predictions: Predictions) -> list[LabelSummary]:
     return summarize_columns(predictions.labels, predictions.probabilities, predictions.targets)
 
 
-def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[LabelSummary]:
-    """Return one summary per column."""
+def summarize_columns(
+    labels: list[str], p: Array, y: Array | None, running: metrics.Running | None = None
+) -> list[LabelSummary]:
+    """Return one summary per column; ``running`` are the sums over these rows, where known."""
     if y is None:
         nothing = float("nan")
         sums = p.sum(0, dtype=np.float64)
@@ -65,7 +67,7 @@ def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[Labe
             LabelSummary(name, len(p), float(total), None, nothing, nothing, nothing)
             for name, total in zip(labels, sums, strict=True)
         ]
-    running = running_of(p, y)
+    running = running or running_of(p, y)
     table = running.by_label(metrics.average_precision(p, y, coding="unknown"))
     known = table["known"]
     expected = np.where(known > 0, table["mean probability"] * known, 0.0)

@@ -31,8 +31,12 @@ class Verdict:
     """Labels that are present more often than their probabilities say."""
 
 
-def verdict(predictions: Predictions) -> Verdict:
+def verdict(predictions: Predictions, *, biased: tuple[Array, Array] | None = None) -> Verdict:
     """Return what can be said of one prediction: calibration, accuracy, labels to distrust.
+
+    Args:
+        predictions: with truth, or without (then little can be said).
+        biased: what ``biased_labels`` returns for these, where it is known already.
 
     Example:
         >>> import numpy as np
@@ -51,7 +55,7 @@ def verdict(predictions: Predictions) -> Verdict:
             f"are. They expect {expected:.2f} labels per row."
         )
         return Verdict((sentence,), (), ())
-    high, low = biased_labels(p, y)
+    high, low = biased_labels(p, y) if biased is None else biased
     too_high = tuple(predictions.labels[t] for t in high)
     too_low = tuple(predictions.labels[t] for t in low)
     calibrated = bool(predictions.metadata.get("calibrator"))
