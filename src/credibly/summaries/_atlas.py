@@ -8,7 +8,12 @@ import numpy as np
 
 from credibly import metrics
 from credibly.summaries._bias import biased_labels
-from credibly.summaries._labels import LabelSummary, running_of, summarize_columns
+from credibly.summaries._labels import (
+    LabelSummary,
+    label_diagrams,
+    summarize_columns,
+    summarize_diagrams,
+)
 from credibly.types import Array
 
 
@@ -58,9 +63,8 @@ def label_atlas(
     if targets is None:
         summaries = summarize_columns(labels, probabilities, targets)
         return [AtlasRow(each, float("nan"), "", none, none, none) for each in summaries]
-    running = running_of(probabilities, targets)
-    summaries = summarize_columns(labels, probabilities, targets, running)
-    diagram = running.reliability(per_label=True)
+    diagram = label_diagrams(probabilities, targets)
+    summaries = summarize_diagrams(labels, probabilities, targets, diagram)
     noise = calibration_floor(diagram.confidence, diagram.counts)
     found = biased_labels(probabilities, targets) if biased is None else biased
     high, low = (set(each.tolist()) for each in found)

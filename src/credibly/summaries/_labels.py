@@ -56,10 +56,8 @@ def label_table(predictions: Predictions) -> list[LabelSummary]:
     return summarize_columns(predictions.labels, predictions.probabilities, predictions.targets)
 
 
-def summarize_columns(
-    labels: list[str], p: Array, y: Array | None, running: metrics.Running | None = None
-) -> list[LabelSummary]:
-    """Return one summary per column; ``running`` are the sums over these rows, where known."""
+def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[LabelSummary]:
+    """Return one summary per column."""
     if y is None:
         nothing = float("nan")
         sums = p.sum(0, dtype=np.float64)
@@ -67,20 +65,32 @@ def summarize_columns(
             LabelSummary(name, len(p), float(total), None, nothing, nothing, nothing)
             for name, total in zip(labels, sums, strict=True)
         ]
-    running = running or running_of(p, y)
-    table = running.by_label(metrics.average_precision(p, y, coding="unknown"))
-    known = table["known"]
-    expected = np.where(known > 0, table["mean probability"] * known, 0.0)
-    present = np.where(known > 0, table["rate"] * known, 0.0)
-    columns = (known, expected, present, table["AP"], table["ACE"], table["NLL"])
+    return summarize_diagrams(labels, p, y, label_diagrams(p, y))
+
+
+def label_diagrams(p: Array, y: Array) -> metrics.Reliability:
+    """Return the reliability diagram of each column."""
+    return metrics.reliability(p, y, per_label=True, coding="unknown")
+
+
+def summarize_diagrams(
+    labels: list[str], p: Array, y: Array, diagrams: metrics.Reliability
+) -> list[LabelSummary]:
+    """Return one summary per column whose diagram is known: its bins hold counts and sums."""
+    counts = diagrams.counts
+    known = counts.sum(1)
+    expected = np.nansum(counts * diagrams.confidence, axis=1)
+    present = np.nansum(counts * diagrams.frequency, axis=1)
+    few = metrics.MIN_COUNT
+    columns = (
+        known,
+        expected,
+        present,
+        metrics.average_precision(p, y, coding="unknown"),
+        metrics.calibration_error(p, y, "ace", min_count=few, average=None, coding="unknown"),
+        metrics.log_loss(p, y, average=None, coding="unknown"),
+    )
     return [
         LabelSummary(name, int(n), float(e), round(float(s), 6), float(a), float(c), float(nll))
         for name, n, e, s, a, c, nll in zip(labels, *columns, strict=True)
     ]
-
-
-def running_of(p: Array, y: Array) -> metrics.Running:
-    """Return the sums of all entries with known truth."""
-    running = metrics.Running(p.shape[1], coding="unknown")
-    running.update(p, y)
-    return running
