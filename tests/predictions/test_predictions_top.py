@@ -123,6 +123,11 @@ def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys)
     assert "nDCG@5" in capsys.readouterr().out
 
 
+def test_spark_says_that_it_does_not_search_this_layout(files):
+    with pytest.raises(InputError, match="which Spark does not search"):
+        search(files / "top.parquet", "+label-3", engine="spark")
+
+
 def test_two_layouts_in_one_folder_are_refused(files):
     with pytest.raises(InputError, match="must hold files of one layout"):
         Dataset(files)

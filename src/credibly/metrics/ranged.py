@@ -9,6 +9,9 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.types import Array
 
+_BLOCK = 1 << 16
+"""Positives whose ranks are in memory at once."""
+
 Batches = Callable[[], Iterable[tuple[Array, Array]]]
 
 
@@ -38,11 +41,10 @@ def ranged_average_precision(batches: Batches, *, most: int = 2**22) -> float:
     total, all_above, hits_above = 0.0, 0, 0
     for low, high in _ranges(counts, most):
         ranked, positives = _gather(batches, low, high)
-        if len(positives):
-            place = np.searchsorted(ranked, positives, side="left")
-            first = np.searchsorted(positives, positives, side="left")
-            above = all_above + len(ranked) - place
-            hits = hits_above + len(positives) - first
+        for start in range(0, len(positives), _BLOCK):
+            block = positives[start : start + _BLOCK]
+            above = all_above + len(ranked) - np.searchsorted(ranked, block, side="left")
+            hits = hits_above + len(positives) - np.searchsorted(positives, block, side="left")
             total += float((hits / above).sum())
         all_above += len(ranked)
         hits_above += len(positives)

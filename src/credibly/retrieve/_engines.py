@@ -85,8 +85,13 @@ def search(
     """
     choice("engine", engine, ("duckdb", "spark"))
     top = checked_top(top)
-    if engine == "duckdb" and not is_remote(path):
+    if not is_remote(path):
         dataset = _dataset(str(path), partial, identity(path))
+        if dataset.top and engine == "spark":
+            raise InputError(
+                f"{path} holds the most probable labels of each row, which Spark does not search. "
+                "Use engine duckdb, which reads it batch by batch."
+            )
         if dataset.top:
             return search_top_labels(dataset, query, top=top, joint=joint)
     if engine == "spark":
