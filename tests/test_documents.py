@@ -62,3 +62,12 @@ def test_the_readme_says_what_the_package_is():
     assert " · ".join((*parts, f"{claims} claims")) in text
     assert f"version = {{{project['version']}}}" in text
     assert (ROOT / "src" / "credibly" / "py.typed").exists()
+
+
+def test_a_recording_is_drawn_without_a_font_from_elsewhere():
+    from benchmarks.recording import draw
+
+    drawing = draw("loss  NLL\nbce   0.2 < 0.3\n", "demo")
+    assert drawing.startswith("<svg")
+    assert "bce" in drawing
+    assert "url(http" not in drawing
