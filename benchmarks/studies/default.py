@@ -6,7 +6,7 @@ Each cell (set, method, seed) runs in a process of its own with one thread and i
 ``benchmarks/studies/default.jsonl``; the same command continues where it stopped. Training rows
 train, choose and calibrate; the published test rows are measured once. Seeds move the split of the
 training rows, the models and their order of rows. ``--table`` prints the tables and measures
-nothing; ``--write`` puts them into docs/results/defaults.md.
+nothing; ``--write`` puts them into docs/default.md.
 
 Peers, as a user of scikit-learn or PyTorch would run them:
 
@@ -44,7 +44,7 @@ import numpy as np  # noqa: E402 - after the number of threads is set
 from benchmarks.studies.training import data_file, markdown  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
-PAGE = Path(__file__).parents[2] / "docs" / "results" / "defaults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "default.md"
 START, END = "<!-- default study: start -->", "<!-- default study: end -->"
 SETS = ("emotions", "medical", "yeast", "scene", "voc2012", "cifar10h", "tinyimagenet")
 SETS = (*SETS, "bibtex", "coco80-features")
@@ -298,7 +298,8 @@ def tables() -> str:
     lines = records()
     found = [name for name in SETS if any(line["set"] == name for line in lines)]
     parts = [_set_table(name, [x for x in lines if x["set"] == name]) for name in found]
-    return "\n\n".join([*parts, _regret(lines), _behind(lines)])
+    measured = any(line["method"] == "candidates" for line in lines)
+    return "\n\n".join([*parts, *([_regret(lines)] if measured else []), _behind(lines)])
 
 
 def _shown(values: list[float], metric: str) -> str:
