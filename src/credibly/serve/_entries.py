@@ -141,6 +141,9 @@ class _Best:
         keys = np.concatenate([self.keys, key[labels, places]])
         labels = np.concatenate([self.labels, labels + first])
         places = np.concatenate([self.places, places])
+        if len(keys) > self.most:  # sorting millions takes seconds; most of them cannot be listed
+            enough = keys >= np.partition(keys, -self.most)[-self.most]
+            keys, labels, places = keys[enough], labels[enough], places[enough]
         order = np.argsort(-keys, kind="stable")[: self.most]
         self.keys, self.labels, self.places = keys[order], labels[order], places[order]
         if len(self.keys) == self.most:
