@@ -14,12 +14,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-WIDTH = 100
-
 
 def draw(text: str, title: str) -> str:
-    """Return the text as in a terminal of 100 columns; no font is fetched from elsewhere."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO())
+    """Return the text as in a terminal that is wide enough; no font is fetched from elsewhere."""
+    width = max(map(len, text.splitlines()))
+    console = Console(record=True, width=width, file=io.StringIO())
     console.print(Text.from_ansi(text.rstrip()), soft_wrap=True)
     drawing = console.export_svg(title=title, unique_id="terminal")
     drawing = re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL)
