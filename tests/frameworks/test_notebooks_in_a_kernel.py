@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
-import nbclient
-import nbformat
 import pytest
+
+nbclient = pytest.importorskip("nbclient", reason="runs in make test-frameworks")
+nbformat = pytest.importorskip("nbformat", reason="runs in make test-frameworks")
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 

@@ -108,7 +108,9 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "threshold", "sets"), RULES, ids=str)
+@pytest.mark.parametrize(
+    ("parameters", "threshold", "sets"), RULES, ids=[str(rule[0]) for rule in RULES]
+)
 def test_a_row_shows_its_probabilities_and_the_set_of_the_rule(
     client, ours, parameters, threshold, sets
 ):
