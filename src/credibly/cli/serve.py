@@ -15,7 +15,7 @@ class Options:
     Examples:
       credibly serve runs/spa/predictions.parquet --images photos
       credibly serve before.parquet after.parquet --port 9000
-      credibly serve runs/spa/predictions.parquet --run runs/spa     (opens /api/predict)
+      credibly serve runs/spa/predictions.parquet --run runs/spa     (try it on new rows)
       credibly serve runs/spa/predictions.parquet --annotate corrections.jsonl
     """
 
@@ -23,7 +23,9 @@ class Options:
         help="a predictions file, or two to compare", positional=True
     )
     images: str | None = option(None, help="folder of images named by row ids")
-    run: str | None = option(None, help="a trained run: opens /api/predict, and /try for texts")
+    run: str | None = option(
+        None, help="a trained run to try on new rows: opens /try and /api/predict"
+    )
     annotate: str | None = option(
         None, help="file that decisions of reviewers are appended to (.jsonl)", metavar="FILE"
     )

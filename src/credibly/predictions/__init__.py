@@ -30,7 +30,7 @@ from credibly.predictions._bring import read as read_values
 from credibly.predictions._completeness import shard_metadata, shard_name
 from credibly.predictions._dataset import Dataset, identity
 from credibly.predictions._importers import ImportedTable, read_table
-from credibly.predictions._npz import read_arrays
+from credibly.predictions._npz import parse_array, read_arrays
 from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
 from credibly.predictions._shard import Shard
 from credibly.predictions._table import Predictions, label_mismatch
@@ -55,6 +55,7 @@ __all__ = [
     "check_declared",
     "identity",
     "label_mismatch",
+    "parse_array",
     "read_arrays",
     "read_table",
     "read_values",

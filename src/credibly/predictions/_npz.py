@@ -6,6 +6,7 @@ kilobytes can unpack to terabytes, and a header of a hundred bytes can ask for a
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 from collections.abc import Sequence
@@ -59,6 +60,30 @@ def read_array(path: Path) -> Array:
             raise
         raise InputError(
             f"{path} must be a complete .npy file of numbers (numpy.save); {error}."
+        ) from error
+
+
+def parse_array(content: bytes, where: str) -> Array:
+    """Return the array of an ``.npy`` file in memory; pickled objects are refused.
+
+    Args:
+        content: of the file.
+        where: what errors begin with.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> np.save(file, np.arange(3))
+        >>> parse_array(file.getvalue(), "the file")
+        array([0, 1, 2])
+    """
+    try:
+        return _content(io.BytesIO(content), len(content), where)
+    except (ValueError, EOFError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{where} must be a complete .npy file of numbers (numpy.save); {error}."
         ) from error
 
 

@@ -30,6 +30,7 @@ from credibly.serve import (
     _pages,
     _review_pages,
     _templates,
+    _try_pages,
     _workbench_pages,
 )
 from credibly.serve._comparison import Comparison, compare
@@ -53,6 +54,7 @@ PAGES = (
     _review_pages.router,
     _decide_pages.router,
     _label_pages.router,
+    _try_pages.router,
 )
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
@@ -123,7 +125,7 @@ def create_app(
     Args:
         predictions: one file, or two to compare; each may be a folder of shards.
         images: folder of images named by row ids.
-        run: a trained run, which opens ``/api/predict``, and ``/try`` where it takes texts.
+        run: a trained run, which opens ``/api/predict`` and ``/try``.
         texts: data that hold the texts of the rows, shown beside their ids.
         text: the columns of the texts, where their names do not tell.
         hosts: names the server answers to; a request with another Host header is refused.

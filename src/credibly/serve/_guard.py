@@ -8,6 +8,7 @@ fetch or an embedded image. It may link to it: a person who follows the link see
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 from collections.abc import Coroutine, Iterable
@@ -59,7 +60,7 @@ class _Refused(Exception):
 
 
 class Guard:
-    """ASGI middleware; everything it refuses is answered as JSON."""
+    """ASGI middleware; what it refuses is answered as JSON, to a form as a page."""
 
     def __init__(self, app: Any, hosts: Iterable[str]) -> None:
         self.app = app
@@ -75,7 +76,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = _Answer(send)
+        answer = _Answer(send, as_page=_is_page(scope))
         body = _Body(receive, answer, self)
         try:
             self._check(scope, _headers(scope))
@@ -148,11 +149,17 @@ class _Queue:
 def _kind(path: str) -> str:
     if path in ("/", "/api/search", "/compare"):
         return "search"
-    if path.startswith("/api/predict"):
+    if path.startswith("/api/predict") or path == "/try":
         return "predict"
     if path == "/api/reviews":
         return "review"
     return "file" if path.startswith(("/image", "/static/")) else "page"
+
+
+def _is_page(scope: dict[str, Any]) -> bool:
+    """Return whether a browser asks, for a page and not for data."""
+    accepts = dict(scope["headers"]).get(b"accept", b"")
+    return b"text/html" in accepts and not scope["path"].startswith("/api/")
 
 
 def _forget(task: asyncio.Future[Any]) -> None:
@@ -238,11 +245,34 @@ class _Body:
         raise refused
 
 
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Not possible · credibly</title>
+<link rel="stylesheet" href="/static/style.css">
+</head>
+<body>
+<main>
+<h1>That is not possible</h1>
+<pre class="problem" role="alert">%s</pre>
+<p><a href="/">Home</a></p>
+</main>
+</body>
+</html>
+"""
+
+
+def _as_json(message: str) -> str:
+    return json.dumps({"error": message}, ensure_ascii=False)
+
+
 class _Answer:
     """The response, with the guard's headers; once refused, whatever else comes is dropped."""
 
-    def __init__(self, send: Any) -> None:
-        self._send = send
+    def __init__(self, send: Any, *, as_page: bool) -> None:
+        self._send, self._as_page = send, as_page
         self._started = self._refused = False
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -259,9 +289,11 @@ class _Answer:
     async def refuse(self, refused: _Refused) -> None:
         if self._started:
             return
-        body = json.dumps({"error": str(refused)}, ensure_ascii=False).encode()
+        kind = b"text/html" if self._as_page else b"application/json"
+        body = _PAGE % html.escape(str(refused)) if self._as_page else _as_json(str(refused))
+        body = body.encode()
         headers = [
-            (b"content-type", b"application/json; charset=utf-8"),
+            (b"content-type", kind + b"; charset=utf-8"),
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]

@@ -75,15 +75,22 @@ class Model:
         array = np.array(rows, dtype=np.float32)
         if not np.isfinite(array).all():
             raise InputError("`features` must be finite numbers.")
-        return self._answer(array, decide)
+        return self.predict_array(array, decide)
 
     def predict_image(self, content: bytes, decide: Callable[[], Decision | None]) -> Any:
         """Return probabilities and the set of one image file, scaled to the shape of the run."""
-        if self.run.data["kind"] != "images":
-            raise InputError(
-                f"this model takes {self.run.data['kind']}; post them to /api/predict."
-            )
-        return self._answer(_pixels(content, tuple(self.run.data["shape"]))[None], decide)
+        if self.kind != "images":
+            raise InputError(f"this model takes {self.kind}; post them to /api/predict.")
+        return self.predict_array(self.pixels(content, "the body of the request")[None], decide)
+
+    def pixels(self, content: bytes, where: str) -> Array:
+        """Return an image file as the network sees it; ``where`` is what errors begin with."""
+        return _pixels(content, tuple(self.run.data["shape"]), where)
+
+    @property
+    def kind(self) -> str:
+        """Return what the rows of the run are: features, images, text or text with regions."""
+        return str(self.run.data["kind"])
 
     @property
     def text_columns(self) -> int:
@@ -110,7 +117,8 @@ class Model:
             )
         return self._predicted(texts, decide)
 
-    def _answer(self, array: Array, decide: Callable[[], Decision | None]) -> dict[str, Any]:
+    def predict_array(self, array: Array, decide: Callable[[], Decision | None]) -> dict[str, Any]:
+        """Return probabilities and sets for an array of rows, of features or of pixels."""
         self._check_size(*array.shape)
         return self._predicted(array, decide)
 
@@ -136,13 +144,12 @@ class Model:
             )
 
 
-def _pixels(content: bytes, shape: tuple[int, ...]) -> Array:
+def _pixels(content: bytes, shape: tuple[int, ...], where: str) -> Array:
     """Decode an image and scale it to ``shape``, (channels, height, width)."""
     from PIL import Image
 
     from credibly.data import decode_image
 
-    where = "the body of the request"
     try:
         with Image.open(io.BytesIO(content)) as head:  # reads the head alone
             width, height = head.size

@@ -98,32 +98,6 @@ def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLRespo
     )
 
 
-@router.get("/try")
-async def try_page(request: Request, text: Text = "", second: Text = "") -> HTMLResponse:
-    model = state_of(request).model
-    columns = 0 if model is None else model.text_columns
-    reason = "Start the server with a run on texts: credibly serve PREDICTIONS --run RUN."
-    texts, answer, problem = [text, second][:columns], None, None
-    if any(texts):
-        assert model is not None  # columns is 0 otherwise
-        try:
-            found = await model.in_turn(lambda: model.predict_texts([texts], lambda: None))
-        except InputError as error:
-            problem = str(error)
-        else:
-            ranked = sorted(
-                zip(found["labels"], found["probabilities"][0], strict=True),
-                key=lambda pair: -pair[1],
-            )
-            answer = {
-                "chosen": found["sets"][0],
-                "rows": ranked[:20],
-                "decision": found["decision"],
-            }
-    values = {"columns": columns, "texts": texts, "answer": answer, "problem": problem}
-    return page(request, "try.html", 400 if problem else 200, reason=reason, **values)
-
-
 @router.get("/docs")
 def docs_page(request: Request) -> HTMLResponse:
     return page(request, "docs.html", description=request.app.openapi())

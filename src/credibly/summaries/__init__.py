@@ -9,6 +9,7 @@ biased_labels    labels whose number of hits is no chance, under a false-discove
 budget           what an average number of labels per row means
 outcome          what decisions by cost come to where the truth is known
 cost_curve       cost per row over thresholds, with intervals
+observed_share   how often a label was there when its probability was about a given one
 """
 
 from credibly.summaries._atlas import AtlasRow, Pairs, label_atlas, label_pairs
@@ -27,6 +28,7 @@ from credibly.summaries._costs import (
 from credibly.summaries._home import LabelToFix, NextStep, Overview, overview
 from credibly.summaries._labels import LabelSummary, label_table, summarize_columns
 from credibly.summaries._names import names_of
+from credibly.summaries._observed import ObservedShare, observed_share
 from credibly.summaries._verdict import Verdict, verdict
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "LabelSummary",
     "LabelToFix",
     "NextStep",
+    "ObservedShare",
     "Outcome",
     "Overview",
     "Pairs",
@@ -53,6 +56,7 @@ __all__ = [
     "label_pairs",
     "label_table",
     "names_of",
+    "observed_share",
     "outcome",
     "overview",
     "size_bars",

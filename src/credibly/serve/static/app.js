@@ -398,3 +398,34 @@ function offerCopies() {
   }
 }
 offerCopies();
+
+// Files: dropped instead of chosen, and refused here when they are too large to send ---------------
+for (const form of document.querySelectorAll("form[data-limit]")) {
+  const problem = form.querySelector("[data-problem]");
+  const tell = (words) => { problem.hidden = !words; problem.textContent = words; };
+  const fits = () => {
+    const files = [...form.querySelectorAll("input[type=file]")].flatMap((input) => [...input.files]);
+    const total = files.reduce((sum, file) => sum + file.size, 0);
+    const most = Number(form.dataset.limit) - 65536; // the rest of the form
+    tell(total <= most ? "" : `At most ${(most / 2 ** 20).toFixed(1)} MB can be sent; this is ${(total / 2 ** 20).toFixed(1)} MB. Use the command line for larger files.`);
+    return total <= most;
+  };
+  form.addEventListener("submit", (event) => { if (!fits()) event.preventDefault(); });
+  form.addEventListener("change", fits);
+  for (const area of form.querySelectorAll("[data-drop]")) {
+    const input = area.querySelector("input[type=file]");
+    for (const hint of area.querySelectorAll("[data-drop-hint]")) hint.hidden = false;
+    area.addEventListener("dragover", (event) => { event.preventDefault(); area.dataset.over = ""; });
+    area.addEventListener("dragleave", () => delete area.dataset.over);
+    area.addEventListener("drop", (event) => {
+      event.preventDefault();
+      delete area.dataset.over;
+      if (!event.dataTransfer.files.length) return;
+      input.files = event.dataTransfer.files;
+      if (!fits()) return;
+      if ("dropSubmit" in area.dataset) form.requestSubmit();
+    });
+  }
+}
+const result = document.querySelector("#result[tabindex]");
+if (result) result.focus({ preventScroll: false });
