@@ -133,7 +133,7 @@ def _credibly(rows: Rows, method: str, seed: int) -> tuple[np.ndarray, np.ndarra
         del rows
         data = cr.data.load(f"{folder}/rows.jsonl", seed=seed)
         meter = _Meter()
-        calibrate = "per-label" if "per-label" in method else "affine"
+        calibrate = "per-label" if "per-label" in method else "auto"
         settings = Settings(loss=loss, calibrate=calibrate, seed=seed, split_seed=seed)
         run = fit(data, f"{folder}/run", settings)
         test = data.part("test")

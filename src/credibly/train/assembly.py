@@ -43,13 +43,13 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     loss = default_loss(data) if settings.loss == "auto" else settings.loss
     if compares(settings, data):
         return _resolve_comparison(settings, loss, data)
-    if settings.calibrate == "auto":
-        settings = dataclasses.replace(settings, calibrate="affine")
     model = settings.model
     if model == "auto":
         model = _default_model(settings, data)
     settings = dataclasses.replace(settings, **_solver(settings, model, loss, data))
     settings = dataclasses.replace(settings, folds=_folds(settings, model, data))
+    if settings.calibrate == "auto" and not settings.folds:
+        settings = dataclasses.replace(settings, calibrate="affine")
     solvable = data.kind == "features" or model == "tfidf" or settings.features
     if settings.solver == "lbfgs" and not solvable:
         raise InputError(

@@ -111,8 +111,8 @@ class Settings:
     patience: int = setting(0, "epochs without a better one before stopping; 0 never stops")
     calibrate: str = setting(
         "auto",
-        "calibrator fitted on held-out rows; auto: affine for networks, and where models are "
-        "compared none, affine or per-label by cross-validation",
+        "calibrator fitted on held-out rows; auto: affine for networks, and where every row is "
+        "scored by a model that did not see it none, affine or per-label by cross-validation",
         ("auto", *CALIBRATORS, "choose"),
     )
     solver: str = setting(

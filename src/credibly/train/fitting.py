@@ -22,7 +22,6 @@ from credibly.train.callbacks import Callback, LoggingCallback
 from credibly.train.configuration import Settings, is_compared
 from credibly.train.distributed import score
 from credibly.train.evaluation import EpochEvaluator
-from credibly.train.in_memory import FEW_ROWS
 from credibly.train.log import Log
 from credibly.train.many_labels import (
     ManyLabelsEvaluator,
@@ -32,6 +31,7 @@ from credibly.train.many_labels import (
     top_predictions,
 )
 from credibly.train.many_labels import measured as top_measured
+from credibly.train.maps import fitted_map
 from credibly.train.run import Run, load, write_run
 from credibly.train.run_folder import METRICS, claimed, description, pooled
 from credibly.train.trainer import Trainer
@@ -337,18 +337,9 @@ def _finish_loss(run: Run, train: Data, network: nn.Module, accelerator: Acceler
 
 
 def _calibrator(run: Run, scores: Tensor, targets: Array) -> Any:
-    from credibly import calibrate
-
-    name, odds = run.settings.calibrate, run.pipeline.link_log_odds(scores.numpy())
-    if name == "none":
-        return None
-    if name == "auto":
-        if int((targets >= 0).any(axis=1).sum()) < FEW_ROWS:
-            return None
-        return calibrate.choose(odds, targets, names=calibrate.SIMPLE, coding="unknown")
-    if name == "choose":
-        return calibrate.choose(odds, targets, coding="unknown")
-    return calibrate.from_name(name).fit(odds, targets, coding="unknown")
+    odds = run.pipeline.link_log_odds(scores.numpy())
+    has_link = run.criterion.has_link
+    return fitted_map(run.settings.calibrate, odds, targets, has_link=has_link)
 
 
 def _decision(run: Run, scores: Tensor) -> Any:

@@ -19,15 +19,12 @@ from credibly.train.batches import mixed
 from credibly.train.configuration import HEADS, L2, Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.lbfgs import minimise
+from credibly.train.maps import FEW_ROWS, fitted_map
 from credibly.train.trainer import Trainer
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.losses import Loss
-
-FEW_ROWS = 20
-"""Below twice this, too few to set rows aside: the calibrator is left out where it can be."""
-
 
 FEW_ROWS_L2 = 30.0
 """Penalty where there are too few rows to choose it."""
@@ -188,21 +185,13 @@ def _criterion(loss: str, targets: Array) -> Loss:
 
 
 def _calibrated(calibrate: str, criterion: Loss, odds: Array, targets: Array) -> Any:
-    from credibly import calibrate as maps
-
-    few = len(odds) < FEW_ROWS
-    if calibrate == "none" or (few and criterion.has_link):
-        if not criterion.has_link:
-            raise InputError("a loss without a link needs a calibrator; got calibrate='none'.")
+    if calibrate == "none" and not criterion.has_link:
+        raise InputError("a loss without a link needs a calibrator; got calibrate='none'.")
+    if calibrate == "none" or (len(odds) < FEW_ROWS and criterion.has_link):
         return None
     if not (targets >= 0).any():
         raise InputError("`y` must hold known labels; got only −1 (unknown).")
-    if calibrate == "auto":
-        names = maps.SIMPLE if criterion.has_link else maps.SIMPLE[1:]
-        return maps.choose(odds, targets, names=names, coding="unknown")
-    if calibrate == "choose":
-        return maps.choose(odds, targets, coding="unknown")
-    return maps.from_name(calibrate).fit(odds, targets, coding="unknown")
+    return fitted_map(calibrate, odds, targets, has_link=criterion.has_link)
 
 
 def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -> FittedModel:
