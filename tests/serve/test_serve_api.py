@@ -18,9 +18,7 @@ from credibly import Predictions, metrics
 from credibly.cli import main
 from credibly.decide import AverageSize
 from credibly.serve import _connection, create_app
-from credibly.serve._app import AppState
 from credibly.serve._guard import BODY_LIMIT
-from credibly.serve._served import ServedPredictions
 
 
 @pytest.fixture(scope="module")
@@ -195,11 +193,10 @@ def test_files_are_compared_once_and_equal_names_are_told_apart(shelf):
     again = shelf / "again"
     again.mkdir()
     shutil.copy(shelf / "ours.parquet", again)
-    served = AppState(
-        (ServedPredictions(shelf / "ours.parquet"), ServedPredictions(again / "ours.parquet"))
-    )
-    assert list(served.compared.numbers) == [shelf.name, "again"]
-    assert served.compared is served.compared
+    served = create_app([shelf / "ours.parquet", again / "ours.parquet"]).app.state.served
+    assert [file.name for file in served.files] == [shelf.name, "again"]
+    first = served.comparing.known(60)
+    assert served.comparing.known().measured[0] is first.measured[0]
 
 
 def test_every_label_has_a_page(client):

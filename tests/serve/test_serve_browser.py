@@ -159,8 +159,9 @@ def test_before_and_after_calibration_switch(page):
 def test_two_files_side_by_side(page):
     page.goto("/compare?q=%2Bfork")
     assert page.locator(".verdict").count() == 2
-    assert page.locator(".pair section").count() == 2
-    assert page.locator("tbody th").all_inner_texts() == ["ours", "theirs"]
+    assert page.locator("#answers section").count() == 2
+    assert page.locator("#runs tbody th a").all_inner_texts() == ["ours", "theirs"]
+    assert page.locator("#dumbbells tbody tr").count() == 7
     page.screenshot(path=ARTIFACTS / "compare.png", full_page=True)
 
 

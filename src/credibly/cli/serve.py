@@ -15,12 +15,13 @@ class Options:
     Examples:
       credibly serve runs/spa/predictions.parquet --images photos
       credibly serve before.parquet after.parquet --port 9000
+      credibly serve runs                                             (compares all runs below)
       credibly serve runs/spa/predictions.parquet --run runs/spa     (try it on new rows)
       credibly serve runs/spa/predictions.parquet --annotate corrections.jsonl
     """
 
     predictions: tuple[str, ...] = option(
-        help="a predictions file, or two to compare", positional=True
+        help="predictions files, runs or a folder of runs; several are compared", positional=True
     )
     images: str | None = option(None, help="folder of images named by row ids")
     run: str | None = option(
@@ -46,7 +47,7 @@ def run(options: Options) -> int:
     import socket
 
     from credibly.checks import InputError
-    from credibly.serve import create_app, server
+    from credibly.serve import create_app, is_folder_of_runs, server
 
     joint = None
     if options.joint_from is not None:
@@ -83,6 +84,7 @@ def run(options: Options) -> int:
             "Choose another with --port, or 0 for any free one."
         ) from error
     port = listener.getsockname()[1]
-    print(f"http://{options.host}:{port}  (stop with Ctrl-C)", flush=True)
+    first = "/compare" if any(map(is_folder_of_runs, options.predictions)) else ""
+    print(f"http://{options.host}:{port}{first}  (stop with Ctrl-C)", flush=True)
     server(app, log_level="warning" if options.quiet else "info").run(sockets=[listener])
     return 0

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
+from pathlib import Path
 from typing import Any
 
 from anyio import create_task_group, sleep, to_thread
@@ -25,6 +25,7 @@ from credibly.memory import give_back
 from credibly.retrieve import MixtureJoint
 from credibly.serve import (
     _api,
+    _compare_pages,
     _decide_pages,
     _label_pages,
     _pages,
@@ -33,13 +34,15 @@ from credibly.serve import (
     _try_pages,
     _workbench_pages,
 )
-from credibly.serve._comparison import Comparison, compare
+from credibly.serve._comparing import Comparing
 from credibly.serve._guard import Guard
 from credibly.serve._images import Images
 from credibly.serve._model import Busy, Model
 from credibly.serve._reviewing import NotSaved, Reviewing
+from credibly.serve._runs import Runs, RunState, is_folder_of_runs
 from credibly.serve._served import ServedPredictions
 from credibly.serve._workbench import Workbench
+from credibly.summaries import names_of
 
 APIS = (
     _api.router,
@@ -47,6 +50,7 @@ APIS = (
     _review_pages.api,
     _decide_pages.api,
     _label_pages.api,
+    _compare_pages.api,
 )
 PAGES = (
     _pages.router,
@@ -55,38 +59,46 @@ PAGES = (
     _decide_pages.router,
     _label_pages.router,
     _try_pages.router,
+    _compare_pages.router,
 )
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
 # this would not be faster, and each takes memory of its own that it does not give back.
 WORKERS = 8
 GIVE_BACK_EVERY = 30.0  # seconds
+WARM = 2  # files read at the start; others when they are first asked for
 
 
 @dataclass(frozen=True)
 class AppState:
     """Everything the server was started with."""
 
-    files: tuple[ServedPredictions, ...]
+    files: list[ServedPredictions]
     images: Images | None = None
     model: Model | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     log: ReviewLog | None = None
-    _lock: Lock = field(default_factory=Lock)
-
-    @property
-    def compared(self) -> Comparison:
-        """Return the comparison of the files; the first request computes it and others wait."""
-        with self._lock:
-            return self._compared
+    runs: Runs | None = None
 
     @cached_property
-    def _compared(self) -> Comparison:
-        return compare(self.files)
+    def comparing(self) -> Comparing:
+        """Return the numbers of all files beside each other."""
+        return Comparing(self.files)
+
+    def run_states(self) -> list[RunState]:
+        """Return every run and file, in the order of the files; those without predictions last."""
+        listed = [] if self.runs is None else self.runs.states()
+        there = {each.file for each in listed}
+        alone = [
+            RunState(file.name, file.path, number)
+            for number, file in enumerate(self.files)
+            if number not in there
+        ]
+        return sorted([*alone, *listed], key=lambda each: (each.file is None, each.file or 0))
 
     def warm_up(self) -> None:
         """Read the files, answer one search each and predict a row: the first request is fast."""
-        for file in self.files:
+        for file in self.files[:WARM]:
             with suppress(InputError, OSError):  # told to whoever asks
                 file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
         if self.model is not None:
@@ -123,7 +135,8 @@ def create_app(
     """Return the web app, for any ASGI server.
 
     Args:
-        predictions: one file, or two to compare; each may be a folder of shards.
+        predictions: files to look at and to compare; each may be a folder of shards, a run, or a
+            folder of runs, which is looked at again while the server runs.
         images: folder of images named by row ids.
         run: a trained run, which opens ``/api/predict`` and ``/try``.
         texts: data that hold the texts of the rows, shown beside their ids.
@@ -134,7 +147,17 @@ def create_app(
         annotate: file that decisions of reviewers are appended to (``cr.inspect.ReviewLog``); the
             only file that the server writes.
     """
-    files = tuple(ServedPredictions(path, partial=partial, joint=joint) for path in predictions)
+    if not predictions:
+        raise InputError("the web app needs at least one predictions file; got none.")
+    folders = [Path(path) for path in predictions if is_folder_of_runs(path)]
+    alone = [Path(path) for path in predictions if Path(path) not in folders]
+    files = [
+        ServedPredictions(path, partial=partial, joint=joint, name=name)
+        for path, name in zip(alone, names_of(alone), strict=True)
+    ]
+    runs = None
+    if folders:
+        runs = Runs(folders, files, lambda path, name: _open(path, name, joint))
     shown = {} if texts is None or not files else _texts(texts, files[0].labels, text)
     served = AppState(
         files=files,
@@ -142,9 +165,8 @@ def create_app(
         images=None if images is None else Images(images),
         model=None if run is None else Model(_load(run)),
         log=None if annotate is None else _log(annotate, predictions),
+        runs=runs,
     )
-    if not served.files:
-        raise InputError("the web app needs at least one predictions file; got none.")
     app = FastAPI(
         title="credibly",
         version=__version__,
@@ -181,6 +203,10 @@ async def _give_back_memory() -> None:
     while True:
         await sleep(GIVE_BACK_EVERY)
         await to_thread.run_sync(give_back)
+
+
+def _open(path: Path, name: str, joint: MixtureJoint | None) -> ServedPredictions:
+    return ServedPredictions(path, joint=joint, name=name)
 
 
 def _texts(

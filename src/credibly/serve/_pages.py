@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from credibly.checks import InputError
@@ -14,7 +14,6 @@ from credibly.retrieve import parse
 from credibly.serve._api import FileNumber, Name, Raw, state_of
 from credibly.serve._images import TYPES
 from credibly.serve._templates import page, wanted
-from credibly.summaries import COLUMNS
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -30,8 +29,11 @@ def search_page(
     top: PageTop = 24,
     raw: Raw = False,
     also: bool = False,
-) -> HTMLResponse:
-    chosen = state_of(request).file(file, raw)
+) -> Response:
+    state = state_of(request)
+    if not state.files:  # a folder of runs that all are still trained
+        return RedirectResponse("/compare", 303)
+    chosen = state.file(file, raw)
     answer, problem, together = None, None, []
     if q.strip():
         try:
@@ -72,29 +74,6 @@ def label_page(request: Request, file: FileNumber, name: Name, raw: Raw = False)
         chart="" if report.reliability is None else chosen.chart(name),
         mistakes=report.mistakes,
         together=chosen.together(parse(wanted(name), chosen.labels)),
-    )
-
-
-@router.get("/compare")
-def compare_page(request: Request, q: Text = "", top: PageTop = 12) -> HTMLResponse:
-    served = state_of(request)
-    if len(served.files) < 2:
-        raise InputError("comparing needs two files: `credibly serve A.parquet B.parquet`.")
-    answers, problem = [], None
-    if q.strip():
-        try:
-            answers = [file.search(q, top) for file in served.files]
-        except InputError as error:
-            problem = str(error)
-    return page(
-        request,
-        "compare.html",
-        q=q,
-        top=top,
-        answers=answers,
-        problem=problem,
-        columns=COLUMNS,
-        compared=served.compared,
     )
 
 

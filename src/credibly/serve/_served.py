@@ -66,8 +66,10 @@ class ServedPredictions:
         calibrated: bool = True,
         partial: bool = False,
         joint: MixtureJoint | None = None,
+        name: str | None = None,
     ) -> None:
         self.path = Path(path)
+        self._name = name
         self.joint = joint
         self.scan = Predictions.scan(path, partial=partial)
         self.partial = partial
@@ -88,6 +90,8 @@ class ServedPredictions:
 
     @property
     def name(self) -> str:
+        if self._name is not None:
+            return self._name
         stem = self.path.stem
         return self.path.resolve().parent.name if stem == "predictions" else stem
 
@@ -115,6 +119,12 @@ class ServedPredictions:
         """Return all rows, or a fixed random part of a large file."""
         with self._lock:
             return self._sample
+
+    def release(self) -> None:
+        """Forget the rows; they are read again when they are asked for."""
+        with self._lock:
+            for name in ("_index", "_sample", "_uncalibrated"):
+                self.__dict__.pop(name, None)
 
     @cached_property
     def _uncalibrated(self) -> ServedPredictions | None:

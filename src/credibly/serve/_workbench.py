@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
@@ -16,6 +17,7 @@ from credibly.serve._served import ServedPredictions
 from credibly.serve._views import EntryQuery, FileQuery, RowQuery, Rule, parse_view, rule_of
 
 VIEWS = 32  # views remembered, each at most 160 kB
+MOST_BYTES = 2 * 2**30  # of files in memory, as far as there are more than two
 SEARCHED = 200  # rows of a search that next and previous walk through
 
 
@@ -36,13 +38,18 @@ class Workbench:
     def __init__(self, files: Sequence[ServedPredictions]) -> None:
         self.files = files
         self._found = lru_cache(maxsize=VIEWS)(self._find)
-        self._other = lru_cache(maxsize=8)(self._match)
+        self._other = lru_cache(maxsize=2)(self._match)
+        self._used: dict[int, None] = {}
+        self._lock = Lock()
 
     def file(self, number: int, raw: bool) -> ServedPredictions:
         """Return one of the files, before calibration if asked."""
+        if not self.files:
+            raise InputError("no run has predictions yet; /compare shows how far each has come.")
         if not 0 <= number < len(self.files):
             raise InputError(f"there are {len(self.files)} predictions files; got number {number}.")
         chosen = self.files[number]
+        self._use(number)
         if not raw:
             return chosen
         before = chosen.uncalibrated
@@ -52,6 +59,23 @@ class Workbench:
                 "calibration to show."
             )
         return before
+
+    def _use(self, number: int) -> None:
+        """Note that a file is looked at; those looked at longest ago leave memory.
+
+        At least two stay, since views compare two.
+        """
+        with self._lock:
+            self._used.pop(number, None)
+            self._used[number] = None
+            while len(self._used) > 2 and sum(map(self._size, self._used)) > MOST_BYTES:
+                oldest = next(iter(self._used))
+                del self._used[oldest]
+                self.files[oldest].release()
+                self._other.cache_clear()
+
+    def _size(self, number: int) -> int:
+        return 5 * self.files[number].scan.num_rows * len(self.files[number].labels)
 
     def rule(self, asked: FileQuery) -> Rule:
         """Return the rule that an address asks for."""

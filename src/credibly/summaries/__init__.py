@@ -3,6 +3,7 @@
 overview         the verdict, the labels to fix first, what to do next
 verdict          what predictions are worth, in sentences
 comparison       the numbers of several predictions beside each other, with intervals
+paired_difference  one number of two methods, row by row; label_differences: of every label
 label_table      every label: how often it is there, how often that was expected, how well ranked
 label_atlas      the same with noise, flags and bins; label_pairs: which occur together
 biased_labels    labels whose number of hits is no chance, under a false-discovery rate
@@ -15,7 +16,7 @@ observed_share   how often a label was there when its probability was about a gi
 from credibly.summaries._atlas import AtlasRow, Pairs, label_atlas, label_pairs
 from credibly.summaries._bias import biased_labels
 from credibly.summaries._budget import Budget, budget, size_bars
-from credibly.summaries._comparison import COLUMNS, Cell, Column, comparison
+from credibly.summaries._comparison import COLUMNS, Cell, Column, comparison, comparison_table
 from credibly.summaries._costs import (
     CostCurve,
     EntryCosts,
@@ -29,6 +30,12 @@ from credibly.summaries._home import LabelToFix, NextStep, Overview, overview
 from credibly.summaries._labels import LabelSummary, label_table, summarize_columns
 from credibly.summaries._names import names_of
 from credibly.summaries._observed import ObservedShare, observed_share
+from credibly.summaries._paired import (
+    Difference,
+    LabelDifferences,
+    label_differences,
+    paired_difference,
+)
 from credibly.summaries._verdict import Verdict, verdict
 
 __all__ = [
@@ -38,7 +45,9 @@ __all__ = [
     "Cell",
     "Column",
     "CostCurve",
+    "Difference",
     "EntryCosts",
+    "LabelDifferences",
     "LabelSummary",
     "LabelToFix",
     "NextStep",
@@ -51,14 +60,17 @@ __all__ = [
     "biased_labels",
     "budget",
     "comparison",
+    "comparison_table",
     "cost_curve",
     "label_atlas",
+    "label_differences",
     "label_pairs",
     "label_table",
     "names_of",
     "observed_share",
     "outcome",
     "overview",
+    "paired_difference",
     "size_bars",
     "summarize_columns",
     "threshold_counts",

@@ -37,11 +37,21 @@ def biased_labels(
         (array([2]), array([1]))
     """
     p_values, excess = _p_values(probabilities, targets)
+    named = discoveries(p_values, rate)
+    return named[excess[named] < 0], named[excess[named] > 0]
+
+
+def discoveries(p_values: Array, rate: float) -> Array:
+    """Return which hypotheses to reject by Benjamini and Hochberg's procedure, the surest first.
+
+    Example:
+        >>> discoveries(np.array([0.9, 0.001, 0.03, 0.2]), 0.05)
+        array([1])
+    """
     order = np.argsort(p_values, kind="stable")
     ranked = p_values[order]
     passed = np.flatnonzero(ranked <= rate * np.arange(1, len(ranked) + 1) / len(ranked))
-    named = order[: passed[-1] + 1] if passed.size else order[:0]
-    return named[excess[named] < 0], named[excess[named] > 0]
+    return order[: passed[-1] + 1] if passed.size else order[:0]
 
 
 def _p_values(probabilities: Array, targets: Array) -> tuple[Array, Array]:

@@ -95,6 +95,15 @@ def comparison(
                 coding="unknown",
             )
         advance(1 / len(methods))
+    return comparison_table(found)
+
+
+def comparison_table(found: Mapping[str, metrics.Draws]) -> dict[str, list[Cell]]:
+    """Return the cells of each method from its draws, the best of each column marked if clear.
+
+    Args:
+        found: what ``metrics.summary_draws`` returns for each method, by name.
+    """
     table = {name: [_cell(draws, column) for column in COLUMNS] for name, draws in found.items()}
     return _marked(table, found) if len(table) > 1 else table
 

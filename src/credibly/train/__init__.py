@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from credibly.train.distributed import WholeLoss, gather
     from credibly.train.fitting import fit
     from credibly.train.in_memory import FittedModel, fit_matrix
+    from credibly.train.log import read_log
     from credibly.train.onnx import export
     from credibly.train.prediction import predict_to
     from credibly.train.run import Run, load
-    from credibly.train.run_files import is_run, run_readers
-    from credibly.train.run_folder import read_config
+    from credibly.train.run_files import run_readers
+    from credibly.train.run_folder import is_run, read_config
 
 __all__ = [
     "DATA_OPTIONS",
@@ -63,6 +64,7 @@ __all__ = [
     "predict_to",
     "preset",
     "read_config",
+    "read_log",
     "read_tensors",
     "resolve_settings",
     "run_readers",
@@ -81,10 +83,11 @@ _MODULES = {
     "fit": "fitting",
     "fit_matrix": "in_memory",
     "gather": "distributed",
-    "is_run": "run_files",
+    "is_run": "run_folder",
     "load": "run",
     "predict_to": "prediction",
     "read_config": "run_folder",
+    "read_log": "log",
     "read_tensors": "checkpoint",
     "resolve_settings": "assembly",
     "run_readers": "run_files",

@@ -35,7 +35,18 @@ class Log:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Return the epochs so far; none if there is no file."""
+    """Return the epochs of a run so far, from its ``log.jsonl``; none if there is no file.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "log.jsonl"
+        >>> _ = path.write_text('{"epoch": 1, "nll": 0.25}\\n')
+        >>> read_log(path)
+        [{'epoch': 1, 'nll': 0.25}]
+
+    Raises:
+        InputError: for a line that is not the JSON object of an epoch.
+    """
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

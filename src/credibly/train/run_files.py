@@ -32,11 +32,6 @@ _READERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def is_run(folder: Path) -> bool:
-    """Return whether a folder holds a run, finished or begun."""
-    return (folder / CONFIG).exists()
-
-
 def run_readers(folder: Path) -> dict[Path, Callable[[], object]]:
     """Return the files of a run, predictions excepted, with a function that reads each to its end.
 

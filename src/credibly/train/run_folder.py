@@ -37,6 +37,11 @@ ENCODER = "encoder"
 """Folder of what a network for texts needs beside its weights: vocabulary or tokenizer."""
 
 
+def is_run(folder: Path) -> bool:
+    """Return whether a folder holds a run, finished or begun."""
+    return (folder / CONFIG).exists()
+
+
 @contextmanager
 def claimed(folder: Path, settings: Settings, data: Data, resume: bool) -> Iterator[None]:
     """Hold ``folder`` for one writer; on a failure with nothing to resume from, leave nothing.

@@ -429,3 +429,27 @@ for (const form of document.querySelectorAll("form[data-limit]")) {
 }
 const result = document.querySelector("#result[tabindex]");
 if (result) result.focus({ preventScroll: false });
+
+// Runs that go on: ask whether something has changed, and if so put in the new part ---------------
+const live = document.getElementById("live");
+if (live && live.dataset.poll) {
+  const follow = async () => {
+    if (live.dataset.unfinished !== "true") return;
+    let next = 3000;
+    try {
+      const headers = { "if-none-match": live.dataset.tag };
+      const answer = await fetch(live.dataset.poll, { headers, cache: "no-store" });
+      if (answer.status === 200) {
+        const text = await (await fetch(location.href, { cache: "no-store" })).text();
+        const part = new DOMParser().parseFromString(text, "text/html").getElementById("live");
+        const held = live.contains(document.activeElement) && document.activeElement !== document.body;
+        if (part && !held) { // nobody is using a form or link of this part
+          live.replaceChildren(...part.childNodes);
+          Object.assign(live.dataset, part.dataset);
+        }
+      }
+    } catch (error) { next = 15000; } // the server has stopped, or is busy
+    setTimeout(follow, next);
+  };
+  setTimeout(follow, 1500);
+}
