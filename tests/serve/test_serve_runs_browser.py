@@ -123,6 +123,6 @@ def test_pairs_are_chosen_by_keyboard_alone(open_page):
     page.keyboard.press("Enter")
     page.wait_for_url("**first=**second=**")
     page.locator("select[name=first]").focus()
-    page.keyboard.press("ArrowDown")
-    page.wait_for_load_state()
+    with page.expect_navigation():
+        page.keyboard.press("ArrowDown")
     assert page.locator("#dumbbells tbody tr").count() == 3

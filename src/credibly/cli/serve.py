@@ -47,7 +47,7 @@ def run(options: Options) -> int:
     import socket
 
     from credibly.checks import InputError
-    from credibly.serve import create_app, is_folder_of_runs, server
+    from credibly.serve import create_app, server
 
     joint = None
     if options.joint_from is not None:
@@ -84,7 +84,6 @@ def run(options: Options) -> int:
             "Choose another with --port, or 0 for any free one."
         ) from error
     port = listener.getsockname()[1]
-    first = "/compare" if any(map(is_folder_of_runs, options.predictions)) else ""
-    print(f"http://{options.host}:{port}{first}  (stop with Ctrl-C)", flush=True)
+    print(f"http://{options.host}:{port}{app.first_page}  (stop with Ctrl-C)", flush=True)
     server(app, log_level="warning" if options.quiet else "info").run(sockets=[listener])
     return 0

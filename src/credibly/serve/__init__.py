@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from credibly.serve._app import create_app
     from credibly.serve._connection import server
-    from credibly.serve._runs import is_folder_of_runs
 
-__all__ = ["create_app", "is_folder_of_runs", "server"]
+__all__ = ["create_app", "server"]
 
 
 def __getattr__(name: str):
@@ -25,10 +24,5 @@ def __getattr__(name: str):
         ) from error
     from credibly.serve._app import create_app
     from credibly.serve._connection import server
-    from credibly.serve._runs import is_folder_of_runs
 
-    return {
-        "create_app": create_app,
-        "is_folder_of_runs": is_folder_of_runs,
-        "server": server,
-    }[name]
+    return {"create_app": create_app, "server": server}[name]

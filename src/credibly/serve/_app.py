@@ -184,7 +184,7 @@ def create_app(
     app.add_exception_handler(OSError, _unreadable)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-    return Guard(app, hosts)
+    return Guard(app, hosts, first_page="/compare" if runs is not None else "")
 
 
 @asynccontextmanager

@@ -144,10 +144,8 @@ def _chosen(asked: CompareQuery, known: Comparison) -> tuple[int, int] | None:
     if len(there) < 2:
         return None
     first = asked.first if asked.first in there else next(n for n in there if n != asked.second)
-    second = asked.second if asked.second in there else next(n for n in there if n != first)
-    if first == second:
-        raise InputError("`first` and `second` must be different files; got the same number twice.")
-    return first, second
+    others = [number for number in there if number != first]
+    return first, asked.second if asked.second in others else others[0]
 
 
 def _against(
@@ -325,6 +323,8 @@ def _finite(value: Any) -> Any:
 def compared_labels(request: Request, asked: Annotated[LabelQuery, Query()]) -> Response:
     """Every label in two files, the largest difference first; as JSON or CSV."""
     state = state_of(request)
+    if asked.first is not None and asked.first == asked.second:
+        raise InputError(f"`first` and `second` must be two files; got {asked.first} twice.")
     known = state.comparing.known(WAIT)
     chosen = _chosen(asked, known)
     if chosen is None:

@@ -60,10 +60,17 @@ class _Refused(Exception):
 
 
 class Guard:
-    """ASGI middleware; what it refuses is answered as JSON, to a form as a page."""
+    """ASGI middleware; what it refuses is answered as JSON, to a form as a page.
 
-    def __init__(self, app: Any, hosts: Iterable[str]) -> None:
+    Args:
+        app: what answers the others.
+        hosts: names that it answers to.
+        first_page: path of the page to begin with; empty for the home page.
+    """
+
+    def __init__(self, app: Any, hosts: Iterable[str], first_page: str = "") -> None:
         self.app = app
+        self.first_page = first_page
         self.hosts = {host.lower() for host in hosts}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._queues = {kind: _Queue(kind, *limits) for kind, limits in QUEUES.items()}
