@@ -125,6 +125,45 @@ def test_errors_point_at_the_place(text, reason, place):
     assert shown[4:].rstrip() == text.rstrip()
 
 
+ACCENTED = ["café", "Straße", "dog", "Dog", "niño", "nino", "crème brûlée"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("cafe", "café"),
+        ("CAFÉ", "café"),
+        ("cafe\N{COMBINING ACUTE ACCENT}", "café"),
+        ("strasse", "Straße"),
+        ('"creme brulee"', "crème brûlée"),
+        ("dog", "dog"),  # as written comes first
+        ("Dog", "Dog"),
+        ("nino", "nino"),
+        ("niño", "niño"),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", "+{}", "-{} +dog", "(Dog | !{}) & dog"])
+def test_names_are_found_without_case_and_accents(typed, meant, form):
+    quoted = '"' + meant + '"'
+    assert parse(form.format(typed), ACCENTED) == parse(form.format(quoted), ACCENTED)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "place"),
+    [
+        ("+cafe -DOG", "several labels are called like 'DOG'. Write 'dog' or 'Dog'.", 7),
+        ("cafe & NINO", "several labels are called like 'NINO'. Write 'niño' or 'nino'.", 7),
+        ("+cafe -caff", "unknown label 'caff'", 7),
+    ],
+)
+def test_names_that_stay_unclear_are_pointed_at(text, reason, place):
+    with pytest.raises(InputError) as caught:
+        parse(text, ACCENTED)
+    message, _, caret = str(caught.value).split("\n")
+    assert reason in message
+    assert caret == "    " + " " * place + "^"
+
+
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
 def test_an_empty_query_is_refused(text):
     with pytest.raises(InputError, match="must name at least one label"):

@@ -20,6 +20,12 @@ class BringOptions:
     )
     labels: tuple[str, ...] = option((), help="names of the labels, separated by commas")
     id_column: str | None = option(None, help="column of the ids (default: id, image_id, …)")
+    value_columns: str | None = option(
+        None, help="columns of the values, * for the label, e.g. 'pred_*'; or an array's name"
+    )
+    truth_columns: str | None = option(
+        None, help="columns of the truth, e.g. 'true_*'; or an array's name"
+    )
     suffix: str = option("", help="ending to take off ids, e.g. .jpg")
     label_column: str | None = option(
         None, help="column of the truth that lists the labels of a row (default: labels, tags, …)"
@@ -42,6 +48,8 @@ def layout_of(options: BringOptions) -> Layout:
         suffix=options.suffix,
         label_column=options.label_column,
         separator=options.separator,
+        value_columns=options.value_columns,
+        truth_columns=options.truth_columns,
     )
 
 

@@ -18,7 +18,7 @@ from credibly import checks
 from credibly.arrays import is_tensor, to_numpy
 from credibly.checks import InputError, nearest
 from credibly.predictions import _importers, _validation
-from credibly.predictions._importers import ImportedTable
+from credibly.predictions._importers import ColumnNames, ImportedTable
 from credibly.predictions._table import Predictions
 from credibly.targets import Coding
 from credibly.types import Array, ArrowTable
@@ -44,6 +44,9 @@ class Layout:
             ``labels``, ``tags`` and the like.
         separator: between the labels of such a list; by default the one with which every part is a
             known label.
+        value_columns: the columns of the values, ``*`` standing for the label, such as ``pred_*``;
+            in files of arrays, the name of the array. By default the usual names.
+        truth_columns: the columns of the truth, or its array, likewise.
     """
 
     labels: Sequence[str] | None = None
@@ -51,6 +54,8 @@ class Layout:
     suffix: str = ""
     label_column: str | None = None
     separator: str | None = None
+    value_columns: str | None = None
+    truth_columns: str | None = None
 
     def without_suffix(self, ids: Array | None) -> Array | None:
         if ids is None or not self.suffix:
@@ -72,7 +77,8 @@ def bring(
     """Return predictions from a file, an array, a list of arrays or a data frame."""
     checks.choice("values", values, ("logits", "probabilities"))
     layout = layout or Layout()
-    table = with_truth(read(source, values, layout, ids=ids, coding=coding), truth, layout, coding)
+    given = read(source, values, layout, ids=ids, coding=coding, apart=truth is not None)
+    table = with_truth(given, truth, layout, coding)
     check_declared(table, values, certain=certain)
     if values == "probabilities":
         if loss is not None:
@@ -117,8 +123,12 @@ def read(
     ids: Any = None,
     coding: Coding | None = None,
     partial: bool = False,
+    apart: bool = False,
 ) -> ImportedTable:
-    """Return the values, truth and names that ``source`` holds; nothing is mapped yet."""
+    """Return the values, truth and names that ``source`` holds; nothing is mapped yet.
+
+    ``apart``: the truth is elsewhere, and the layout speaks of its columns there.
+    """
     plain = "scores" if values == "logits" else "probabilities"
     if isinstance(source, (str, os.PathLike)):
         table = _importers.read_table(
@@ -128,6 +138,7 @@ def read(
             coding=coding,
             partial=partial,
             id_column=layout.id_column,
+            names=ColumnNames(layout.value_columns, None if apart else layout.truth_columns),
         )
     elif isinstance(source, ArrowTable):
         table = _importers.from_columns(
@@ -289,7 +300,8 @@ def _truth_file(
     where = f"{path}: "
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
-    arrays, columns = _importers.open_file(path, layout.id_column)
+    names = ColumnNames(truth=layout.truth_columns)
+    arrays, columns = _importers.open_file(path, layout.id_column, names=names)
     if columns is not None:
         return _truth_columns(columns, where, labels, layout, coding)
     assert arrays is not None

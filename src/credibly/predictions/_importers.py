@@ -67,6 +67,74 @@ class ImportedTable:
     split: Array | None
 
 
+@dataclass(frozen=True)
+class ColumnNames:
+    """What the columns of a table, or the arrays of a file, are called.
+
+    Attributes:
+        values: the columns of scores or probabilities, ``*`` standing for the label, such as
+            ``pred_*``; one column, or one array, without a star. None for the usual names.
+        truth: the columns of the truth, likewise.
+    """
+
+    values: str | None = None
+    truth: str | None = None
+
+    def usual(self, names: Sequence[str], kept: Sequence[str], prefix: str) -> dict[str, str]:
+        """Return the columns to read and what they are usually called.
+
+        Args:
+            names: of all columns.
+            kept: columns that are no values and no truth, such as the id.
+            prefix: of the values, ``s:`` or ``p:``.
+
+        Example:
+            >>> ColumnNames("pred_*", "true_*").usual(["id", "pred_a", "true_a"], ["id"], "p:")
+            {'id': 'id', 'pred_a': 'p:a', 'true_a': 'y:a'}
+        """
+        others = [name for name in names if name not in kept]
+        values, truth = _matching(self.values, others), _matching(self.truth, others)
+        if self.values == "*":  # a star alone takes what the other pattern leaves
+            values = {name: label for name, label in values.items() if name not in truth}
+        elif self.truth == "*":
+            truth = {name: label for name, label in truth.items() if name not in values}
+        if self.values is not None and "*" not in self.values + (self.truth or ""):
+            truth = dict.fromkeys(truth, self.values)  # one label, whose columns differ in name
+        rest = [name for name in others if name not in truth]
+        if self.values is not None:
+            rest = [name for name in rest if self.truth is None and name.startswith(_schema.TRUTH)]
+        return {
+            **{name: name for name in (*kept, *rest)},
+            **{name: prefix + label for name, label in values.items()},
+            **{name: _schema.TRUTH + label for name, label in truth.items()},
+        }
+
+
+def _matching(pattern: str | None, names: Sequence[str]) -> dict[str, str]:
+    """Return the label of each column that a pattern names.
+
+    Example:
+        >>> _matching("pred_*", ["id", "pred_cat", "pred_dog"])
+        {'pred_cat': 'cat', 'pred_dog': 'dog'}
+    """
+    if pattern is None:
+        return {}
+    if pattern.count("*") > 1:
+        raise InputError(f"a pattern of columns must have one '*' at most; got {pattern!r}.")
+    before, star, after = pattern.partition("*")
+    shortest = len(before) + len(after)
+    found = {
+        name: name[len(before) : len(name) - len(after)] if star else name
+        for name in names
+        if name == pattern
+        or (star and len(name) > shortest and name.startswith(before) and name.endswith(after))
+    }
+    if not found:
+        hint = nearest(pattern.replace("*", ""), list(names))
+        raise InputError(f"there must be columns called {pattern!r}. {hint}")
+    return found
+
+
 def read_table(
     path: str | os.PathLike[str],
     *,
@@ -76,6 +144,7 @@ def read_table(
     coding: Coding | None = None,
     partial: bool = False,
     id_column: str | None = None,
+    names: ColumnNames | None = None,
 ) -> ImportedTable:
     """Read a file by its ending, or as ``kind``.
 
@@ -89,11 +158,14 @@ def read_table(
         coding: how to read targets of only −1 and +1.
         partial: whether a folder may lack shards of a prediction; otherwise that is an error.
         id_column: the column that holds the ids; by default the first of ``ID_NAMES``.
+        names: what the columns or arrays are called, where they have other names.
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
-    arrays, columns = open_file(path, id_column, kind=kind, plain=plain, partial=partial)
+    arrays, columns = open_file(
+        path, id_column, kind=kind, plain=plain, partial=partial, names=names
+    )
     if columns is None:
         return from_arrays(arrays or {}, f"{path}: ", labels, coding)
     return from_columns(columns, f"{path}: ", plain, labels, coding, id_column)
@@ -106,14 +178,37 @@ def open_file(
     kind: Kind | None = None,
     plain: str = "targets",
     partial: bool = False,
+    names: ColumnNames | None = None,
 ) -> tuple[dict[str, Array] | None, pa.Table | None]:
-    """Return the arrays of a file by name, or its columns; one of the two is None."""
+    """Return the arrays of a file by name, or its columns; one of the two is None.
+
+    Where ``names`` says what they are called, they are renamed as usual.
+    """
     kind = kind or _kind(path)
+    names = names or ColumnNames()
     if kind in ("npz", "npy", "pt"):
-        return _arrays(path, kind, plain), None
+        return _arrays(path, kind, plain, names), None
     if kind == "parquet":
-        return None, _parquet(path, partial)
-    return None, _csv(path, id_column) if kind == "csv" else _arrow(path)
+        table = _parquet(path, partial)
+    else:
+        table = _csv(path, id_column) if kind == "csv" else _arrow(path)
+    return None, _with_usual_names(table, names, id_column, plain, f"{path}: ")
+
+
+def _with_usual_names(
+    table: pa.Table, names: ColumnNames, id_column: str | None, plain: str, where: str
+) -> pa.Table:
+    """Return the columns that ``names`` speaks of, called as usual; all if it speaks of none."""
+    if names == ColumnNames():
+        return table
+    given = table.column_names
+    kept = [name for name in given if name in (id_name(given, id_column, where), "split")]
+    prefix = _schema.PROBABILITY if plain == "probabilities" else _schema.SCORE
+    try:
+        usual = names.usual(given, kept, prefix)
+    except InputError as error:
+        raise InputError(f"{where}{error}") from error
+    return table.select(list(usual)).rename_columns(list(usual.values()))
 
 
 def from_file(
@@ -170,16 +265,24 @@ def _kind(path: Path) -> Kind:
     return KINDS[path.suffix.lower()]
 
 
-def _arrays(path: Path, kind: Kind, plain: str) -> dict[str, Array]:
+def _arrays(path: Path, kind: Kind, plain: str, names: ColumnNames) -> dict[str, Array]:
     """Return the arrays of a file by name; one without a name has the meaning ``plain``."""
-    if kind == "npz":
-        return read_arrays(path, _ARRAYS)
     if kind == "npy":
         return {plain: read_array(path)}
-    return _tensors(path, plain)
+    own = tuple(name for name in (names.values, names.truth) if name is not None)
+    read = _tensors(path, plain, own) if kind == "pt" else read_arrays(path, (*_ARRAYS, *own))
+    for name in own:
+        if name not in read:
+            hint = nearest(name, list(read))
+            raise InputError(f"{path}: there must be an array called {name!r}. {hint}")
+    kept = {name: array for name, array in read.items() if name not in own}
+    if names.values is not None:
+        kept = {n: array for n, array in kept.items() if n not in ("scores", "probabilities")}
+        kept[plain] = read[names.values]
+    return kept if names.truth is None else {**kept, "targets": read[names.truth]}
 
 
-def _tensors(path: Path, plain: str) -> dict[str, Array]:
+def _tensors(path: Path, plain: str, own: Sequence[str]) -> dict[str, Array]:
     """Return the tensors of a ``.pt`` file: a tensor, or a dict of them; nothing is executed."""
     import torch
 
@@ -199,9 +302,10 @@ def _tensors(path: Path, plain: str) -> dict[str, Array]:
     if not isinstance(content, dict):
         kind = type(content).__name__
         raise InputError(f"{path} must hold a tensor or a dict of tensors; it holds a {kind}.")
-    named = {{"logits": "scores"}.get(str(name), str(name)): each for name, each in content.items()}
+    usual = {} if "logits" in own else {"logits": "scores"}
+    named = {usual.get(str(name), str(name)): each for name, each in content.items()}
     for name in named:
-        if name not in _ARRAYS:
+        if name not in _ARRAYS and name not in own:
             raise InputError(f"{path}: unknown tensor {name!r:.80}. {nearest(name, _ARRAYS)}")
     return {name: to_numpy(each) for name, each in named.items()}
 

@@ -8,6 +8,7 @@ each other.
 
 from credibly.retrieve._answer import Answer, Hit
 from credibly.retrieve._engines import search
+from credibly.retrieve._folding import folded
 from credibly.retrieve._formula import Query
 from credibly.retrieve._index import Index
 from credibly.retrieve._joint import Joint
@@ -35,6 +36,7 @@ __all__ = [
     "Query",
     "Together",
     "fit_joint",
+    "folded",
     "parse",
     "probability",
     "read_joint",

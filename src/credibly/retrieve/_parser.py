@@ -4,16 +4,19 @@
     conjunction = factor ("&"? factor)*              adjacent factors mean "and"
     factor      = ("+" | "-" | "!")* (name | '"' quoted name '"' | "(" disjunction ")")
 
-``-`` and ``!`` both mean "not"; ``+`` has no effect. Inside quotes, write a quote or a backslash of
-the name with a backslash before it.
+``-`` and ``!`` both mean "not"; ``+`` has no effect. A name that no label has stands for the label
+that differs in case and accents only, if there is one such label. Inside quotes, write a quote or a
+backslash of the name with a backslash before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from credibly.checks import InputError, nearest
+from credibly.retrieve._folding import folded
 from credibly.retrieve._formula import BARE_NAME, And, Formula, Label, Not, Or, Query, query_of
 
 _MAX_DEPTH = 100
@@ -26,7 +29,8 @@ def parse(text: str, labels: Sequence[str] | None = None) -> Query:
 
     Args:
         text: the query, for example ``+dog -beach``.
-        labels: the labels there are, if known; every name must be one of them.
+        labels: the labels there are, if known; every name must be one of them, whatever its case
+            and accents.
 
     Raises:
         InputError: if the text is not a query or names an unknown label. The message points at the
@@ -37,6 +41,8 @@ def parse(text: str, labels: Sequence[str] | None = None) -> Query:
         Query(wanted=('fork', 'apple'), unwanted=('dining table',), formula=None)
         >>> str(parse("(dog|cat) !beach"))
         '(dog | cat) & !beach'
+        >>> parse("+cafe", labels=["café", "beach"]).wanted
+        ('café',)
         >>> parse("+dgo -beach", labels=["dog", "beach"])
         Traceback (most recent call last):
         ...
@@ -75,6 +81,14 @@ class _Parser:
         self.text, self.tokens, self.labels = text, tokens, labels
         self.known = None if labels is None else set(labels)
         self.index = 0
+
+    @cached_property
+    def by_folded(self) -> dict[str, list[str]]:
+        """Return the labels by their names without case and accents."""
+        found: dict[str, list[str]] = {}
+        for name in self.labels or ():
+            found.setdefault(folded(name), []).append(name)
+        return found
 
     @property
     def next(self) -> _Token:
@@ -131,12 +145,20 @@ class _Parser:
 
     def label(self) -> Label:
         token = self.take()
-        if self.known is not None and token.text not in self.known:
-            hint = nearest(token.text, self.labels or ())
-            if token.text in _OPERATOR_WORDS:
-                hint = f"Write {_OPERATOR_WORDS[token.text]!r} for it."
+        if self.known is None or token.text in self.known:
+            return Label(token.text)
+        if token.text in _OPERATOR_WORDS:
+            hint = f"Write {_OPERATOR_WORDS[token.text]!r} for it."
             self.fail(f"unknown label {token.text!r}. {hint}", token.position)
-        return Label(token.text)
+        alike = self.by_folded.get(folded(token.text), [])
+        if len(alike) > 1:
+            names = " or ".join(map(repr, alike[:5]))
+            reason = f"several labels are called like {token.text!r}. Write {names}"
+            self.fail(reason, token.position)
+        if not alike:
+            hint = nearest(token.text, self.labels or ())
+            self.fail(f"unknown label {token.text!r}. {hint}", token.position)
+        return Label(alike[0])
 
 
 def _tokens(text: str) -> list[_Token]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-import unicodedata
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -18,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.decide import Decision
-from credibly.retrieve import parse
+from credibly.retrieve import folded, parse
 from credibly.serve._model import MOST_VALUES, Busy, Model
 from credibly.serve._served import ServedPredictions
 
@@ -115,18 +113,6 @@ def labels(
     found = [(name, plain) for name, plain in names if asked in plain]
     found.sort(key=lambda pair: not pair[1].startswith(asked))
     return {"labels": [name for name, _ in found[:limit]], "total": len(found)}
-
-
-@lru_cache(maxsize=2**16)
-def folded(text: str) -> str:
-    """Return text for comparison: without case and accents.
-
-    Example:
-        >>> folded("Café") == folded("CAFE")
-        True
-    """
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(letter for letter in plain if not unicodedata.combining(letter))
 
 
 @router.get("/search", responses=FAILURES)

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
 
-from credibly.serve._api import FAILURES, folded, state_of
+from credibly.retrieve import folded
+from credibly.serve._api import FAILURES, state_of
 from credibly.serve._drawing import sparkline
 from credibly.serve._served import ServedPredictions
 from credibly.serve._tables import table_response

@@ -219,7 +219,10 @@ def calibrate_file(
         InputError: as for ``calibrate_scores``, and if the file lacks scores or truth.
     """
     layout = layout or Layout()
-    table = read_values(path, values or "logits", layout, coding=coding, partial=partial)
+    apart = truth is not None
+    table = read_values(
+        path, values or "logits", layout, coding=coding, partial=partial, apart=apart
+    )
     table = with_truth(table, truth, layout, coding)
     if values is None:
         values = "probabilities" if table.scores is None and loss is None else "logits"
@@ -468,7 +471,10 @@ class ProbabilityMap:
             InputError: if the labels are others than those that the map was fitted on.
         """
         layout = layout or Layout()
-        table = read_values(source, self.values, layout, coding=coding, partial=partial)
+        apart = truth is not None
+        table = read_values(
+            source, self.values, layout, coding=coding, partial=partial, apart=apart
+        )
         check_declared(table, self.values, certain=certain)
         table = with_truth(self._in_order(table), truth, layout, coding)
         given = to_numpy(table.probabilities)

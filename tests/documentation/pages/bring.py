@@ -30,6 +30,9 @@ np.savez("val.npz", scores=logits, labels=np.array(names), ids=np.array(ids))
 np.savez("test.npz", scores=logits[:20], labels=np.array(names))
 table(y).to_csv("y.csv", index=False)
 table(given).to_csv("probabilities.csv", index=False)
+outputs = {f"pred_{name}": logits[:, place] for place, name in enumerate(names)}
+outputs |= {f"true_{name}": y[:, place] for place, name in enumerate(names)}
+pd.DataFrame({"id": ids, **outputs}).to_csv("outputs.csv", index=False)
 forest = RandomForestClassifier(5, random_state=0).fit(x, y)
 booster = SimpleNamespace(predict=lambda _matrix, output_margin: logits)
 matrix, rows, frame = x, x, table(given)
