@@ -114,7 +114,7 @@ def _loop(
 ) -> Callable[[], None]:
     """What one would write by hand."""
     loss = nn.BCEWithLogitsLoss()
-    optimizer = build_optimizer(settings, model, cr.losses.BCE())
+    optimizer = build_optimizer(settings, model, cr.losses.BCE(), on_cpu=False)
 
     def epoch() -> None:
         model.train()

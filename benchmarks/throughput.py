@@ -118,7 +118,7 @@ def _parts(data: Any, settings: Settings) -> tuple[Any, Any]:
 def _bare(data: Any, settings: Settings) -> Callable[[], None]:
     """What one would write by hand."""
     model, criterion = _parts(data, settings)
-    optimizer = build_optimizer(settings, model, criterion)
+    optimizer = build_optimizer(settings, model, criterion, on_cpu=False)
     inputs, targets, _ = data.torch_dataset(train=False).batch(torch.arange(len(data)))
 
     def epoch() -> None:

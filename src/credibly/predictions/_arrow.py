@@ -1,4 +1,7 @@
-"""From Arrow columns to arrays; errors name the file, the row and the column."""
+"""Arrow columns to arrays and back; errors name the file, the row and the column.
+
+Arrow's own ``to_numpy`` and ``pa.array`` of an array import pandas, which takes half a second.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def id_array(column: pa.Array, where: str, first_row: int = 0) -> Array:
 
 
 def _texts(column: pa.Array) -> Array:
-    """Return strings as an object array; ``to_numpy`` would import pandas, which takes a second."""
+    """Return strings as an object array."""
     if not len(column):
         return np.empty(0, dtype=object)
     _, ends, data = column.buffers()
@@ -95,12 +98,47 @@ _FLOATS = {"halffloat": "f2", "float": "f4", "double": "f8"}
 
 
 def _view(column: pa.Array) -> Array:
-    """Return numbers without nulls as a view; ``to_numpy`` would import pandas."""
+    """Return numbers without nulls as a view."""
     kind = np.dtype(_FLOATS.get(str(column.type), str(column.type)))
     data = column.buffers()[1]
     if data is None or not len(column):
         return np.empty(0, kind)
     return np.frombuffer(data, kind, len(column), column.offset * kind.itemsize)
+
+
+def text_column(texts: Array) -> pa.Array:
+    """Return an array of str as an Arrow column.
+
+    Example:
+        >>> text_column(np.array(["a", "", "né"], object)).to_pylist()
+        ['a', '', 'né']
+    """
+    import pyarrow as pa
+
+    encoded = [text.encode("utf-8") for text in texts]
+    ends = np.concatenate([[0], np.cumsum([len(each) for each in encoded], dtype=np.int64)])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise InputError(f"ids must take less than 2 GB in all; got {ends[-1] / 1e9:.1f} GB.")
+    data = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), data)
+
+
+def number_column(values: Array, kind: pa.DataType, known: Array | None = None) -> pa.Array:
+    """Return numbers, of which only some may be known, as an Arrow column of this type.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> values, known = np.array([1.0, 0.5, 0.0]), np.array([True, False, True])
+        >>> number_column(values, pa.int8(), known).to_pylist()
+        [1, None, 0]
+    """
+    import pyarrow as pa
+
+    name = str(kind)
+    held = np.where(known, values, 0) if known is not None else values
+    held = np.ascontiguousarray(held, np.dtype(_FLOATS.get(name, name)))
+    valid = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
+    return pa.Array.from_buffers(kind, len(held), [valid, pa.py_buffer(held)])
 
 
 def _first_null(column: pa.Array) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from credibly.checks import InputError
 from credibly.predictions import _top
+from credibly.predictions._arrow import number_column, text_column
 from credibly.predictions._validation import as_labels
 from credibly.targets import UNKNOWN
 from credibly.types import Array
@@ -179,15 +180,15 @@ def to_arrow(
     """Return arrays as an Arrow table of ``schema``; unknown targets become nulls."""
     import pyarrow as pa
 
-    columns: list[Any] = [pa.array(ids, pa.string())]
+    columns: list[Any] = [text_column(ids)]
     # One transpose each: a strided column would be copied element by element.
-    columns += [pa.array(column) for column in np.ascontiguousarray(probabilities.T)]
+    columns += [number_column(each, pa.float32()) for each in np.ascontiguousarray(probabilities.T)]
     if scores is not None:
-        columns += [pa.array(column) for column in np.ascontiguousarray(scores.T)]
+        columns += [number_column(each, pa.float32()) for each in np.ascontiguousarray(scores.T)]
     if targets is not None:
         kind = schema.field(len(columns)).type
         for column in np.ascontiguousarray(targets.T):
-            columns.append(pa.array(column, mask=column == UNKNOWN).cast(kind))
+            columns.append(number_column(column, kind, column != UNKNOWN))
     return pa.Table.from_arrays(columns, schema=schema)
 
 

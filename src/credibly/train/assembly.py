@@ -15,6 +15,7 @@ from credibly.data import CALIBRATION, TEST, TRAIN
 from credibly.targets import SparseTargets
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings
+from credibly.train.distributed import SingleProcess
 from credibly.train.run_folder import description
 from credibly.train.user_objects import (
     OBJECT,
@@ -302,16 +303,19 @@ def set_prior_bias(head: Any, criterion: Loss, targets: Array | SparseTargets) -
         head.bias.copy_(initial)
 
 
-def build_accelerator(settings: Settings) -> Accelerator:
+def build_accelerator(settings: Settings) -> Accelerator | SingleProcess:
     """Return device, processes (from torchrun's environment) and precision."""
+    if settings.precision == "fp16" and not torch.cuda.is_available():
+        raise InputError("`precision` fp16 needs a GPU; got none. Use bf16 or float32.")
+    no_gpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if no_gpu and processes == 1 and settings.precision == "float32":
+        return SingleProcess()  # accelerate is slow to import
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
-    if settings.precision == "fp16" and not torch.cuda.is_available():
-        raise InputError("`precision` fp16 needs a GPU; got none. Use bf16 or float32.")
     # Two runs in one interpreter may differ in precision; accelerate keeps the first one's.
     AcceleratorState._reset_state()
     precision = "no" if settings.precision == "float32" else settings.precision
     # Without cpu=True accelerate ignores torchrun's other processes on a machine without a GPU.
-    no_gpu = not (torch.cuda.is_available() or torch.backends.mps.is_available())
     return Accelerator(mixed_precision=precision, cpu=no_gpu)

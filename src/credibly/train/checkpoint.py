@@ -21,6 +21,7 @@ from torch import Tensor
 from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.files import atomic_path
+from credibly.train.updates import Updates
 
 KEPT = 2
 
@@ -164,7 +165,9 @@ def _files(folder: Path) -> list[Path]:
 # Optimizers ----------------------------------------------------------------------------------
 
 
-def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def flatten_optimizer(
+    optimizer: torch.optim.Optimizer | Updates,
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return state tensors by ``index.name``, and the plain numbers of the state."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
@@ -176,7 +179,9 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tenso
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, object]
+    optimizer: torch.optim.Optimizer | Updates,
+    tensors: Mapping[str, Tensor],
+    numbers: Mapping[str, object],
 ) -> None:
     """Undo ``flatten_optimizer``; rates and decays stay as ``optimizer`` has them."""
     state: dict[int, dict[str, Any]] = {}

@@ -21,6 +21,7 @@ from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
 from credibly.train.candidates import FIT, LEAVES, STAGES, Candidate, Problem
 from credibly.train.configuration import L2, Settings, seconds
+from credibly.train.threads import threads_for
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -182,7 +183,9 @@ def choose(problem: Problem, settings: Settings, callback: Callback | None = Non
     size = Size(len(problem.trained), *_shape(problem), len(problem.parts))
     table = [row for row in candidates(size, settings) if row["model"] in names]
     tried: list[Candidate] = []
-    with torch.random.fork_rng(devices=[]):
+    import sklearn.ensemble  # noqa: F401 - its threads are limited only once it is loaded
+
+    with torch.random.fork_rng(devices=[]), threads_for(problem.features.size):
         for done, row in enumerate(table):
             if callback is not None:
                 callback.on_update(done, len(table))

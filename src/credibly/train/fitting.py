@@ -20,7 +20,7 @@ from credibly.targets import SparseTargets
 from credibly.train import assembly
 from credibly.train.callbacks import Callback, LoggingCallback
 from credibly.train.configuration import Settings, is_compared
-from credibly.train.distributed import score
+from credibly.train.distributed import SingleProcess, score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.log import Log
 from credibly.train.many_labels import (
@@ -34,6 +34,7 @@ from credibly.train.many_labels import measured as top_measured
 from credibly.train.maps import fitted_map
 from credibly.train.run import Run, load, write_run
 from credibly.train.run_folder import METRICS, claimed, description, pooled
+from credibly.train.threads import threads_for
 from credibly.train.trainer import Trainer
 from credibly.train.user_objects import name_objects
 from credibly.types import Array
@@ -89,18 +90,31 @@ def fit(
     settings = assembly.resolve_settings(settings, data)
     accelerator = assembly.build_accelerator(settings)
     run = _assemble(data, folder, settings, accelerator.num_processes, model, loss)
-    main = accelerator.is_main_process
+    with nullcontext() if data.features is None else threads_for(data.features.size):
+        return _fit(run, data, accelerator, resume, callback or Callback(), model, loss)
+
+
+def _fit(
+    run: Run,
+    data: Data,
+    accelerator: Accelerator | SingleProcess,
+    resume: bool,
+    callback: Callback,
+    model: nn.Module | None,
+    loss: Loss | None,
+) -> Run:
+    folder, settings, main = run.folder, run.settings, accelerator.is_main_process
     with claimed(folder, settings, data, resume) if main else nullcontext():
         accelerator.wait_for_everyone()
         if resume and (folder / METRICS).exists():
             return load(folder, model=model, loss=loss, allow_python=True)
         if is_compared(settings):
             rows = pooled(data, settings)
-            crossed = _compare(run, rows, callback or Callback())
+            crossed = _compare(run, rows, callback)
             network = run.model
         else:
             rows, network = _inputs(run, pooled(data, settings), accelerator)
-            crossed = _train(run, rows, network, accelerator, callback or Callback())
+            crossed = _train(run, rows, network, accelerator, callback)
         _finish(run, rows, network, accelerator, crossed)
         accelerator.wait_for_everyone()
     return run
@@ -195,7 +209,9 @@ def _counts(targets: Array | SparseTargets) -> tuple[int, int]:
     return int((targets >= 0).sum()), int((targets == 1).sum())
 
 
-def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Module]:
+def _inputs(
+    run: Run, data: Data, accelerator: Accelerator | SingleProcess
+) -> tuple[Data, nn.Module]:
     """Return the rows and the network to train: all of it, or its head on cached features."""
     data = run.encoded(data)
     if not run.settings.features:
@@ -214,7 +230,11 @@ def _inputs(run: Run, data: Data, accelerator: Accelerator) -> tuple[Data, nn.Mo
 
 
 def _train(
-    run: Run, rows: Data, network: nn.Module, accelerator: Accelerator, callback: Callback
+    run: Run,
+    rows: Data,
+    network: nn.Module,
+    accelerator: Accelerator | SingleProcess,
+    callback: Callback,
 ) -> Tensor | None:
     """Train ``network``; with ``folds``, return the scores of models that did not see the row."""
     settings, state = run.settings, run.folder / "state"
@@ -263,7 +283,11 @@ def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
 
 
 def _finish(
-    run: Run, rows: Data, network: nn.Module, accelerator: Accelerator, crossed: Tensor | None
+    run: Run,
+    rows: Data,
+    network: nn.Module,
+    accelerator: Accelerator | SingleProcess,
+    crossed: Tensor | None,
 ) -> None:
     """Fit calibrator and decision on held-out rows, then predict and measure test rows.
 
@@ -303,7 +327,11 @@ def _finish(
 
 
 def _finish_many(
-    run: Run, held_out: Data, test: Data, network: nn.Module, accelerator: Accelerator
+    run: Run,
+    held_out: Data,
+    test: Data,
+    network: nn.Module,
+    accelerator: Accelerator | SingleProcess,
 ) -> None:
     """Do the same for very many labels, of which each row keeps the most probable."""
 
@@ -327,7 +355,9 @@ def _finish_many(
     write_json(run.folder / METRICS, run.metrics)  # last: it says that the run is finished
 
 
-def _finish_loss(run: Run, train: Data, network: nn.Module, accelerator: Accelerator) -> None:
+def _finish_loss(
+    run: Run, train: Data, network: nn.Module, accelerator: Accelerator | SingleProcess
+) -> None:
     """Replace a running estimate in the link by an exact pass over the training rows."""
     if run.criterion.has_state:
         dataset = _dataset(train, run.settings, train=False)

@@ -20,6 +20,7 @@ from credibly.train.configuration import HEADS, L2, Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.lbfgs import minimise
 from credibly.train.maps import FEW_ROWS, fitted_map
+from credibly.train.threads import threads_for
 from credibly.train.trainer import Trainer
 from credibly.types import Array
 
@@ -128,7 +129,8 @@ def fit_matrix(
     """
     settings = Settings(loss=loss, model=model, calibrate=calibrate, seed=seed, **steps)
     folds = max(2, round(1 / held_out))
-    with torch.random.fork_rng(devices=[]):
+    entries = rows.nnz if sparse.issparse(rows) else rows.size
+    with torch.random.fork_rng(devices=[]), threads_for(entries):
         if model in HEADS or (model == "auto" and _comparable(rows, targets, loss, folds)):
             return _compared(rows, targets, settings, folds)
         if model in ("linear", "auto"):

@@ -109,7 +109,8 @@ class Trainer:
         self.callback = callback or Callback()
         self.accelerator = accelerator = accelerator or SingleProcess()
         self.criterion.to(accelerator.device)
-        self.optimizer: Any = build_optimizer(settings, model, criterion)
+        alone = isinstance(accelerator, SingleProcess) and accelerator.device.type == "cpu"
+        self.optimizer: Any = build_optimizer(settings, model, criterion, on_cpu=alone)
         self.model: Any = accelerator.prepare(model)
         # Accelerate's optimizer is needed for scaled (fp16) gradients only: its bookkeeping in
         # every step would cost a quarter of the throughput of a small model.
