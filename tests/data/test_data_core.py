@@ -301,14 +301,14 @@ def test_samples_are_input_target_and_row_number():
 # Bad input ------------------------------------------------------------------------------------
 
 GOOD = {"labels": ["a", "b"], "targets": np.zeros((3, 2)), "features": np.ones((3, 4))}
-NAN = np.ones((3, 4))
-NAN[1, 2] = np.nan
+INFINITE = np.ones((3, 4))
+INFINITE[1, 2] = np.inf
 BAD = {
     "labels twice": ({"labels": ["a", "a"]}, "different names; 'a' appears twice"),
     "empty label": ({"labels": ["a", ""]}, "non-empty names"),
     "target columns": ({"targets": np.zeros((3, 3))}, "must have 2 columns, one per label; got 3"),
     "target value": ({"targets": np.full((3, 2), 7.0)}, "got .*7.* at"),
-    "NaN feature": ({"features": NAN}, r"first in row 1 \(id '1'\), column 2: nan"),
+    "infinite feature": ({"features": INFINITE}, r"first in row 1 \(id '1'\), column 2: inf"),
     "rows": ({"features": np.ones((4, 4))}, "a row for each of the 3 rows"),
     "ids": ({"ids": ["x", "x", "y"]}, "'x' appears 2 times"),
     "split": ({"split": [0, 1, 3]}, "0 .train., 1 .test. or 2 .calibration.; got .*3.* at row 2"),

@@ -209,8 +209,8 @@ def test_predict_refuses_other_labels_features_and_kinds(run):
         run.predict(np.zeros((3, 7), dtype=np.float32))
     with pytest.raises(InputError, match="trained on features"):
         run.predict(pictures())
-    with pytest.raises(InputError, match="features must be finite"):
-        run.predict(np.full((1, 6), np.nan, dtype=np.float32))
+    with pytest.raises(InputError, match="features must not be infinite"):
+        run.predict(np.full((1, 6), np.inf, dtype=np.float32))
 
 
 # Shards --------------------------------------------------------------------------------------

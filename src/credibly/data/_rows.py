@@ -135,7 +135,7 @@ class Data:
         _unique_ids(self.ids, where)
         _known_parts(self.split, where)
         if self.features is not None:
-            _finite_features(self.features, self.ids, where)
+            _check_features(self.features, self.ids, where)
         if isinstance(self.images, np.ndarray):
             _image_array(self.images, where)
         if self.truth is not None and self.truth.shape != self.targets.shape:
@@ -368,19 +368,19 @@ def _known_parts(split: Array, where: str) -> None:
         )
 
 
-def _finite_features(features: Array, ids: Array, where: str) -> None:
+def _check_features(features: Array, ids: Array, where: str) -> None:
     if features.ndim != 2:
         raise InputError(f"{where}`features` must have shape (rows, features); {features.shape}.")
     # The sum is finite unless an entry is not (or the sum overflows): one fast pass, no copy.
     if np.isfinite(features.sum(dtype=np.float64)):
         return
-    bad = ~np.isfinite(features)
+    bad = np.isinf(features)
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise InputError(
-            f"{where}features must be finite numbers; {int(bad.sum())} are not, the first in row "
+            f"{where}features must not be infinite; {int(bad.sum())} are, the first in row "
             f"{row} (id {str(ids[row])!r}), column {column}: {features[row, column]}. "
-            "Fill in or drop those rows."
+            "Use NaN for a missing value."
         )
 
 

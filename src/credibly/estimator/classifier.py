@@ -107,7 +107,10 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> CredibleClassifier:
-        """Train and calibrate. ``X`` is (n, features): array, data frame or sparse matrix."""
+        """Train and calibrate. ``X`` is (n, features): array, data frame or sparse matrix.
+
+        NaN in a dense ``X`` is a missing value.
+        """
         from credibly.train import fit_matrix
 
         X, y = validate_data(
@@ -117,6 +120,7 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
             accept_sparse="csr",
             dtype=(np.float64, np.float32),
             multi_output=True,
+            ensure_all_finite=_finite(X),
         )
         targets = self._targets(y)
         self.fitted_: FittedModel = fit_matrix(X, targets, self._seed(), **self._recipe())
@@ -127,7 +131,14 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, (n, L)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            reset=False,
+            ensure_all_finite=_finite(X),
+        )
         return self._normalised(self.fitted_.probabilities(X))
 
     def predict(self, X: object) -> Array:
@@ -198,7 +209,13 @@ class CredibleClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
+
+
+def _finite(rows: object) -> bool | str:
+    """Return what scikit-learn must check: NaN is a missing feature, but not of sparse rows."""
+    return True if sparse.issparse(rows) else "allow-nan"
 
 
 def _without_missing(y: Any) -> Any:

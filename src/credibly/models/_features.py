@@ -107,6 +107,12 @@ def _features(
     finally:
         model.train(training)
     features = torch.cat(found).numpy()
+    if not np.isfinite(features).all():
+        bad = int((~np.isfinite(features)).any(axis=1).sum())
+        raise InputError(
+            f"features of {model.name} must be finite numbers; those of {bad} of {len(features)} "
+            "rows are not. Check its weights."
+        )
     in_order = np.empty_like(features)
     in_order[rows.places()] = features
     return in_order

@@ -21,12 +21,13 @@ class Standardize(nn.Module):
     """(input − mean) / scale, a column or channel at a time; fixed, and saved with the model.
 
     Values beyond ±``limit`` deviations are set to it, so that an outlier, of which training saw
-    none, cannot dominate a row's scores. Buffers, not parameters: they are fitted once on training
-    rows, follow the model to any device and into any export, and no optimiser touches them.
+    none, cannot dominate a row's scores. A missing feature (NaN) becomes 0, the mean. Buffers, not
+    parameters: they are fitted once on training rows, follow the model to any device and into any
+    export, and no optimiser touches them.
 
     Example:
         >>> layer = Standardize(2).fit(np.array([[1.0, 5.0], [3.0, 5.0]]), limit=5.0)
-        >>> layer(torch.tensor([[3.0, 5.0], [99.0, 5.0]]))
+        >>> layer(torch.tensor([[3.0, 5.0], [99.0, torch.nan]]))
         tensor([[1., 0.],
                 [5., 0.]])
     """
@@ -42,16 +43,20 @@ class Standardize(nn.Module):
         self.register_buffer("limit", torch.tensor(math.inf))
 
     def fit(self, values: Array, limit: float = math.inf) -> Standardize:
-        """Take mean and deviation of the rows of ``values``; a constant column keeps scale 1."""
+        """Take mean and deviation of each column's values; a constant column keeps scale 1."""
         # In blocks, in float64: exact enough, and never a copy of the whole.
-        total, square = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-        shift = values[:1].astype(np.float64).reshape(-1) if len(values) else 0.0
+        width = values.shape[1]
+        total, square, count = np.zeros(width), np.zeros(width), np.zeros(width)
+        shift = np.nan_to_num(values[:1].astype(np.float64).reshape(-1)) if len(values) else 0.0
         for start in range(0, len(values), 65536):
             block = values[start : start + 65536].astype(np.float64) - shift
+            missing = np.isnan(block)
+            block[missing] = 0
             total += block.sum(axis=0)
             square += (block**2).sum(axis=0)
-        mean = total / max(len(values), 1)
-        deviation = np.sqrt(np.maximum(square / max(len(values), 1) - mean**2, 0))
+            count += len(block) - missing.sum(axis=0)
+        mean = total / np.maximum(count, 1)
+        deviation = np.sqrt(np.maximum(square / np.maximum(count, 1) - mean**2, 0))
         constant = deviation <= 1e-6 * np.maximum(np.abs(mean + shift), 1e-30)
         return self.set(mean + shift, np.where(constant, 1.0, deviation), limit)
 
@@ -65,7 +70,8 @@ class Standardize(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         shape = (1, -1) + (1,) * (inputs.ndim - 2)
         standard = (inputs - self.mean.view(shape)) / self.scale.view(shape)
-        return standard.clamp(-self.limit, self.limit)
+        standard = standard.clamp(-self.limit, self.limit)
+        return standard if inputs.ndim > 2 else torch.where(standard.isnan(), 0.0, standard)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Read runs of version 0.2 and before too: they had no limit."""

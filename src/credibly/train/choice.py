@@ -195,7 +195,7 @@ def choose(problem: Problem, settings: Settings, callback: Callback | None = Non
             torch.manual_seed(mixed(problem.seed))
             candidate = FIT[row["model"]](problem)
             tried.append(candidate)
-            figures = {key: candidate.figures[key] for key in ("nll", "map", "ace")}
+            figures = {key: _number(candidate.figures[key]) for key in ("nll", "map", "ace")}
             row.update(figures, **candidate.options)
     if callback is not None:
         callback.on_update(len(table), len(table))
@@ -208,6 +208,11 @@ def choose(problem: Problem, settings: Settings, callback: Callback | None = Non
         )
     model, members = _combined(tried, weights)
     return Choice(model, members, scores, table, tried)
+
+
+def _number(figure: float) -> float | None:
+    """Return a figure as JSON can hold it; too few rows leave some undefined."""
+    return figure if math.isfinite(figure) else None
 
 
 def _shape(problem: Problem) -> tuple[int, int]:

@@ -65,7 +65,8 @@ class Columns(nn.Module):
     def forward(self, rows: Any) -> Tensor:
         if sparse.issparse(rows):
             return _SparseProduct.apply(self.head.weight / self.scale, rows) + self.head.bias
-        return self.head(((rows - self.mean) / self.scale).clamp(-self.limit, self.limit))
+        standard = ((rows - self.mean) / self.scale).clamp(-self.limit, self.limit)
+        return self.head(torch.where(standard.isnan(), 0.0, standard))
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -82,12 +83,16 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def _moments(rows: Any) -> tuple[Array, Array]:
-    """Return mean and deviation of the columns; a constant column keeps scale 1."""
+    """Return mean and deviation of the columns' values; a constant column keeps scale 1."""
     if sparse.issparse(rows):
         square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
         scale = np.sqrt(square)
         return np.zeros(rows.shape[1]), np.where(scale > 0, scale, 1.0)
     mean, scale = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+    if np.isnan(mean).any():  # missing values; an empty column is constant
+        filled = np.where(np.isnan(rows).all(axis=0), 0.0, rows)
+        mean = np.asarray(np.nanmean(filled, axis=0, dtype=np.float64))
+        scale = np.asarray(np.nanstd(filled, axis=0, dtype=np.float64))
     constant = scale <= 1e-9 * np.maximum(np.abs(mean), 1e-30)
     return mean, np.where(constant, 1.0, scale)
 

@@ -14,6 +14,10 @@ FEW_ROWS = 20
 """Below twice this, too few to set rows aside: the calibrator is left out where it can be."""
 
 
+MANY_ROWS = 5000
+"""From here on two folds, not five, compare maps: more would cost more than the training."""
+
+
 def fitted_map(name: str, odds: Array, targets: Array, *, has_link: bool) -> Calibrator | None:
     """Return the calibrator fitted on log-odds and targets; None for none.
 
@@ -33,11 +37,13 @@ def fitted_map(name: str, odds: Array, targets: Array, *, has_link: bool) -> Cal
     if name == "none":
         return None
     if name == "auto":
-        if int((targets >= 0).any(axis=1).sum()) < FEW_ROWS:
+        rows = int((targets >= 0).any(axis=1).sum())
+        if rows < FEW_ROWS:
             name = "none" if has_link else "affine"
             return fitted_map(name, odds, targets, has_link=has_link)
         names = maps.SIMPLE if has_link else maps.SIMPLE[1:]
-        return maps.choose(odds, targets, names=names, coding="unknown")
+        folds = 5 if rows < MANY_ROWS else 2
+        return maps.choose(odds, targets, folds, names=names, coding="unknown")
     if name == "choose":
         return maps.choose(odds, targets, coding="unknown")
     return maps.from_name(name).fit(odds, targets, coding="unknown")

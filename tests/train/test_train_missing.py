@@ -1,0 +1,80 @@
+"""NaN is a missing feature: the mean for networks, a branch of its own for trees."""
+
+import numpy as np
+import pytest
+import torch
+
+import credibly as cr
+from credibly import InputError
+from credibly.models import Standardize
+from credibly.train import Settings, fit
+
+NETWORKS = ("linear", "mlp")
+ALL = (*NETWORKS, "forest", "boosting", "auto")
+NOISE = np.random.default_rng(0)
+FEATURES = NOISE.normal(3, 2, (160, 4)).astype(np.float32)
+TARGETS = (FEATURES[:, :2] + NOISE.normal(size=(160, 2)) > 3).astype(float)
+MISSING = NOISE.random(FEATURES.shape) < 0.2
+HOLES = np.where(MISSING, np.float32(np.nan), FEATURES)
+
+
+def settings(model):
+    return Settings(loss="bce", model=model, epochs=2, budget="5s")
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_missing_features_train_predict_and_load(model, tmp_path):
+    rows = cr.data.from_arrays(features=HOLES, targets=TARGETS)
+    run = fit(rows, tmp_path / "run", settings(model))
+    found = run.predict(HOLES).probabilities
+    assert np.isfinite(found).all()
+    assert np.array_equal(cr.load(tmp_path / "run").predict(HOLES).probabilities, found)
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_for_networks_a_missing_feature_is_the_mean_of_those_seen(model, tmp_path):
+    rows = cr.data.from_arrays(features=HOLES, targets=TARGETS)
+    run = fit(rows, tmp_path / "run", settings(model))
+    seen = rows.part("train").features
+    assert np.allclose(run.model.standardize.mean, np.nanmean(seen, axis=0), atol=1e-5)
+    assert np.allclose(run.model.standardize.scale, np.nanstd(seen, axis=0), atol=1e-5)
+    filled = np.where(MISSING, run.model.standardize.mean.numpy(), FEATURES)
+    assert np.allclose(
+        run.predict(HOLES).probabilities, run.predict(filled).probabilities, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("model", ["forest", "boosting"])
+def test_trees_learn_from_what_is_missing(model, tmp_path):
+    features = NOISE.normal(size=(300, 2)).astype(np.float32)
+    present = NOISE.random(300) < 0.5
+    features[present, 0] = np.nan
+    rows = cr.data.from_arrays(features=features, targets=present[:, None].astype(float))
+    run = fit(rows, tmp_path / "run", settings(model))
+    found = run.predict(features).probabilities[:, 0]
+    assert found[present].min() > found[~present].max()
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp", "auto"])
+def test_the_estimator_takes_missing_features(model):
+    classifier = cr.CredibleClassifier(model=model, epochs=2, budget="5s", random_state=0)
+    found = classifier.fit(HOLES, TARGETS).predict_proba(HOLES)
+    assert np.isfinite(found).all()
+    assert found.std() > 0.05
+
+
+def test_empty_and_constant_columns_do_no_harm():
+    values = np.array([[np.nan, 1, 2], [np.nan, 1, np.nan], [np.nan, 1, 4]])
+    layer = Standardize(3).fit(values)
+    assert layer.mean.tolist() == [0, 1, 3]
+    assert layer.scale.tolist() == [1, 1, 1]
+    found = layer(torch.tensor([[5.0, 1, 4], [np.nan, np.nan, np.nan]]))
+    assert found.tolist() == [[5, 0, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinite_features_are_refused_by_row_and_column(value):
+    features = FEATURES.copy()
+    features[7, 2] = value
+    with pytest.raises(InputError, match="must not be infinite; 1 are, the first in row 7"):
+        cr.data.from_arrays(features=features, targets=TARGETS)
