@@ -14,6 +14,7 @@ class Options:
     Examples:
       credibly report runs/spa/predictions.parquet --out report.html
       credibly report before.parquet after.parquet --out report.html
+      credibly report runs/spa/predictions.parquet --images 50 --image-folder photos
     """
 
     predictions: tuple[str, ...] = option(help="predictions files, same labels", positional=True)
@@ -22,6 +23,15 @@ class Options:
         200, help="bootstrap resamples behind each interval", between=(2, 100_000)
     )
     seed: int = option(0, help="seed of the bootstrap", between=(0, 2**63 - 1))
+    images: int | None = option(
+        None,
+        help="show this many of the worst rows of each file, with --image-folder or --texts",
+        between=(1, 1000),
+        metavar="N",
+    )
+    image_folder: str | None = option(
+        None, help="folder of images named by row ids; small copies go into the page", metavar="DIR"
+    )
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
     joint_from: str | None = option(
@@ -43,6 +53,11 @@ def run(options: Options) -> int:
     from credibly.cli._tables import print_json, print_text, progress
     from credibly.workflows import mixture_from
 
+    if options.images is not None and options.image_folder is None and options.texts is None:
+        raise InputError(
+            "`--images` needs to know where the rows are: add --image-folder DIR for images, or "
+            "--texts DATA for texts."
+        )
     texts = None
     if options.texts:
         from credibly.cli.search import texts_of
@@ -63,6 +78,8 @@ def run(options: Options) -> int:
             seed=options.seed,
             partial=options.partial,
             texts=texts,
+            images=options.image_folder,
+            examples=16 if options.images is None else options.images,
             joint=joint,
             advance=advance,
         )

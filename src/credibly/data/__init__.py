@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from credibly.data._digits import digits
     from credibly.data._encoded import Encoded, SparseRows, Tensors, TokenRows
     from credibly.data._folds import StratifiedFolds
+    from credibly.data._image_folder import ImageFolder
     from credibly.data._images import decode_image
     from credibly.data._load import from_arrays, load, load_texts
     from credibly.data._parse import read_json
@@ -41,6 +42,7 @@ __all__ = [
     "Augment",
     "Data",
     "Encoded",
+    "ImageFolder",
     "Option",
     "Reader",
     "SparseRows",
@@ -67,6 +69,7 @@ _WHERE = {
     "Data": "_rows",
     "StratifiedFolds": "_folds",
     "Encoded": "_encoded",
+    "ImageFolder": "_image_folder",
     "SparseRows": "_encoded",
     "TEST": "_split",
     "TRAIN": "_split",

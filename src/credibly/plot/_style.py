@@ -20,6 +20,30 @@ def colour(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
 
 
+_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (2, 3)))
+_MARKS = "os^DvP"
+
+
+def line(index: int) -> dict[str, Any]:
+    """Return what tells the ``index``-th line from the others, where they lie on each other too.
+
+    The first is the widest and drawn below the others, whose dashes let it show.
+    """
+    place = index % len(PALETTE)
+    return {
+        "color": colour(index),
+        "linestyle": _DASHES[place],
+        "linewidth": 2.6 if index == 0 else 1.5,
+        "marker": _MARKS[place],
+        "markersize": 5.0 if index == 0 else 3.5,
+    }
+
+
+def mark(index: int) -> str:
+    """Return the shape of the points of the ``index``-th series."""
+    return _MARKS[index % len(_MARKS)]
+
+
 def axes(ax: Axes | None, width: float = 5.0, height: float = 4.0) -> Axes:
     """``ax`` itself, or fresh axes on a figure of their own (no global state, no backend)."""
     if ax is None:

@@ -47,29 +47,33 @@ def reliability(
         to_numpy(probabilities), to_numpy(targets), bins, level=level, coding=coding
     )
     ax = _style.axes(ax, 4.6, 5.0)
-    tint = _style.colour(_style.series(ax))
+    place = _style.series(ax)
     if not ax.child_axes:
         ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=1, ls="--", zorder=1)
         beneath = _style.axes(ax.inset_axes((0.0, -0.34, 1.0, 0.24)))
         beneath.set(xlim=(0, 1), xlabel="probability given", ylabel="count", yscale="log")
         ax.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that was present", xticklabels=[])
         ax.set_box_aspect(1)
-    _curve(ax, found, tint, name or "model")
-    _histogram(ax.child_axes[0], found, tint)
+    _curve(ax, found, place, name or "model")
+    _histogram(ax.child_axes[0], found, place)
     if name:
         _style.legend(ax, loc="upper left")
     return ax
 
 
-def _curve(ax: Axes, found: Reliability, tint: str, name: str) -> None:
+def _curve(ax: Axes, found: Reliability, place: int, name: str, *, thin: bool = False) -> None:
     seen = found.counts > 0
     x, y = found.confidence[seen], found.frequency[seen]
     spread = np.abs(np.stack([y - found.lower[seen], found.upper[seen] - y]))
-    ax.errorbar(x, y, spread, color=tint, lw=1.5, elinewidth=1, marker="o", ms=3.5, label=name)
+    look = _style.line(place)
+    if thin:
+        look |= {"linewidth": 1.3, "markersize": 3}
+    ax.errorbar(x, y, spread, elinewidth=1, label=name, **look)
 
 
-def _histogram(ax: Any, found: Reliability, tint: str) -> None:
-    ax.stairs(found.counts, found.edges, color=tint, lw=1.2)
+def _histogram(ax: Any, found: Reliability, place: int) -> None:
+    look = _style.line(place)
+    ax.stairs(found.counts, found.edges, color=look["color"], ls=look["linestyle"], lw=1.2)
     ax.set_ylim(0.8, None)
 
 
@@ -108,7 +112,7 @@ def labels(
         ax = _style.axes(figure.add_subplot(rows, columns, place + 1))
         ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=0.8, ls="--")
         found = metrics.reliability(p[:, [label]], y[:, [label]], bins, coding="unknown")
-        _curve(ax, found, _style.colour(0), "")
+        _curve(ax, found, 0, "", thin=True)
         ax.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
         title = ax.set_title(_short(names[label], errors[label]), fontsize=9, color=_style.INK)
         title.set_parse_math(False)

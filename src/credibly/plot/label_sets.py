@@ -130,8 +130,9 @@ def coverage_line(
         'average set size'
     """
     ax = _style.axes(ax, 5.0, 3.8)
-    tint = _style.colour(_style.series(ax))
-    ax.plot(sizes, covered, color=tint, lw=1.8, label=name)
-    ax.set(xlabel="average set size", ylabel="true labels covered", ylim=(0, 1.01))
+    ax.plot(sizes, covered, label=name, **_style.line(_style.series(ax)))
+    lowest = min((float(y) for drawn in ax.lines for y in np.ravel(drawn.get_ydata())), default=0.0)
+    ax.set(xlabel="average set size", ylabel="true labels covered")
+    ax.set_ylim(max(0.0, lowest - 0.05), 1.02)
     _style.legend(ax, loc="lower right")
     return ax

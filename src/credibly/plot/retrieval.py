@@ -31,10 +31,9 @@ def retrieval(
         'conditions in the query'
     """
     ax = _style.axes(ax, 5.0, 3.8)
-    tint = _style.colour(_style.series(ax))
     counts = sorted(by_conditions)
     heights = [by_conditions[count] for count in counts]
-    ax.plot(counts, heights, color=tint, lw=1.8, marker="o", ms=4, label=name)
+    ax.plot(counts, heights, label=name, **_style.line(_style.series(ax)))
     ax.set(xlabel="conditions in the query", ylabel="mAP", xticks=counts)
     _style.legend(ax)
     return ax
@@ -56,14 +55,27 @@ def hits(
         'expected hits'
     """
     ax = _style.axes(ax, 4.4, 4.2)
-    tint = _style.colour(_style.series(ax))
+    place = _style.series(ax)
     top = max([1.0, *expected, *map(float, real)])
     if not ax.lines:
         ax.plot([0.1, 2 * top], [0.1, 2 * top], color=_style.MUTED, lw=1, ls="--")
-    ax.scatter(expected, real, s=12, color=tint, alpha=0.6, label=name, linewidths=0)
+    ax.scatter(
+        expected,
+        real,
+        s=16,
+        facecolors=_style.colour(place) if place == 0 else "none",
+        edgecolors=_style.colour(place),
+        alpha=0.6,
+        label=name,
+        linewidths=0.8,
+        marker=_style.mark(place),
+    )
     ax.set_xscale("symlog", linthresh=1)
     ax.set_yscale("symlog", linthresh=1)
-    ax.set(xlabel="expected hits", ylabel="real hits", xlim=(0, 1.5 * top), ylim=(0, 1.5 * top))
+    points = np.concatenate([np.asarray(each.get_offsets()).ravel() for each in ax.collections])
+    least = points.min() if points.size else 0.0
+    limits = (0.0 if least < 2 else least / 1.5, 1.5 * max(top, points.max(initial=1.0)))
+    ax.set(xlabel="expected hits", ylabel="real hits", xlim=limits, ylim=limits)
     _style.legend(ax, loc="upper left")
     return ax
 

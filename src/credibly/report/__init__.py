@@ -26,6 +26,8 @@ def write(
     seed: int = 0,
     partial: bool = False,
     texts: Mapping[str, str] | None = None,
+    images: str | os.PathLike[str] | None = None,
+    examples: int = 16,
     joint: MixtureJoint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
@@ -38,7 +40,9 @@ def write(
         resamples: bootstrap resamples behind each interval.
         seed: of the bootstrap, and of the sample taken of very large files.
         partial: whether a folder may lack shards; otherwise that is an error.
-        texts: texts by row id; the report then shows examples.
+        texts: texts by row id; the report then shows the worst rows with their texts.
+        images: folder of images named by row ids; the worst rows are shown with small copies.
+        examples: how many such rows of each file.
         joint: a joint model fitted on other rows, for the charts of labels that go together.
         advance: called with the share of the work done since its last call.
     """
@@ -56,6 +60,8 @@ def write(
         total_rows=total_rows,
         sources={name: Path(path) for name, path in zip(called, paths, strict=True)},
         texts=texts,
+        images=images,
+        examples=examples,
         joint=joint,
         advance=lambda share: advance(0.9 * share),
     )
@@ -83,6 +89,8 @@ def render(
     total_rows: Mapping[str, int] | None = None,
     sources: Mapping[str, Path] | None = None,
     texts: Mapping[str, str] | None = None,
+    images: str | os.PathLike[str] | None = None,
+    examples: int = 16,
     joint: MixtureJoint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> str:
@@ -94,7 +102,9 @@ def render(
         seed: seed of the resamples.
         total_rows: rows of the files, where ``methods`` hold a sample of them.
         sources: the files; the report names them with their dates and hashes.
-        texts: texts by row id; the report then shows examples.
+        texts: texts by row id; the report then shows the worst rows with their texts.
+        images: folder of images named by row ids; the worst rows are shown with small copies.
+        examples: how many such rows of each file.
         joint: a joint model fitted on other rows, for the charts of labels that go together.
         advance: called with the share of the work done since its last call.
 
@@ -108,6 +118,8 @@ def render(
         >>> page.startswith("<!doctype html>"), "<b>" in page
         (True, False)
     """
+    from credibly.data import ImageFolder
+    from credibly.report._examples import ExampleMaker
     from credibly.report._page import page
 
     if not methods:
@@ -126,7 +138,7 @@ def render(
         methods,
         total,
         dict(sources or {}),
-        texts,
+        ExampleMaker(examples, texts, None if images is None else ImageFolder(images)),
         resamples=resamples,
         seed=seed,
         joint=joint,

@@ -13,6 +13,7 @@ from typing import Any
 from credibly import __version__
 from credibly.predictions import Predictions
 from credibly.report._charts import charts
+from credibly.report._examples import ExampleMaker
 from credibly.retrieve import MixtureJoint
 from credibly.summaries import COLUMNS, comparison, label_table, overview
 
@@ -21,7 +22,7 @@ def page(
     methods: Mapping[str, Predictions],
     total_rows: Mapping[str, int],
     sources: Mapping[str, Path],
-    texts: Mapping[str, str] | None = None,
+    maker: ExampleMaker,
     *,
     resamples: int,
     seed: int,
@@ -49,7 +50,9 @@ def page(
     tables = {name: label_table(one) for name, one in methods.items()}
     advance(0.1)
     drawings = charts(methods, joint)
-    advance(0.3)
+    advance(0.25)
+    examples = {name: maker.examples(one) for name, one in methods.items()}
+    advance(0.05)
     return environment.get_template("template.html").render(
         methods=methods,
         total_rows=total_rows,
@@ -59,7 +62,8 @@ def page(
         candidates={name: rows for name, one in methods.items() if (rows := _candidates(one))},
         charts=drawings,
         labels=tables,
-        examples={name: _examples(one, texts) for name, one in methods.items()} if texts else {},
+        examples={name: found for name, found in examples.items() if found},
+        examples_cut=maker.full,
         made=_how(methods, resamples, seed) | _origins(sources),
         version=__version__,
     )
@@ -75,41 +79,6 @@ def _candidates(one: Predictions) -> list[list[str]]:
         figures = [row.get(name) for name in ("nll", "map", "ace", "weight")]
         shown = [f"{value:.3f}" if isinstance(value, float) else "" for value in figures]
         rows.append([str(row.get("model", "")), *shown, str(row.get("left_out", ""))[:200]])
-    return rows
-
-
-EXAMPLES = 8
-"""Texts of each kind: those where a label is missed or given most wrongly, and those certain."""
-
-SHOWN = 400
-"""Characters of a text."""
-
-
-def _examples(one: Predictions, texts: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return rows with their texts: the most confident mistakes, or the most certain labels."""
-    import numpy as np
-
-    values = one.probabilities
-    wrong = (
-        values
-        if one.targets is None
-        else np.where(one.targets >= 0, np.abs(values - one.targets), -1.0)
-    )
-    worst = wrong.max(axis=1)
-    chosen = [int(row) for row in np.argsort(-worst, kind="stable") if str(one.ids[row]) in texts]
-    rows = []
-    for row in chosen[:EXAMPLES]:
-        label = int(wrong[row].argmax())
-        text = texts[str(one.ids[row])]
-        rows.append(
-            {
-                "id": str(one.ids[row]),
-                "text": text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…",
-                "label": one.labels[label],
-                "probability": float(values[row, label]),
-                "truth": None if one.targets is None else float(one.targets[row, label]),
-            }
-        )
     return rows
 
 

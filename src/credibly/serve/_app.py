@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.checks import InputError
+from credibly.data import ImageFolder
 from credibly.files import check_out
 from credibly.inspect import ReviewLog
 from credibly.memory import give_back
@@ -36,7 +37,6 @@ from credibly.serve import (
 )
 from credibly.serve._comparing import Comparing
 from credibly.serve._guard import Guard
-from credibly.serve._images import Images
 from credibly.serve._model import Busy, Model
 from credibly.serve._reviewing import NotSaved, Reviewing
 from credibly.serve._runs import Runs, RunState, is_folder_of_runs
@@ -74,7 +74,7 @@ class AppState:
     """Everything the server was started with."""
 
     files: list[ServedPredictions]
-    images: Images | None = None
+    images: ImageFolder | None = None
     model: Model | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     log: ReviewLog | None = None
@@ -162,7 +162,7 @@ def create_app(
     served = AppState(
         files=files,
         texts=shown,
-        images=None if images is None else Images(images),
+        images=None if images is None else ImageFolder(images),
         model=None if run is None else Model(_load(run)),
         log=None if annotate is None else _log(annotate, predictions),
         runs=runs,

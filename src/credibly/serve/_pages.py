@@ -10,9 +10,9 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException
 
 from credibly.checks import InputError
+from credibly.data import ImageFolder
 from credibly.retrieve import parse
 from credibly.serve._api import FileNumber, Name, Raw, state_of
-from credibly.serve._images import TYPES
 from credibly.serve._templates import page, wanted
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
@@ -89,7 +89,9 @@ def image(request: Request, id: Annotated[str, Query(max_length=1000)]) -> Respo
     if path is None:
         raise HTTPException(404, "there is no image for this row.")
     return FileResponse(
-        path, media_type=TYPES[path.suffix.lower()], headers={"cache-control": "max-age=3600"}
+        path,
+        media_type=ImageFolder.types[path.suffix.lower()],
+        headers={"cache-control": "max-age=3600"},
     )
 
 

@@ -14,11 +14,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import Field
 
 from credibly.checks import InputError
+from credibly.data import ImageFolder
 from credibly.serve._api import state_of
 from credibly.serve._features import parse_features
 from credibly.serve._forms import Form, UploadedFile, read_form
 from credibly.serve._guard import BODY_LIMIT, HEADERS
-from credibly.serve._images import TYPES
 from credibly.serve._model import MOST_CHARACTERS, MOST_PIXELS, Model
 from credibly.serve._templates import page
 from credibly.serve._trying import Tried, tried
@@ -123,7 +123,7 @@ def _page(
         found=found,
         problem=problem,
         limits={"bytes": BODY_LIMIT, "pixels": MOST_PIXELS, "characters": MOST_CHARACTERS},
-        accept=",".join(TYPES if kind == "images" else FEATURE_ENDINGS),
+        accept=",".join(ImageFolder.types if kind == "images" else FEATURE_ENDINGS),
         action=f"/try?{asked.parameters(text=None, second=None, features=None)}",
     )
     # The image comes with the page: nothing that is tried is kept on the server.
