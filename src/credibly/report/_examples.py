@@ -29,7 +29,8 @@ class Example:
 
     Attributes:
         id, label: which entry.
-        kind: ``"missed"``, ``"false alarm"``; ``"most certain"`` where the truth is not known.
+        kind: ``"missed"`` or ``"false alarm"`` at a threshold of one half, ``"present"`` or
+            ``"absent"`` where no mistakes are left; ``"most certain"`` without truth.
         probability: of the label.
         text: of the row, shortened; empty without one.
         image: of the row, small, as a data address; empty without one.
@@ -97,7 +98,8 @@ class ExampleMaker:
             seen.add(row)
             probability = float(one.probabilities[row, label])
             text = _shortened(self._texts.get(id, ""))
-            return Example(id, one.labels[label], kind, probability, text, image, size)
+            word = _kind(kind, probability)
+            return Example(id, one.labels[label], word, probability, text, image, size)
         return None
 
     def _has_image(self, id: str) -> bool:
@@ -121,9 +123,15 @@ def _scores(one: Predictions) -> dict[str, Array]:
     if y is None or not (y >= 0).any():
         return {"most certain": p}
     return {
-        "missed": np.where((y >= 0.5) & (p < 0.5), 1 - p, -1.0),
-        "false alarm": np.where((y >= 0) & (y < 0.5) & (p >= 0.5), p, -1.0),
+        "present": np.where(y >= 0.5, 1 - p, -1.0),
+        "absent": np.where((y >= 0) & (y < 0.5), p, -1.0),
     }
+
+
+def _kind(truth: str, probability: float) -> str:
+    if truth == "present":
+        return "missed" if probability < 0.5 else truth
+    return "false alarm" if truth == "absent" and probability >= 0.5 else truth
 
 
 def _entries(score: tuple[str, Array]) -> Iterator[tuple[str, int, int]]:
