@@ -1,8 +1,9 @@
 """Code blocks of a Markdown page, and how they are run.
 
-Blocks of `python` and `bash` are run in order, in one folder and with one set of names per page.
-Blocks of `console` are run, too, and must show what the page shows. A block directly below
-`<!-- not run: why -->` is not run. `text` is not code; every other language must be marked.
+Blocks of `python` and `bash` are run in order, in one folder and with one set of names per page;
+`credibly serve` until its first page has come. Blocks of `console` are run, too, and must show what
+the page shows. A block directly below `<!-- not run: why -->` is not run. `text` is not code; every
+other language must be marked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,8 @@ def _command(command: str, captured: Callable[[], str]) -> tuple[int, str]:
 
     words = shlex.split(command, comments=True)
     captured()
+    if words[:2] == ["credibly", "serve"]:
+        return _served(words[2:])
     if words[0] == "credibly" and "\n" not in command.strip():
         try:
             code = main(words[1:])
@@ -98,6 +102,24 @@ def _command(command: str, captured: Callable[[], str]) -> tuple[int, str]:
         ["bash", "-ec", command], capture_output=True, text=True, env={**os.environ, "PATH": path}
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def _served(words: list[str]) -> tuple[int, str]:
+    """Serve on a free port, ask for the first page, and stop."""
+    code = "import sys; from credibly.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "serve", *words, "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as server:
+        assert server.stdout is not None
+        first = server.stdout.readline()
+        try:
+            if not first.startswith("http://127.0.0.1:"):
+                return 1, first + server.stdout.read()
+            with urllib.request.urlopen(first.split()[0], timeout=60) as answer:
+                return 0 if answer.status == 200 else 1, first
+        finally:
+            server.terminate()
 
 
 def _transcript(code: str) -> list[tuple[str, str]]:
