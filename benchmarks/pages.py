@@ -31,6 +31,7 @@ PAGES = (
     "/errors",
     "/errors?kind=borderline",
     "/review",
+    "/bring",
     "/decide",
     "/decide?miss=50&review=0.5",
     "/decide?by=size&average_size=3",

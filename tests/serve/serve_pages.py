@@ -2,7 +2,7 @@
 
 from credibly.serve import _app
 
-FILES = ("/image", "/static/{name}")
+FILES = ("/image", "/static/{name}", "/bring/file")
 ARGUMENTS = {"/label": "?name=fork", "/row": "?id=img%2F000"}
 PAGES = [
     route.path + ARGUMENTS.get(route.path, "")

@@ -31,6 +31,7 @@ from credibly.predictions._completeness import shard_metadata, shard_name
 from credibly.predictions._dataset import Dataset, identity
 from credibly.predictions._importers import ImportedTable, read_table
 from credibly.predictions._npz import parse_array, read_arrays
+from credibly.predictions._preview import FilePreview, preview_file
 from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
 from credibly.predictions._shard import Shard
 from credibly.predictions._table import Predictions, label_mismatch
@@ -44,6 +45,7 @@ __all__ = [
     "SCORE",
     "TRUTH",
     "Dataset",
+    "FilePreview",
     "ImportedTable",
     "Layout",
     "Predictions",
@@ -56,6 +58,7 @@ __all__ = [
     "identity",
     "label_mismatch",
     "parse_array",
+    "preview_file",
     "read_arrays",
     "read_table",
     "read_values",

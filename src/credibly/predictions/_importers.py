@@ -184,7 +184,7 @@ def open_file(
 
     Where ``names`` says what they are called, they are renamed as usual.
     """
-    kind = kind or _kind(path)
+    kind = kind or file_kind(path)
     names = names or ColumnNames()
     if kind in ("npz", "npy", "pt"):
         return _arrays(path, kind, plain, names), None
@@ -201,8 +201,9 @@ def _with_usual_names(
     """Return the columns that ``names`` speaks of, called as usual; all if it speaks of none."""
     if names == ColumnNames():
         return table
-    given = table.column_names
-    kept = [name for name in given if name in (id_name(given, id_column, where), "split")]
+    given: list[str] = table.column_names
+    id_found = id_name(given, id_column, where)
+    kept = [name for name in given if name == "split" or name == id_found]
     prefix = _schema.PROBABILITY if plain == "probabilities" else _schema.SCORE
     try:
         usual = names.usual(given, kept, prefix)
@@ -254,7 +255,8 @@ def through(loss: str | Loss, table: ImportedTable) -> Array:
         return to_numpy(owner.probabilities(torch.from_numpy(scores)))
 
 
-def _kind(path: Path) -> Kind:
+def file_kind(path: Path) -> Kind:
+    """Return the kind of a file by its ending; a folder holds Parquet files."""
     if path.is_dir():
         return "parquet"
     if path.suffix.lower() not in KINDS:

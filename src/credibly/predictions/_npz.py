@@ -22,6 +22,7 @@ PLAIN = "buifUS"
 """Kinds of cells that are only numbers or text."""
 
 LONGEST_EMPTY = 1_000_000
+MOST_ARRAYS = 1000
 
 
 def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dict[str, Array]:
@@ -84,6 +85,32 @@ def parse_array(content: bytes, where: str) -> Array:
             raise
         raise InputError(
             f"{where} must be a complete .npy file of numbers (numpy.save); {error}."
+        ) from error
+
+
+def array_headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Return shape and kind of each array of an ``.npz`` or ``.npy`` file; none is read."""
+    try:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                file.seek(0)
+                shape, _, dtype = _header(file)
+                return {"": (shape, dtype)}
+            found = {}
+            with zipfile.ZipFile(file) as archive:
+                for one in archive.infolist()[:MOST_ARRAYS]:
+                    with archive.open(one) as member:
+                        shape, _, dtype = _header(member)
+                    found[one.filename.removesuffix(".npy")] = (shape, dtype)
+            return found
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged archives raise anything at all
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(
+            f"{path} must be a complete file of plain arrays (numpy.savez, numpy.save); "
+            f"{type(error).__name__}: {str(error)[:200]}."
         ) from error
 
 

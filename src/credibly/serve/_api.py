@@ -17,8 +17,9 @@ from credibly import __version__
 from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.retrieve import folded, parse
-from credibly.serve._model import MOST_VALUES, Busy, Model
+from credibly.serve._model import MOST_VALUES, Model
 from credibly.serve._served import ServedPredictions
+from credibly.serve._turns import Busy
 
 Body = TypeVar("Body", bound=BaseModel)
 

@@ -26,6 +26,7 @@ from credibly.memory import give_back
 from credibly.retrieve import MixtureJoint
 from credibly.serve import (
     _api,
+    _bring_pages,
     _compare_pages,
     _decide_pages,
     _label_pages,
@@ -37,10 +38,12 @@ from credibly.serve import (
 )
 from credibly.serve._comparing import Comparing
 from credibly.serve._guard import Guard
-from credibly.serve._model import Busy, Model
+from credibly.serve._model import Model
 from credibly.serve._reviewing import NotSaved, Reviewing
 from credibly.serve._runs import Runs, RunState, is_folder_of_runs
 from credibly.serve._served import ServedPredictions
+from credibly.serve._turns import Busy
+from credibly.serve._uploads import Uploads
 from credibly.serve._workbench import Workbench
 from credibly.summaries import names_of
 
@@ -59,6 +62,7 @@ PAGES = (
     _decide_pages.router,
     _label_pages.router,
     _try_pages.router,
+    _bring_pages.router,
     _compare_pages.router,
 )
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -78,6 +82,7 @@ class AppState:
     model: Model | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     log: ReviewLog | None = None
+    uploads: Uploads = field(default_factory=Uploads)
     runs: Runs | None = None
 
     @cached_property
@@ -145,7 +150,7 @@ def create_app(
         partial: whether a folder may lack shards; otherwise that is an error.
         joint: which labels go together, fitted on other rows; search uses it.
         annotate: file that decisions of reviewers are appended to (``cr.inspect.ReviewLog``); the
-            only file that the server writes.
+            only file of yours that the server writes.
     """
     if not predictions:
         raise InputError("the web app needs at least one predictions file; got none.")
@@ -193,16 +198,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     # Kernels are compiled and files read before the first request is answered.
     await to_thread.run_sync(app.state.served.warm_up)
     async with create_task_group() as tasks:
-        tasks.start_soon(_give_back_memory)
+        tasks.start_soon(_give_back_memory, app.state.served.uploads)
         yield
         tasks.cancel_scope.cancel()
+    app.state.served.uploads.close()
 
 
-async def _give_back_memory() -> None:
-    """Keep the memory of the server at what it uses: large images and queries come and go."""
+async def _give_back_memory(uploads: Uploads) -> None:
+    """Keep memory and disk at what is used: images, queries and files come and go."""
     while True:
         await sleep(GIVE_BACK_EVERY)
         await to_thread.run_sync(give_back)
+        await to_thread.run_sync(uploads.tidy)
 
 
 def _open(path: Path, name: str, joint: MixtureJoint | None) -> ServedPredictions:

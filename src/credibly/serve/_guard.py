@@ -28,6 +28,7 @@ QUEUES = {
     "file": (8, 64),
     "page": (2, 32),
     "review": (4, 64),
+    "upload": (4, 16),
 }
 """By kind of request: how many are worked on at once, and how many may be there with those waiting.
 
@@ -158,6 +159,8 @@ def _kind(path: str) -> str:
         return "search"
     if path.startswith("/api/predict") or path == "/try":
         return "predict"
+    if path.startswith("/bring"):
+        return "upload"
     if path == "/api/reviews":
         return "review"
     return "file" if path.startswith(("/image", "/static/")) else "page"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from anyio import to_thread
 
 from credibly.checks import InputError
 from credibly.decide import Decision
+from credibly.serve._turns import Turns
 from credibly.types import Array
 
 MOST_PIXELS = 25_000_000
@@ -29,32 +28,16 @@ AT_ONCE = 2
 WAIT_SECONDS = 2.0
 
 
-class Busy(Exception):
-    """Raised when as many requests of a kind are worked on as are allowed."""
-
-
 class Model:
     """A trained run, with inputs brought to its shape and a bound on predictions at once."""
 
     def __init__(self, run: Any) -> None:
         self.run = run
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._turns = Turns(AT_ONCE, "predictions are being made")
 
     async def in_turn(self, work: Callable[[], Any]) -> Any:
-        """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work.
-
-        Requests wait here and not in a thread, so that they keep no other kind of request waiting.
-        """
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await self._slots.acquire()
-        except TimeoutError:
-            message = f"{AT_ONCE} predictions are being made, the most at once; try again soon."
-            raise Busy(message) from None
-        try:
-            return await to_thread.run_sync(work)
-        finally:
-            self._slots.release()
+        """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work."""
+        return await self._turns.run(work, WAIT_SECONDS)
 
     def warm_up(self) -> None:
         """Predict one row of zeros: what is imported and compiled on first use is there then."""

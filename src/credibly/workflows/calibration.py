@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from credibly.workflows.fit_rows import FitRows
 if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
     from credibly.losses import Loss
-    from credibly.metrics import Interval
+    from credibly.metrics import Interval, Reliability
 
 TEST, CALIBRATION = 1, 2
 MAP_VERSION = 1
@@ -57,6 +57,7 @@ class CalibratedScores:
         values: what was given: ``"logits"`` or ``"probabilities"``.
         link_change: by how much the link of the loss changes the log loss of a plain sigmoid, with
             a 95 % interval; None without a link of its own.
+        diagrams: reliability diagram by stage, of all labels together.
     """
 
     predictions: Predictions
@@ -69,6 +70,7 @@ class CalibratedScores:
     change: Interval
     values: Values = "logits"
     link_change: Interval | None = None
+    diagrams: dict[str, Reliability] = field(default_factory=dict)
 
     @property
     def loss_fits(self) -> bool:
@@ -325,6 +327,10 @@ def _calibrate_table(
         change=_change(stages[last], stages[compared], truth),
         values=values,
         link_change=_change(stages[compared], stages[first], truth) if own_link else None,
+        diagrams={
+            name: metrics.reliability(probabilities, truth, coding="unknown")
+            for name, probabilities in stages.items()
+        },
     )
 
 

@@ -1,0 +1,174 @@
+"""Read a file that somebody brought and calibrate it, in a process of its own with limits.
+
+A file of a few megabytes can unpack to any size, and can make a reader busy for any time. Nothing
+of it is opened in the server: this process is, as ``python -m credibly.serve._bring_worker``, with
+a job as JSON on its standard input and the answer as JSON on its standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import warnings
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+MEMORY = 3 * 2**30
+"""Bytes of address space; the libraries take half of it."""
+
+SECONDS = 45
+"""Of computation."""
+
+FILE_BYTES = 128 * 2**20
+"""Of any file that is written."""
+
+MOST_VALUES = 2_000_000
+"""Rows × columns of scores, as for predictions of the API."""
+
+MOST_COLUMNS = 20_000
+LONGEST_ID = 1000
+
+
+def limit() -> None:
+    """Bound the memory, the time and the files of this process, where the system can."""
+    from credibly.child_processes import end_with_parent
+
+    end_with_parent()
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limits = {
+        resource.RLIMIT_AS: MEMORY,
+        resource.RLIMIT_CPU: SECONDS,
+        resource.RLIMIT_FSIZE: FILE_BYTES,
+        resource.RLIMIT_CORE: 0,
+    }
+    for what, most in limits.items():
+        _, hard = resource.getrlimit(what)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(what, (most, hard))
+
+
+def preview(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the names in a file, and its first rows."""
+    from credibly.checks import InputError
+    from credibly.predictions import preview_file
+
+    found = preview_file(job["path"])
+    if len(found.names) > MOST_COLUMNS:
+        raise InputError(
+            f"{job['path']} must have at most {MOST_COLUMNS:,} columns; it has "
+            f"{len(found.names):,}. Use `credibly calibrate`."
+        )
+    return asdict(found)
+
+
+def calibrate(job: dict[str, Any]) -> dict[str, Any]:
+    """Calibrate a file as ``credibly calibrate`` does; write predictions and the fitted map."""
+    from credibly.predictions import Layout
+    from credibly.workflows import calibrate_file
+
+    layout = Layout(**job["layout"])
+    out = Path(job["out"])
+    _check_size(job, layout)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        result = calibrate_file(
+            job["path"],
+            job["loss"],
+            method=job["method"],
+            coding=job["coding"],
+            values=job["values"],
+            truth=job["truth"],
+            layout=layout,
+            certain=job["certain"],
+        )
+    kept = result.predictions
+    kept = replace(kept, metadata={**kept.metadata, "source": Path(job["path"]).name})
+    out.mkdir(parents=True, exist_ok=True)
+    kept.write(out / "predictions.parquet")
+    result.probability_map.write(out / "map.json")
+    diagrams = {
+        name: {
+            "confidence": _plain(each.confidence),
+            "frequency": _plain(each.frequency),
+            "counts": each.counts.tolist(),
+        }
+        for name, each in result.diagrams.items()
+    }
+    return {
+        **result.to_dict(),
+        "rows": len(kept),
+        "labels": kept.labels,
+        "entries": int((kept.targets >= 0).sum()) if kept.targets is not None else 0,
+        "calibrator_words": repr(result.calibrator),
+        "diagrams": diagrams,
+        "warnings": sorted({str(each.message) for each in caught if _is_ours(each)}),
+    }
+
+
+def _check_size(job: dict[str, Any], layout: Any) -> None:
+    """Refuse what would take the API's limits, before anything is computed."""
+    from credibly.arrays import to_numpy
+    from credibly.checks import InputError
+    from credibly.predictions import read_values
+
+    apart = job["truth"] is not None
+    table = read_values(job["path"], job["values"], layout, coding=job["coding"], apart=apart)
+    values = table.scores if table.probabilities is None else table.probabilities
+    shape = to_numpy(values).shape
+    if shape[0] * shape[1] > MOST_VALUES:
+        raise InputError(
+            f"{job['path']} must hold at most {MOST_VALUES:,} values; it holds {shape[0]:,} × "
+            f"{shape[1]:,}. Use `credibly calibrate`, which has no such limit."
+        )
+    longest = (
+        max((len(str(name)) for name in table.ids.tolist()), default=0)
+        if table.ids is not None
+        else 0
+    )
+    if longest > LONGEST_ID:
+        raise InputError(
+            f"{job['path']} must have ids of at most {LONGEST_ID} characters; one has {longest:,}."
+        )
+
+
+def _is_ours(each: warnings.WarningMessage) -> bool:
+    return issubclass(each.category, UserWarning) and "credibly" in each.filename
+
+
+def _plain(values: Any) -> list[float | None]:
+    return [None if value != value else float(value) for value in values.tolist()]
+
+
+def answer(job: dict[str, Any]) -> dict[str, Any]:
+    """Return what comes of a job; under ``error`` what is wrong with it."""
+    from credibly.checks import InputError
+
+    try:
+        return {"preview": preview, "calibrate": calibrate}[job["work"]](job)
+    except InputError as error:
+        message = str(error)
+    except MemoryError:
+        message = f"{job['path']} takes more memory than the {MEMORY // 2**30} GB that it may."
+    except OSError as error:
+        message = f"{job['path']} cannot be worked on; {error.strerror or type(error).__name__}."
+    if "out" in job:
+        shutil.rmtree(job["out"], ignore_errors=True)
+    return {"error": message}
+
+
+def main() -> int:
+    """Do the job of the standard input."""
+    limit()
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
