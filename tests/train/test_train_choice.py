@@ -225,3 +225,28 @@ def test_a_damaged_table_of_candidates_is_refused(name, rows, tmp_path):
     path.unlink() if document is None else path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=message):
         load(folder)
+
+
+@pytest.mark.parametrize("given", [None, 0.25])
+@pytest.mark.parametrize("better", [None, 0.0])
+def test_left_out_rows_of_the_first_part_choose_the_dropout(given, better, monkeypatch):
+    """Every other part is trained as the better of the two; a given dropout is not compared."""
+    rows = cr.data.synthetic(60)
+    run = Settings(folds=3, loss="bce", model="mlp", epochs=1, dropout=given)
+    problem = problem_of(rows, cr.losses.BCE().eval(), run)
+    trained, calls = kinds._trained_mlp, []
+
+    def watched(problem, number, dropout):
+        calls.append((number, dropout))
+        found = trained(problem, number, dropout)
+        return dataclasses.replace(found, cost=float(dropout != better))
+
+    monkeypatch.setattr(kinds, "_trained_mlp", watched)
+    found = kinds.fit_mlp(problem)
+    assert len(found.members) == 3
+    if given is not None:
+        assert calls == [(0, given), (1, given), (2, given)]
+        assert found.options == {}
+        return
+    assert calls == [(0, None), (0, 0.0), (1, better), (2, better)]
+    assert found.options == ({} if better is None else {"dropout": 0.0})

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SOLVER_ITERATIONS = 100
 """Steps of L-BFGS for each penalty; each starts from the result of the one before."""
 
+DROPOUTS = (None, 0.0)
+"""Of ``mlp``: the model's own, or none. Left-out rows choose."""
+
 LEAVES = (1, 3)
 """Fewest rows of a leaf of ``forest``. Left-out rows choose."""
 
@@ -174,31 +177,52 @@ def _solve(head: nn.Module, problem: Problem, inputs: Tensor, rows: Array, l2: f
 
 
 def fit_mlp(problem: Problem) -> Candidate:
-    """Train a network on each part, its epoch chosen by the rows left out; keep all of them."""
+    """Train a network on each part, its epoch chosen by the rows left out; keep all of them.
+
+    The first part is trained with and without dropout, unless it is given; the rest as the one of
+    the two that is better on the rows that the first part leaves out.
+    """
+    given = problem.steps.dropout
+    dropouts = DROPOUTS if given is None else (given,)
+    tried = [_trained_mlp(problem, 0, dropout) for dropout in dropouts]
+    best = min(range(len(tried)), key=lambda place: tried[place].cost)
+    parts = [tried[best]]
+    parts += [_trained_mlp(problem, n, dropouts[best]) for n in range(1, len(problem.parts))]
+    crossed = problem.averaged([part.scores for part in parts])
+    options = {"dropout": 0.0} if best else {}
+    members: list[nn.Module] = [part.network for part in parts]
+    return Candidate("mlp", members, crossed, options, problem.figures(crossed))
+
+
+@dataclasses.dataclass
+class _Trained:
+    network: nn.Module
+    scores: Array
+    cost: float
+
+
+def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Trained:
+    """Return a network of one part, the scores of the rows it leaves out, and their loss."""
     features, targets = problem.features.astype(np.float32), problem.targets.astype(np.float32)
-    members: list[nn.Module] = []
-    scores = []
-    for number, (inside, outside) in enumerate(problem.parts):
-        steps = dataclasses.replace(problem.steps, seed=mixed(problem.seed, number) % 2**31)
-        torch.manual_seed(mixed(steps.seed))
-        network = _mlp(problem, features[inside], targets[inside])
-        left_out = MatrixRows(features[outside], targets[outside])
-        trainer = Trainer(
-            steps,
-            network,
-            copy.deepcopy(problem.criterion),
-            MatrixRows(features[inside], targets[inside]),
-            EpochEvaluator(steps, left_out, targets[outside]),
-        )
-        trainer.run()
-        trainer.finish()
-        members.append(network.eval())
-        scores.append(scores_of(network, torch.from_numpy(features[outside])))
-    crossed = problem.averaged(scores)
-    return Candidate("mlp", members, crossed, {}, problem.figures(crossed))
+    inside, outside = problem.parts[number]
+    steps = dataclasses.replace(problem.steps, seed=mixed(problem.seed, number) % 2**31)
+    torch.manual_seed(mixed(steps.seed))
+    network = _mlp(problem, features[inside], targets[inside], dropout)
+    left_out = MatrixRows(features[outside], targets[outside])
+    trainer = Trainer(
+        steps,
+        network,
+        copy.deepcopy(problem.criterion),
+        MatrixRows(features[inside], targets[inside]),
+        EpochEvaluator(steps, left_out, targets[outside]),
+    )
+    trainer.run()
+    trainer.finish()
+    scores = scores_of(network, torch.from_numpy(features[outside]))
+    return _Trained(network.eval(), scores, trainer.progress.best)
 
 
-def _mlp(problem: Problem, features: Array, targets: Array) -> Any:
+def _mlp(problem: Problem, features: Array, targets: Array, dropout: float | None) -> Any:
     from credibly import models
 
     network = models.build(
@@ -206,7 +230,7 @@ def _mlp(problem: Problem, features: Array, targets: Array) -> Any:
         features.shape[1:],
         targets.shape[1],
         hidden=problem.steps.hidden,
-        dropout=problem.steps.dropout,
+        dropout=dropout,
     )
     network.standardize.fit(features, models.LIMIT)
     set_prior_bias(network.head, problem.criterion, targets)

@@ -69,7 +69,8 @@ def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
         width = steps.hidden or 512
         updates = number_of_batches(n, rows_per_step(steps.batch_size, n))
         work = 6 * n * width * (d + labels)
-        return size.parts * steps.epochs * (updates * 2e-3 + work / 2e10)
+        trained = size.parts + (steps.dropout is None)  # the first part with and without dropout
+        return trained * steps.epochs * (updates * 2e-3 + work / 2e10)
     if name == "forest":
         columns = max(1.0, 0.3 * d)
         return len(LEAVES) * 200 * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
