@@ -92,15 +92,14 @@ def threshold_counts(probabilities: Array, targets: Array) -> ThresholdCounts:
         probabilities: (rows, labels) in [0, 1].
         targets: decoded, same shape; −1 is unknown, soft ones are passed over.
     """
-    grid = np.linspace(0, 1, STEPS + 1)
+    from credibly.summaries._kernels import count_by_threshold
+
     block = _blocks(len(probabilities))
-    found = []
-    for value in (1, 0):
-        rows, columns = np.nonzero(targets == value)
-        place = np.searchsorted(grid, probabilities[rows, columns], side="right") - 1
-        flat = np.bincount(block[rows] * (STEPS + 1) + place, minlength=BLOCKS * (STEPS + 1))
-        found.append(flat.reshape(BLOCKS, STEPS + 1))
-    return ThresholdCounts(found[0], found[1], np.bincount(block, minlength=BLOCKS))
+    present = np.zeros((BLOCKS, STEPS + 1), dtype=np.int64)
+    absent = np.zeros_like(present)
+    grid = np.linspace(0, 1, STEPS + 1)
+    count_by_threshold(probabilities, targets, grid, block, present, absent)
+    return ThresholdCounts(present, absent, np.bincount(block, minlength=BLOCKS))
 
 
 def cost_curve(counts: ThresholdCounts, miss: float, false_alarm: float) -> CostCurve:
@@ -161,30 +160,15 @@ def outcome(probabilities: Array, targets: Array, costs: EntryCosts) -> Outcome:
         >>> found.hits, found.misses, found.rejected, found.cost
         (1, 1, 1, 2.5)
     """
-    present, absent = targets == 1, targets == 0
-    accept = probabilities >= costs.accept_from.astype(probabilities.dtype)
-    look = ~accept & (probabilities >= costs.review_from.astype(probabilities.dtype))
-    reject = ~accept & ~look
-    known = present | absent
-    paid = (
-        (reject & present) * costs.miss
-        + (accept & absent) * costs.false_alarm
-        + (look & known) * costs.review
-    ).sum(1)
-    chance = np.where(
-        accept,
-        (1 - probabilities) * costs.false_alarm,
-        np.where(look, costs.review, probabilities * costs.miss),
-    )
+    from credibly.summaries._kernels import count_outcomes
+
     block = _blocks(len(probabilities))
-    total = np.bincount(block, weights=paid, minlength=BLOCKS)
-    mean, half = _mean(total, np.bincount(block, minlength=BLOCKS))
-    counts = [
-        int((action & truth).sum())
-        for action in (accept, reject, look)
-        for truth in (present, absent)
-    ]
-    hits, alarms, misses, rejected, looked_present, looked_absent = counts
+    counts, paid = np.zeros((3, 2), dtype=np.int64), np.zeros(BLOCKS)
+    limits = np.stack([costs.review_from, costs.accept_from]).astype(probabilities.dtype)
+    prices = np.stack([costs.miss, costs.false_alarm, costs.review]).astype(np.float64)
+    expected = count_outcomes(probabilities, targets, limits, prices, block, counts, paid)
+    mean, half = _mean(paid, np.bincount(block, minlength=BLOCKS))
+    hits, alarms, misses, rejected, looked_present, looked_absent = counts.ravel().tolist()
     return Outcome(
         rows=len(probabilities),
         hits=hits,
@@ -196,5 +180,5 @@ def outcome(probabilities: Array, targets: Array, costs: EntryCosts) -> Outcome:
         cost=float(mean),
         low=float(max(mean - half, 0)),
         high=float(mean + half),
-        expected=float(np.where(known, chance, 0).sum() / max(1, len(probabilities))),
+        expected=expected / max(1, len(probabilities)),
     )

@@ -10,8 +10,8 @@ import numpy as np
 from credibly import metrics
 from credibly.predictions import Predictions
 from credibly.summaries._atlas import AtlasRow, label_atlas
-from credibly.summaries._bias import biased_labels
 from credibly.summaries._verdict import Verdict, verdict
+from credibly.types import Array
 
 TO_FIX = 5
 _FEW = 10
@@ -43,12 +43,15 @@ class Overview:
     steps: list[NextStep]
 
 
-def overview(predictions: Predictions, path: str) -> Overview:
+def overview(
+    predictions: Predictions, path: str, *, atlas: list[AtlasRow] | None = None
+) -> Overview:
     """Return the verdict, at most five labels to fix and what to do next.
 
     Args:
         predictions: all rows, or a sample of them.
         path: of the file, for the commands.
+        atlas: what ``label_atlas`` returns for these, where it is known already.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -60,10 +63,23 @@ def overview(predictions: Predictions, path: str) -> Overview:
         ('dog', 'credibly calibrate p.parquet --out calibrated.parquet')
     """
     p, y = predictions.probabilities, predictions.targets
-    biased = None if y is None else biased_labels(p, y)
-    rows = label_atlas(predictions.labels, p, y, biased=biased)
-    spoken = verdict(predictions, biased=biased)
+    rows = label_atlas(predictions.labels, p, y) if atlas is None else atlas
+    if y is None:
+        spoken = verdict(predictions)
+    else:
+        precision = np.array([row.summary.average_precision for row in rows])
+        spoken = verdict(predictions, biased=_flagged(rows), average_precision=precision)
     return Overview(spoken, labels_to_fix(rows), next_steps(predictions, path))
+
+
+def _flagged(rows: list[AtlasRow]) -> tuple[Array, Array]:
+    """Return the labels that are too high and too low, the largest excess first."""
+    found = []
+    for word in ("too high", "too low"):
+        named = [t for t, row in enumerate(rows) if row.flag == word]
+        named.sort(key=lambda t: -abs((rows[t].summary.present or 0) - rows[t].summary.expected))
+        found.append(np.array(named, dtype=np.int64))
+    return found[0], found[1]
 
 
 def labels_to_fix(rows: list[AtlasRow]) -> list[LabelToFix]:

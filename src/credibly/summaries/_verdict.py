@@ -14,7 +14,7 @@ from credibly.types import Array
 
 LEVELS = (0.8, 0.9, 0.7, 0.6, 0.5, 0.3, 0.2, 0.1)
 ENOUGH = 50
-_NOISE_ROWS = 20_000
+_NOISE_ROWS, _NOISE_CELLS = 500, 2**21
 _TELLING = 0.05
 """Calibration is not judged where exactly right probabilities would show a larger gap than this."""
 _CONTROLS = ("RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI")
@@ -31,12 +31,18 @@ class Verdict:
     """Labels that are present more often than their probabilities say."""
 
 
-def verdict(predictions: Predictions, *, biased: tuple[Array, Array] | None = None) -> Verdict:
+def verdict(
+    predictions: Predictions,
+    *,
+    biased: tuple[Array, Array] | None = None,
+    average_precision: Array | None = None,
+) -> Verdict:
     """Return what can be said of one prediction: calibration, accuracy, labels to distrust.
 
     Args:
         predictions: with truth, or without (then little can be said).
         biased: what ``biased_labels`` returns for these, where it is known already.
+        average_precision: (labels,) of the probabilities, where it is known already.
 
     Example:
         >>> import numpy as np
@@ -63,7 +69,7 @@ def verdict(predictions: Predictions, *, biased: tuple[Array, Array] | None = No
     sentences = (
         _at_a_level(p, y),
         _overall(p, y, calibrated),
-        _accuracy(ranked, p, y),
+        _accuracy(ranked, p, y, average_precision if predictions.scores is None else None),
         _labels(too_high, too_low),
     )
     return Verdict(sentences, too_high, too_low)
@@ -95,9 +101,10 @@ def _overall(p: Array, y: Array, calibrated: bool) -> str:
             f"There are too few rows to judge calibration: no bin of probabilities has {few} known "
             "entries."
         )
-    some = slice(None, _NOISE_ROWS)
+    rows = min(len(p), max(_NOISE_ROWS, _NOISE_CELLS // max(1, p.shape[1])))
     options = {"repeats": 5, "min_count": few, "coding": "unknown"}
-    chance = float(metrics.calibration_noise(p[some], y[some], **options))
+    chance = float(metrics.calibration_noise(p[:rows], y[:rows], **options))
+    chance *= (rows / len(p)) ** 0.5  # noise falls with the root of the number of rows
     off = f"On average over probabilities of every size it is off by {100 * error:.1f} points"
     right = f"exactly right ones would show {100 * chance:.1f} here"
     if chance > _TELLING and error < 2 * chance:
@@ -109,8 +116,9 @@ def _overall(p: Array, y: Array, calibrated: bool) -> str:
     return f"{off}: {word} ({right}).{cure}"
 
 
-def _accuracy(ranked: Array, p: Array, y: Array) -> str:
-    each = metrics.average_precision(ranked, y, coding="unknown")
+def _accuracy(ranked: Array, p: Array, y: Array, each: Array | None) -> str:
+    if each is None:
+        each = metrics.average_precision(ranked, y, coding="unknown")
     scored = ~np.isnan(each)
     if not scored.any():
         return "No label is known to be present anywhere, so accuracy cannot be judged."
