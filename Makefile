@@ -30,10 +30,12 @@ check: setup
 browser: setup
 	$(BIN)/python tests/serve/provide_browser.py
 
-# Search past one machine: needs Java and a large package, so it stands beside `make test`.
+# Past one machine, on a standalone cluster on loopback that the tests start (a master and two
+# workers, one of which they kill): needs Java and a large package, so it stands beside `make test`.
 test-spark: setup
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev,spark]'
 	command -v java || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq default-jre-headless; }
+	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/spark
 	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
 
 # timm and transformers networks: an environment of their own, see docs/models.md.

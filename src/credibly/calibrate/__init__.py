@@ -11,6 +11,7 @@ from credibly.calibrate._base import Calibrator
 from credibly.calibrate.affine import Affine
 from credibly.calibrate.beta import Beta
 from credibly.calibrate.choose import SIMPLE, choose, cross_validate
+from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic
 from credibly.calibrate.per_label import PerLabel
@@ -26,6 +27,7 @@ __all__ = [
     "Calibrator",
     "Identity",
     "Isotonic",
+    "LogOddsHistogram",
     "PerLabel",
     "Temperature",
     "choose",

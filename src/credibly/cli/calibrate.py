@@ -62,6 +62,9 @@ class Options(BringOptions):
     )
     seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
     partial: bool = option(False, help="read a folder although some of its shards are missing")
+    engine: str = option(
+        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+    )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 
@@ -75,6 +78,8 @@ def run(options: Options) -> int:
         raise InputError("--out or --save must be given: a file of predictions, or of the map.")
     if options.loss is not None:
         check_loss(options.loss)
+    if options.engine == "spark":
+        return _fit_parts(options)
     inputs = check_inputs(options, options.scores, options.apply)
     if options.out is not None:
         check_out(options.out, (".parquet",), inputs=inputs)
@@ -120,6 +125,42 @@ def _fit(options: Options) -> int:
                 f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
                 f"{options.save} --out predictions.parquet"
             )
+    return 0
+
+
+def _fit_parts(options: Options) -> int:
+    """Calibrate predictions of any size on a cluster; write a folder of parts."""
+    from credibly.checks import InputError
+    from credibly.cli import _tables
+    from credibly.workflows import FitRows, calibrate_parts
+
+    for flag, given in (("apply", options.apply), ("truth", options.truth), ("as", options.values)):
+        if given is not None:
+            raise InputError(f"--{flag} does not go with --engine spark, which reads predictions.")
+    if options.out is None:
+        raise InputError("--out must be given with --engine spark: the folder of parts to write.")
+    result = calibrate_parts(
+        options.scores,
+        options.out,
+        options.loss,
+        method=options.method,
+        fit_rows=FitRows(options.fraction, options.rows, options.seed),
+        partial=options.partial,
+        engine=options.engine,
+    )
+    if options.save is not None:
+        result.probability_map.write(options.save)
+    if options.json:
+        _tables.print_json({"save": options.save, **result.to_dict()})
+    elif not options.quiet:
+        title = f"judged on {result.rows - result.fitted_rows:,} rows not used for fitting"
+        names = list(next(iter(result.stages.values())))
+        rows = [[stage, *numbers.values()] for stage, numbers in result.stages.items()]
+        _tables.print_table(title, ["", *names], rows)
+        _tables.print_text(
+            f"{result.calibrator!r}, fitted on {result.fitted_rows:,} rows. {result.rows:,} rows "
+            f"written to {result.out}"
+        )
     return 0
 
 

@@ -27,6 +27,7 @@ class Options:
       credibly evaluate predictions.parquet
       credibly evaluate raw.parquet calibrated.parquet --by-label --json
       credibly evaluate test.parquet --joint-from held-out.parquet
+      credibly evaluate parts/ --engine spark
     """
 
     predictions: tuple[str, ...] = option(
@@ -46,6 +47,9 @@ class Options:
         metavar="FILE",
     )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
+    engine: str = option(
+        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+    )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress bar")
 
@@ -64,6 +68,7 @@ def run(options: Options) -> int:
         seed=options.seed,
         partial=options.partial,
         joint=_joint(options),
+        engine=options.engine,
     )
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "label-studio", "fiftyone")
 MOST_SHOWN = 20
+MOST_IN_MEMORY = 2**27  # probabilities; past it files are gone through in batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,9 @@ class Options:
         None, help="with fiftyone and --reviews: the queue as CSV", metavar="FILE"
     )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
+    engine: str = option(
+        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+    )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 
@@ -63,27 +67,37 @@ def run(options: Options) -> int:
         check_out(options.out, endings, inputs=inputs)
     elif options.reviews is not None:
         raise InputError("--out must be given with --reviews: the predictions file to write.")
-    from credibly.predictions import Predictions
-
-    predictions = Predictions.read(options.predictions, partial=options.partial)
     if options.reviews is not None:
-        return _apply(options, predictions)
-    return _inspect(options, predictions)
+        from credibly.predictions import Predictions
+
+        return _apply(options, Predictions.read(options.predictions, partial=options.partial))
+    return _inspect(options)
 
 
 def _endings(kind: str) -> tuple[str, ...]:
     return (".csv",) if kind == "csv" else (".json",)
 
 
-def _inspect(options: Options, predictions: Predictions) -> int:
+def _inspect(options: Options) -> int:
     from credibly.cli import _tables
-    from credibly.inspect import label_issues
+    from credibly.inspect import label_issues, label_issues_of_files
+    from credibly.predictions import Dataset
 
     kinds: Any = options.kinds
     _check_kinds(options)
-    issues = label_issues(
-        predictions, top=options.top, kinds=kinds, min_disagreement=options.min_disagreement
-    )
+    asked: Any = {
+        "top": options.top,
+        "kinds": kinds,
+        "min_disagreement": options.min_disagreement,
+    }
+    dataset = Dataset(options.predictions, partial=options.partial)
+    large = dataset.num_rows * len(dataset.labels) > MOST_IN_MEMORY
+    if options.engine == "spark" or dataset.top or large:
+        issues = label_issues_of_files(
+            options.predictions, partial=options.partial, engine=options.engine, **asked
+        )
+    else:
+        issues = label_issues(dataset.read(), **asked)
     if options.out is not None:
         _write(options, issues)
     if options.json:

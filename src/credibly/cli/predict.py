@@ -20,9 +20,12 @@ class Own:
     Examples:
       credibly predict runs/digits digits --part test --out predictions.parquet
       torchrun --nproc-per-node 4 -m credibly predict runs/coco coco:data --shards 16 --out parts/
+      credibly predict model.onnx tables/ --engine spark --out parts/
     """
 
-    folder: str = option(help="folder of a finished run", positional=True, metavar="RUN")
+    folder: str = option(
+        help="folder of a finished run, or its .onnx file", positional=True, metavar="RUN"
+    )
     data: str = option(help="what to predict: a name, a file, or KIND:PATH", positional=True)
     out: str = option(help="a .parquet file, or a folder for parts")
     part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
@@ -31,6 +34,11 @@ class Own:
     )
     allow_python: bool = option(False, help="import the code that a python: run names")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
+    engine: str = option(
+        "duckdb",
+        help="duckdb: this machine; spark: a cluster, which predicts Parquet tables of features",
+        choices=("duckdb", "spark"),
+    )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")
 
@@ -42,6 +50,8 @@ Options: Any = with_reader_options(Own, leave_out=("labels",))
 def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
 
+    if options.engine == "spark" or options.folder.endswith(".onnx"):
+        return _predict_parts(options)
     out_can_be_written(options.out, folder=not options.out.endswith(".parquet"))
     from credibly import data, train
     from credibly.cli._tables import print_json, print_text, progress
@@ -71,4 +81,27 @@ def run(options: Own) -> int:
         print_json({"rows": len(rows), "written": [str(path) for path in written]})
     elif not options.quiet and process == 0:
         print_text(f"{len(rows):,} rows in {options.out}; {len(written)} file(s) written now.")
+    return 0
+
+
+def _predict_parts(options: Own) -> int:
+    """Predict tables with an exported model; a run is exported first."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from credibly.cli._tables import print_json, print_text
+    from credibly.workflows import predict_parts
+
+    with TemporaryDirectory() as folder:
+        model = Path(options.folder)
+        if model.suffix != ".onnx":
+            from credibly import train
+
+            model = Path(folder) / "model.onnx"
+            train.export(train.load(options.folder, allow_python=options.allow_python), model)
+        result = predict_parts(model, options.data, options.out, engine=options.engine)
+    if options.json:
+        print_json(vars(result))
+    elif not options.quiet:
+        print_text(f"{result.rows:,} rows in {result.out}, {result.files} file(s).")
     return 0

@@ -49,7 +49,9 @@ class Options:
     predictions: str = option(
         help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
     )
-    out: str = option(help="file of label sets to write (.parquet or .csv)", metavar="FILE")
+    out: str = option(
+        help="file of label sets to write (.parquet or .csv); with spark a folder", metavar="FILE"
+    )
     average_size: float | None = option(None, help="labels per row on average, at most")
     guarantee: str | None = option(
         None,
@@ -98,6 +100,9 @@ class Options:
     fraction: float = option(0.5, help="share of PREDICTIONS to fit on, without --fit-on")
     seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
     partial: bool = option(False, help="read a folder although some of its shards are missing")
+    engine: str = option(
+        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+    )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
 
@@ -114,6 +119,7 @@ def run(options: Options) -> int:
             fit_on=options.fit_on,
             fit_rows=FitRows(options.fraction, seed=options.seed),
             partial=options.partial,
+            engine=options.engine,
             advance=advance,
         )
     if options.json:

@@ -2,12 +2,14 @@
 
     issues = cr.inspect.label_issues(predictions)     # held-out, calibrated, with truth
     issues.write("queue.csv")                         # the entries to look at, surest first
+    issues = cr.inspect.label_issues_of_files("parts/", engine="spark")       # any number of rows
     corrected = cr.inspect.apply_reviews(predictions, cr.inspect.read_reviews("queue.csv"))
 
 ``cr.integrations.label_studio`` and ``cr.integrations.fiftyone`` hand the queue to annotators and
 read their answers.
 """
 
+from credibly.inspect._files import label_issues_of_files
 from credibly.inspect._issues import KINDS, LabelErrors, LabelIssue, LabelIssues, label_issues
 from credibly.inspect._log import VALUES, LoggedReview, ReviewLog
 from credibly.inspect._noise import NoiseModel, fit_noise
@@ -26,6 +28,7 @@ __all__ = [
     "apply_reviews",
     "fit_noise",
     "label_issues",
+    "label_issues_of_files",
     "read_queue",
     "read_reviews",
 ]

@@ -158,20 +158,42 @@ def label_issues(
         >>> [(each.id, each.label, each.kind) for each in label_issues(predictions)]
         [('a', 'cat', 'missing'), ('b', 'cat', 'surplus'), ('b', 'dog', 'unknown')]
     """
+    check_question(top, kinds, min_disagreement)
     if predictions.targets is None:
-        raise InputError(
-            "label issues need the truth, which these predictions lack. Join it with "
-            "`Predictions.join_truth`, or import it with `--truth`."
-        )
+        raise InputError(WITHOUT_TRUTH)
+    rows, columns, disagreement = disagreements(
+        predictions.probabilities, predictions.targets, kinds, min_disagreement
+    )
+    order = np.argsort(-disagreement[rows, columns], kind="stable")[:top]
+    issues = [
+        _issue(predictions, int(row), int(column), float(disagreement[row, column]))
+        for row, column in zip(rows[order], columns[order], strict=True)
+    ]
+    return LabelIssues(issues, *_errors(predictions, seed))
+
+
+WITHOUT_TRUTH = (
+    "label issues need the truth, which these predictions lack. Join it with "
+    "`Predictions.join_truth`, or import it with `--truth`."
+)
+
+
+def check_question(top: int | None, kinds: Sequence[Kind], min_disagreement: float) -> None:
+    """Raise if an argument of ``label_issues`` has no meaning."""
     checks.fraction("min_disagreement", min_disagreement)
     if top is not None:
         checks.at_least("top", top, 0)
     for kind in kinds:
         checks.choice("kinds", kind, KINDS)
-    targets, p = predictions.targets, predictions.probabilities
+
+
+def disagreements(
+    probabilities: Array, targets: Array, kinds: Sequence[Kind], least: float
+) -> tuple[Array, Array, Array]:
+    """Return rows and columns of the entries that disagree by ``least``, and by how much all do."""
     present = targets == 1
-    disagreement = np.where(present, 1 - p, p)
-    asked = np.zeros(p.shape, dtype=bool)
+    disagreement = np.where(present, 1 - probabilities, probabilities)
+    asked = np.zeros(probabilities.shape, dtype=bool)
     for kind, mask in (
         ("missing", targets == 0),
         ("surplus", present),
@@ -179,13 +201,8 @@ def label_issues(
     ):
         if kind in kinds:
             asked |= mask
-    rows, columns = np.nonzero(asked & (disagreement >= min_disagreement))
-    order = np.argsort(-disagreement[rows, columns], kind="stable")[:top]
-    issues = [
-        _issue(predictions, int(row), int(column), float(disagreement[row, column]))
-        for row, column in zip(rows[order], columns[order], strict=True)
-    ]
-    return LabelIssues(issues, *_errors(predictions, seed))
+    rows, columns = np.nonzero(asked & (disagreement >= least))
+    return rows, columns, disagreement
 
 
 def _issue(predictions: Predictions, row: int, column: int, disagreement: float) -> LabelIssue:
@@ -210,37 +227,50 @@ def _errors(
     assert predictions.targets is not None
     targets = predictions.targets
     known = (targets == 0) | (targets == 1)
-    odds = _log_odds(predictions.probabilities)
+    odds = log_odds(predictions.probabilities)
     marked = targets[known]
     if not len(marked) or not 0 < marked.sum() < len(marked):
         return [], None, None
     bins = _noise.binned(odds[known], marked)
+    columns = [
+        (odds[rows, place], targets[rows, place], np.ones(int(rows.sum())))
+        for place, rows in enumerate(known.T)
+    ]
+    return estimated_errors(predictions.labels, bins, columns, seed)
+
+
+def estimated_errors(
+    labels: Sequence[str],
+    bins: _noise.Binned,
+    columns: Sequence[tuple[Array, Array, Array]],
+    seed: int,
+) -> tuple[list[LabelErrors], LabelErrors | None, _noise.NoiseModel | None]:
+    """Return the estimates from pooled bins and each label's (log-odds, targets, weights)."""
     model = _noise.fit_binned(bins)
     fits = _noise.resampled(bins, model, RESAMPLES, seed)
     rng = np.random.default_rng(seed)
-    columns = [(odds[rows, place], targets[rows, place]) for place, rows in enumerate(known.T)]
-    sums = np.array([float(model.error_probability(*each).sum()) for each in columns])
+    sums = np.array([float(w @ model.error_probability(g, y)) for g, y, w in columns])
     draws = np.array(
         [
-            [_drawn(fit.error_probability(*each), rng) if len(each[1]) else 0 for each in columns]
+            [_drawn(fit.error_probability(g, y), w, rng) if len(w) else 0 for g, y, w in columns]
             for fit in fits
         ]
     )
-    counts = known.sum(axis=0)
+    counts = np.array([w.sum() for _, _, w in columns])
     errors = [
-        LabelErrors(name, int(counts[place]), sums[place], *_interval(draws[:, place]))
-        for place, name in enumerate(predictions.labels)
+        LabelErrors(name, round(counts[place]), sums[place], *_interval(draws[:, place]))
+        for place, name in enumerate(labels)
     ]
     total = LabelErrors(
-        "all labels", int(counts.sum()), float(sums.sum()), *_interval(draws.sum(axis=1))
+        "all labels", round(counts.sum()), float(sums.sum()), *_interval(draws.sum(axis=1))
     )
     return errors, total, model
 
 
-def _drawn(chances: Array, rng: np.random.Generator) -> float:
+def _drawn(chances: Array, weights: Array, rng: np.random.Generator) -> float:
     """Return a draw of the number of errors: normal, with the mean and variance of the sum."""
-    spread = float(np.sqrt((chances * (1 - chances)).sum()))
-    return max(0.0, float(chances.sum()) + spread * float(rng.normal()))
+    spread = float(np.sqrt(weights @ (chances * (1 - chances))))
+    return max(0.0, float(weights @ chances) + spread * float(rng.normal()))
 
 
 def _interval(draws: Array) -> tuple[float, float]:
@@ -248,7 +278,8 @@ def _interval(draws: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _log_odds(probabilities: Array) -> Array:
+def log_odds(probabilities: Array) -> Array:
+    """Return log-odds within ±30."""
     from scipy.special import logit
 
     return np.clip(logit(probabilities.astype(np.float64)), -_FAR, _FAR)

@@ -71,6 +71,17 @@ def binned(log_odds: Array, targets: Array) -> Binned:
     return Binned(centres, (count - present)[kept].astype(float), present[kept].astype(float))
 
 
+def rebinned(log_odds: Array, targets: Array, counts: Array) -> Binned:
+    """Return the same from entries that are themselves bins of several: mean, truth and count."""
+    order = np.argsort(log_odds, kind="stable")
+    odds, truth, weights = log_odds[order], targets[order], counts[order]
+    place = np.minimum((np.cumsum(weights) - weights / 2) * BINS / weights.sum(), BINS - 1)
+    _, group = np.unique(place.astype(np.int64), return_inverse=True)
+    count = np.bincount(group, weights=weights)
+    present = np.bincount(group, weights=weights * (truth == 1))
+    return Binned(np.bincount(group, weights=weights * odds) / count, count - present, present)
+
+
 def fit_noise(log_odds: Array, targets: Array) -> NoiseModel:
     """Fit the curve to entries with known truth.
 

@@ -8,7 +8,8 @@ Metrics that are not refuse soft targets. Averages are explicit: pooled over ent
 label (``None``), or the mean over labels (``"macro"``).
 
 ranking       average_precision, sample_average_precision, mean_average_precision, ranking_loss,
-              one_error, coverage_error; ranged_average_precision (more values than memory)
+              one_error, coverage_error; ranged_average_precision (more values than memory);
+              RankCounts, RankPlan, ranked_total (values spread over workers)
 calibration   calibration_error, top_k_calibration_error, calibration_noise, reliability
 proper        log_loss, brier, kl_to_truth, expected_size
 sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverage,
@@ -48,6 +49,7 @@ from credibly.metrics.label_sets import (
 )
 from credibly.metrics.proportions import proportion_interval
 from credibly.metrics.ranged import ranged_average_precision
+from credibly.metrics.rank_plan import RankCounts, RankPlan, ranked_total
 from credibly.metrics.ranking import (
     average_precision,
     coverage_error,
@@ -83,6 +85,8 @@ __all__ = [
     "TOP",
     "Draws",
     "Interval",
+    "RankCounts",
+    "RankPlan",
     "Reliability",
     "RetrievalMap",
     "Running",
@@ -115,6 +119,7 @@ __all__ = [
     "precision_at_k",
     "proportion_interval",
     "ranged_average_precision",
+    "ranked_total",
     "ranking_loss",
     "recall",
     "recall_at_k",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from credibly.checks import InputError
+from credibly.metrics.rank_plan import leading_bits
 from credibly.types import Array
 
 _BLOCK = 1 << 16
@@ -37,7 +37,7 @@ def ranged_average_precision(batches: Batches, *, most: int = 2**22) -> float:
     """
     counts = np.zeros(2**16, dtype=np.int64)
     for values, targets in batches():
-        counts += np.bincount(_leading_bits(values[targets >= 0]), minlength=2**16)
+        counts += np.bincount(leading_bits(values[targets >= 0]), minlength=2**16)
     total, all_above, hits_above = 0.0, 0, 0
     for low, high in _ranges(counts, most):
         ranked, positives = _gather(batches, low, high)
@@ -49,16 +49,6 @@ def ranged_average_precision(batches: Batches, *, most: int = 2**22) -> float:
         all_above += len(ranked)
         hits_above += len(positives)
     return total / hits_above if hits_above else float("nan")
-
-
-def _leading_bits(values: Array) -> Array:
-    """Return the 16 leading bits of float32 values, as numbers in the order of the values."""
-    single = values.astype(np.float32, copy=False) + np.float32(0)  # −0 and 0 are equal
-    if np.isnan(single).any():
-        raise InputError("values to rank must not be NaN; some are.")
-    bits = single.view(np.uint32)
-    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
-    return (ordered >> 16).astype(np.int64)
 
 
 def _ranges(counts: Array, most: int) -> list[tuple[int, int]]:
@@ -77,7 +67,7 @@ def _gather(batches: Batches, low: int, high: int) -> tuple[Array, Array]:
     ranked: list[Array] = []
     positives: list[Array] = []
     for values, targets in batches():
-        bits = np.where(targets >= 0, _leading_bits(values), -1)
+        bits = np.where(targets >= 0, leading_bits(values), -1)
         inside = (bits >= low) & (bits < high)
         ranked.append(values[inside])
         positives.append(values[inside & (targets > 0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,11 @@ class Running:
         }
 
     @property
+    def num_bins(self) -> int:
+        """Return the number of bins of the calibration errors."""
+        return self._sums["bins"].shape[1]
+
+    @property
     def known(self) -> int:
         """Return how many entries with a known target were seen."""
         return int(self._sums["proper"][:, scoring.COUNT].sum())
@@ -107,6 +113,17 @@ class Running:
         self.rows += other.rows
         for name, sums in other._sums.items():
             self._sums[name] += sums
+
+    def state(self) -> dict[str, Array]:
+        """Return everything that was accumulated, as arrays; ``add`` takes it back."""
+        return {**self._sums, "rows": np.array(self.rows)}
+
+    def add(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state`` of another instance with the same labels and bins."""
+        other = Running(self.num_labels, self.num_bins)
+        other.rows = int(state["rows"])
+        other._sums = {name: np.asarray(state[name]) for name in self._sums}
+        self.merge(other)
 
     def calibration_error(
         self, kind: Kind = "ace", min_count: int = 0, average: Average = "pooled"

@@ -6,6 +6,7 @@ rows without labels included, where they count as 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,17 @@ class TopLabels:
         for name in ("hits", "gains", "found"):
             vars(both)[name] = vars(self)[name] + vars(other)[name]
         return both
+
+    def state(self) -> dict[str, Array]:
+        """Return the sums as arrays; ``add`` takes them back."""
+        sums = {name: vars(self)[name] for name in ("hits", "gains", "found")}
+        return {**sums, "rows": np.array(self.rows)}
+
+    def add(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state`` of another tally with the same places and weights."""
+        self.rows += int(state["rows"])
+        for name in ("hits", "gains", "found"):
+            vars(self)[name] += state[name]
 
     def precision(self) -> Array:
         """Return precision@1 … @k; propensity-scored where weights were given."""

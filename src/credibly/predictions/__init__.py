@@ -31,6 +31,7 @@ from credibly.predictions._completeness import shard_metadata, shard_name
 from credibly.predictions._dataset import Dataset, identity
 from credibly.predictions._importers import ImportedTable, read_table
 from credibly.predictions._npz import parse_array, read_arrays
+from credibly.predictions._pieces import Piece, PieceReader
 from credibly.predictions._preview import FilePreview, preview_file
 from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
 from credibly.predictions._shard import Shard
@@ -48,6 +49,8 @@ __all__ = [
     "FilePreview",
     "ImportedTable",
     "Layout",
+    "Piece",
+    "PieceReader",
     "Predictions",
     "Schema",
     "Shard",

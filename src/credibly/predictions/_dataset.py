@@ -16,6 +16,7 @@ import numpy as np
 from credibly.checks import InputError, fits_memory, nearest
 from credibly.predictions import _validation
 from credibly.predictions._completeness import check_complete, place_of
+from credibly.predictions._pieces import Piece, PieceReader, with_unknown
 from credibly.predictions._schema import ID, PROBABILITY, SCORE, TRUTH
 from credibly.predictions._shard import Batch, Selection, Shard
 from credibly.predictions._table import Predictions, Rows, label_mismatch, row_index
@@ -130,6 +131,35 @@ class Dataset:
             )
         for shard in self.shards:
             yield from shard.top_batches(rows)
+
+    def pieces(self, cells: int = 2**24) -> list[Piece]:
+        """Return the dataset as pieces of some row groups each, for workers that share the rows.
+
+        Args:
+            cells: probabilities per piece, about; a piece has at least one row group.
+        """
+        width = 64 if self.top else len(self.labels)
+        found: list[Piece] = []
+        first = 0
+        for shard in self.shards:
+            begin, rows, sizes = 0, 0, shard.group_rows
+            for group, size in enumerate(sizes, start=1):
+                rows += size
+                if rows * width >= cells or group == len(sizes):
+                    if rows:
+                        found.append(Piece(len(found), str(shard.path), begin, group, first, rows))
+                    begin, first, rows = group, first + rows, 0
+        return found
+
+    @property
+    def piece_reader(self) -> PieceReader:
+        """Return what reads a piece on another machine, without opening the other files."""
+        return PieceReader(self.labels, self._kinds(), self.soft, self.top)
+
+    @property
+    def ids_compared(self) -> bool:
+        """Whether the writer compared all ids with each other, so that nobody needs to again."""
+        return self._written_together() and not any(s.ids_may_be_missing() for s in self.shards)
 
     def _one_column_per_label(self) -> None:
         if self.top:
@@ -273,7 +303,7 @@ class Dataset:
             lacks_truth = TRUTH in wanted.kinds and not shard.schema.has_targets
             kinds = [kind for kind in wanted.kinds if not (lacks_truth and kind == TRUTH)]
             for batch in shard.batches(Selection(wanted.labels, kinds, wanted.rows), mask):
-                yield _with_unknown(batch) if lacks_truth else batch
+                yield with_unknown(batch) if lacks_truth else batch
             first += shard.num_rows
 
     def _gather(
@@ -350,8 +380,3 @@ def _present(values: Array | None) -> Array:
     """Return ``values``; a column that was selected is never None."""
     assert values is not None
     return values
-
-
-def _with_unknown(batch: Batch) -> Batch:
-    values = _present(batch.scores if batch.probabilities is None else batch.probabilities)
-    return batch._replace(targets=np.full(values.shape, UNKNOWN, dtype=np.int8))

@@ -62,8 +62,7 @@ class Shard:
             self.schema = Schema.from_arrow(file.schema_arrow, raw, self.where)
         self.identity = _identity(path)
         self.num_rows: int = self._footer.num_rows
-        groups = range(self._footer.num_row_groups)
-        held = sum(self._footer.row_group(group).num_rows for group in groups)
+        held = sum(self.group_rows)
         if held != self.num_rows or self.num_rows < 0:
             raise InputError(
                 _damaged(
@@ -87,8 +86,16 @@ class Shard:
         found = (self._footer.row_group(group).column(place).statistics for group in groups)
         return any(each is None or not each.has_null_count or each.null_count for each in found)
 
-    def batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
-        """Yield batches of the rows; ``keep`` is a mask over them.
+    @property
+    def group_rows(self) -> list[int]:
+        """Return the number of rows of each row group."""
+        groups = range(self._footer.num_row_groups)
+        return [self._footer.row_group(group).num_rows for group in groups]
+
+    def batches(
+        self, wanted: Selection, keep: Array | None = None, groups: range | None = None
+    ) -> Iterator[Batch]:
+        """Yield batches of the rows; ``keep`` is a mask over them, ``groups`` selects row groups.
 
         Row groups without any row to keep are not read.
         """
@@ -96,20 +103,21 @@ class Shard:
             raise InputError(f"{self.path} has changed since it was opened. Open it again.")
         first = 0
         with open_parquet(self.path, self._footer) as file:
-            for group in range(self._footer.num_row_groups):
-                size = self._footer.row_group(group).num_rows
-                if keep is None or keep[first : first + size].any():
+            for group, size in enumerate(self.group_rows):
+                asked = groups is None or group in groups
+                if asked and (keep is None or keep[first : first + size].any()):
                     yield from self._group(file, group, first, wanted, keep)
                 first += size
 
-    def top_batches(self, rows: int) -> Iterator[TopPredictions]:
+    def top_batches(self, rows: int, groups: range | None = None) -> Iterator[TopPredictions]:
         """Yield batches of a file with the most probable labels of each row."""
         if _identity(self.path) != self.identity:
             raise InputError(f"{self.path} has changed since it was opened. Open it again.")
-        first = 0
+        chosen = range(self._footer.num_row_groups) if groups is None else groups
+        first = sum(self.group_rows[: chosen.start])
         with open_parquet(self.path, self._footer) as file:
             try:
-                for record in file.iter_batches(rows):
+                for record in file.iter_batches(rows, row_groups=list(chosen)):
                     yield _top.from_arrow(
                         record, self.schema.labels, self.schema.metadata, self.where, first
                     )

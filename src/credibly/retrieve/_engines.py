@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, choice
+from credibly.engines import is_remote
 from credibly.predictions import PROBABILITY, TRUTH, Dataset, Schema, identity
 from credibly.retrieve import _sql
 from credibly.retrieve._answer import Answer, Hit, conditions
@@ -156,11 +157,6 @@ def checked_top(top: int) -> int:
     if isinstance(top, bool) or not hasattr(top, "__index__") or top < 1:
         raise InputError(f"`top` must be a whole number of at least 1; got {top!r}.")
     return int(top)
-
-
-def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Return whether ``path`` is an address (``s3a://…``, ``hdfs://…``) that only Spark reads."""
-    return "://" in str(path)
 
 
 def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from credibly.checks import InputError
+from credibly.engines import file_address, is_remote, spark_session
 from credibly.predictions import Dataset, Schema
-from credibly.retrieve._engines import Engine, Row, Run, by_columns, is_remote
+from credibly.retrieve._engines import Engine, Row, Run, by_columns
 from credibly.retrieve._sql import Source
 
 _VIEW = "credibly_predictions"
@@ -29,7 +30,7 @@ def spark_engine(
     path: str | os.PathLike[str], session: Any = None, *, partial: bool = False
 ) -> Engine:
     """Return the predictions at ``path``, opened by Spark."""
-    spark = _session() if session is None else session
+    spark = spark_session() if session is None else session
     # Label names may differ by case alone; Spark takes them for one unless told otherwise.
     spark.conf.set("spark.sql.caseSensitive", "true")
     if is_remote(path):
@@ -41,12 +42,12 @@ def spark_engine(
     dataset.check_ids(trust_writer=True)
     sources = []
     for place, (schema, files) in enumerate(by_columns(dataset)):
-        frame = spark.read.parquet(*(_address(str(file)) for file in files))
+        frame = spark.read.parquet(*(file_address(str(file)) for file in files))
         frame.createOrReplaceTempView(f"{_VIEW}_{place}")
         sources.append(Source(f"{_VIEW}_{place}", schema))
 
     def add_file(name: str, file: Path) -> None:
-        spark.read.parquet(_address(str(file))).createOrReplaceTempView(name)
+        spark.read.parquet(file_address(str(file))).createOrReplaceTempView(name)
 
     run = _runner(spark, path)
     return Engine(str(path), dataset.labels, sources, "`", run, dataset, add_file=add_file)
@@ -76,28 +77,3 @@ def _arrow_schema(struct: Any) -> Any:
             for name, kind in kinds.items()
         ]
     )
-
-
-def _address(file: str) -> str:
-    # A path is a glob to Spark as well; a backslash takes the meaning of its characters away.
-    plain = "".join(f"\\{c}" if c in "*?[]{}\\" else c for c in os.path.abspath(file))
-    return f"file://{plain}"
-
-
-def _session() -> Any:
-    try:
-        from pyspark.sql import SparkSession  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise InputError(
-            "`engine='spark'` must find PySpark; it is not installed. "
-            "Run `pip install 'credibly[spark]'`, or use `engine='duckdb'`."
-        ) from error
-    try:
-        # PYSPARK_SUBMIT_ARGS or SPARK_CONF_DIR point to a cluster; otherwise this machine.
-        builder = SparkSession.builder.appName("credibly search")
-        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    except Exception as error:  # py4j and Spark raise types of their own, Java's absence included
-        raise InputError(
-            f"Spark must start; {str(error).splitlines()[0]} It needs Java 17 or newer "
-            "(`java -version`); `engine='duckdb'` needs none."
-        ) from error

@@ -25,20 +25,25 @@ if TYPE_CHECKING:
     from credibly.workflows.integrity import FileCheck, Integrity, check_files
     from credibly.workflows.joint_models import fit_joint_file, joint_from, mixture_from
     from credibly.workflows.label_sets import WrittenSets, write_sets
+    from credibly.workflows.parts import CalibratedParts, calibrate_parts
+    from credibly.workflows.predicted_parts import PredictedParts, predict_parts
     from credibly.workflows.top_labels import calibrate_top_file, holds_top_labels
     from credibly.workflows.warming import WarmUp, warm_up
 
 __all__ = [
+    "CalibratedParts",
     "CalibratedScores",
     "Comparison",
     "Evaluation",
     "FileCheck",
     "FitRows",
     "Integrity",
+    "PredictedParts",
     "ProbabilityMap",
     "WarmUp",
     "WrittenSets",
     "calibrate_file",
+    "calibrate_parts",
     "calibrate_scores",
     "calibrate_top_file",
     "check_files",
@@ -49,22 +54,26 @@ __all__ = [
     "holds_top_labels",
     "joint_from",
     "mixture_from",
+    "predict_parts",
     "warm_up",
     "write_sets",
 ]
 
 # No module has the name of a function: importing it would put the module in the function's place.
 _MODULES = {
+    "CalibratedParts": "parts",
     "CalibratedScores": "calibration",
     "Comparison": "comparison",
     "Evaluation": "evaluation",
     "FileCheck": "integrity",
     "FitRows": "fit_rows",
     "Integrity": "integrity",
+    "PredictedParts": "predicted_parts",
     "ProbabilityMap": "calibration",
     "WarmUp": "warming",
     "WrittenSets": "label_sets",
     "calibrate_file": "calibration",
+    "calibrate_parts": "parts",
     "calibrate_scores": "calibration",
     "calibrate_top_file": "top_labels",
     "check_files": "integrity",
@@ -76,6 +85,7 @@ _MODULES = {
     "holds_top_labels": "top_labels",
     "joint_from": "joint_models",
     "mixture_from": "joint_models",
+    "predict_parts": "predicted_parts",
     "write_sets": "label_sets",
 }
 

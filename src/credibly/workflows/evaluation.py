@@ -18,10 +18,12 @@ import numpy as np
 
 from credibly import metrics
 from credibly.checks import InputError
+from credibly.engines import Engine, is_remote, open_engine
 from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.retrieve import JointNumbers, JointTally, MixtureJoint
 from credibly.types import Array
+from credibly.workflows.tallies import EvaluationTally, RankTally, Tallies, ZeroLabelHistogram
 
 Advance = Callable[[float], None]
 Progress = Callable[[str], AbstractContextManager[Advance]]
@@ -131,6 +133,8 @@ def evaluate(
     seed: int = 0,
     partial: bool = False,
     joint: MixtureJoint | None = None,
+    engine: str = "duckdb",
+    session: object = None,
     advance: Advance = lambda share: None,
 ) -> Evaluation:
     """Evaluate the probabilities of a predictions file against the truth it holds.
@@ -147,6 +151,10 @@ def evaluate(
         joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint log
             score, subset accuracy, and expected / real pairs and triples, each also for
             independent labels.
+        engine: ``"duckdb"``, this machine, or ``"spark"``, a cluster whose workers see the files
+            under the same path. The numbers are the same, to 1e-9 of their value; the zero-label
+            AUROC counts confidences that agree to 6e-5 as ties.
+        session: a Spark session to use; one is started otherwise.
         advance: called with the share of the work done since its last call.
 
     Returns:
@@ -164,8 +172,17 @@ def evaluate(
         >>> round(evaluate(path).numbers["NLL"], 4)
         0.299
     """
+    worker = open_engine(engine, session)
+    if is_remote(path):
+        raise InputError(
+            f"{path} is an address; `evaluate` reads files that every worker sees under one path. "
+            "Mount it, or search it: `credibly search --engine spark` reads addresses."
+        )
+    if engine == "spark" and joint is not None:
+        raise InputError("`joint` is measured on this machine; leave out `engine='spark'`.")
     with _dataset(Path(path), partial) as dataset:
-        result = _evaluate_dataset(dataset, bins=bins, min_count=min_count, advance=advance)
+        measure = _evaluate_spread if engine == "spark" and not dataset.top else _evaluate_dataset
+        result = measure(dataset, worker, bins=bins, min_count=min_count, advance=advance)
         if joint is not None:
             result = _with_joint(result, dataset, joint)
         if intervals:
@@ -222,18 +239,37 @@ def evaluate_all(
     return results
 
 
+def _evaluate_spread(
+    dataset: Dataset, engine: Engine, *, bins: int, min_count: int, advance: Advance
+) -> Evaluation:
+    """Evaluate by sums that workers send: two passes, and a sort by label for mAP@y."""
+    if not dataset.has_targets:
+        raise InputError(_without_truth(dataset.path))
+    engine.check_ids(dataset)
+    count = len(dataset.labels)
+    evaluation, ranks = EvaluationTally(count, bins, soft=dataset.soft), RankTally(count)
+    engine.tally(dataset, Tallies(evaluation=evaluation, ranks=ranks))
+    advance(0.5)
+    if evaluation.running.known == 0:
+        raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
+    plan = ranks.counts.plan()
+    precisions = plan.average_precisions(engine.ranked_totals(dataset, plan))
+    advance(0.5)
+    return _evaluation(dataset, evaluation.running, evaluation.zero, precisions, min_count)
+
+
 def _evaluate_dataset(
-    dataset: Dataset, *, bins: int, min_count: int, advance: Advance
+    dataset: Dataset, engine: Engine, *, bins: int, min_count: int, advance: Advance
 ) -> Evaluation:
     if dataset.top:
-        return _evaluate_top(dataset, bins, min_count, advance)
+        return _evaluate_top(dataset, engine, bins, min_count, advance)
     if not dataset.has_targets:
         raise InputError(_without_truth(dataset.path))
     # Comparing ids takes memory for each row, so that of a large file's writer is trusted.
     dataset.check_ids(trust_writer=dataset.num_rows > MOST_ROWS)
     running = metrics.Running(len(dataset.labels), bins, coding="unknown")
     kept = dataset.num_rows <= MOST_ROWS
-    zero = None if dataset.soft else _ZeroLabel() if kept else _ZeroLabelHistogram()
+    zero = None if dataset.soft else _ZeroLabel() if kept else ZeroLabelHistogram()
     for batch in dataset.batches():
         assert batch.targets is not None
         running.update(batch.probabilities, batch.targets, batch.scores)
@@ -242,7 +278,16 @@ def _evaluate_dataset(
         advance(0.5 * len(batch) / dataset.num_rows)
     if running.known == 0:
         raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
-    precisions = _label_precisions(dataset, advance)
+    return _evaluation(dataset, running, zero, _label_precisions(dataset, advance), min_count)
+
+
+def _evaluation(
+    dataset: Dataset,
+    running: metrics.Running,
+    zero: _ZeroLabel | ZeroLabelHistogram | None,
+    precisions: Array,
+    min_count: int,
+) -> Evaluation:
     numbers = running.summary(precisions, min_count)
     by_label = running.by_label(precisions, min_count)
     if zero is not None:
@@ -253,17 +298,19 @@ def _evaluate_dataset(
         dataset.labels,
         numbers,
         by_label,
-        bins=bins,
+        bins=running.num_bins,
         min_count=min_count,
     )
 
 
-def _evaluate_top(dataset: Dataset, bins: int, min_count: int, advance: Advance) -> Evaluation:
+def _evaluate_top(
+    dataset: Dataset, engine: Engine, bins: int, min_count: int, advance: Advance
+) -> Evaluation:
     """Return the numbers of a file with the most probable labels; it has no table of labels."""
     from credibly.workflows.top_labels import top_numbers
 
-    dataset.check_ids()
-    numbers = top_numbers(dataset, bins=bins, min_count=min_count, advance=advance)
+    engine.check_ids(dataset)
+    numbers = top_numbers(dataset, bins=bins, min_count=min_count, engine=engine, advance=advance)
     return Evaluation(
         str(dataset.path), dataset.num_rows, dataset.labels, numbers, {}, bins=bins,
         min_count=min_count,
@@ -343,53 +390,6 @@ class _ZeroLabel:
             "IN accuracy": self._hits / whole.rows_in,
             "OUT MMC": float(whole.mean_confidence_out),
             "zero-label AUROC": float(whole.auroc),
-        }
-
-
-class _ZeroLabelHistogram:
-    """The same with counts in place of rows.
-
-    Confidences that agree in 14 bits of their mantissa, to about 6e-5 of their value, count as ties
-    in the AUROC; the other numbers are exact.
-    """
-
-    BINS = 2**21
-
-    def __init__(self) -> None:
-        self._hits = self._rows_in = self._sum_out = 0.0
-        self._known = 0
-        self._inside, self._outside = (np.zeros(self.BINS) for _ in range(2))
-
-    def update(self, probabilities: Array, targets: Array) -> None:
-        part = metrics.zero_label(probabilities, targets, coding="unknown")
-        self._hits += part.rows_in * float(part.accuracy) if part.rows_in else 0.0
-        known = targets >= 0
-        confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
-        inside, counts = targets.max(axis=1) > 0, known.sum(axis=1)
-        # Bits of a float32 in [0, 1] are in the order of its values; the highest two are 0.
-        bins = confidence.astype(np.float32).view(np.uint32) >> 9
-        self._inside += np.bincount(bins[inside], minlength=self.BINS)
-        self._rows_in += int(inside.sum())
-        # Only rows all of whose labels are known are certain to have none; which labels have any
-        # truth is known at the end, and is at least the largest count.
-        highest = int(counts[~inside].max(initial=0))
-        if highest > self._known:
-            self._known, self._sum_out = highest, 0.0
-            self._outside[:] = 0
-        outside = ~inside & (counts == self._known)
-        self._outside += np.bincount(bins[outside], minlength=self.BINS)
-        self._sum_out += float(confidence[outside].sum(dtype=np.float64))
-
-    def numbers(self, labels_with_truth: int) -> dict[str, float]:
-        rows_out = self._outside.sum()
-        if not self._rows_in or not rows_out or self._known != labels_with_truth:
-            return {}
-        below = np.cumsum(self._outside) - self._outside
-        wins = (self._inside * (below + self._outside / 2)).sum()
-        return {
-            "IN accuracy": self._hits / self._rows_in,
-            "OUT MMC": self._sum_out / rows_out,
-            "zero-label AUROC": float(wins / (self._rows_in * rows_out)),
         }
 
 

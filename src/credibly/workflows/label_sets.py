@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +88,8 @@ def write_sets(
     fit_on: str | os.PathLike[str] | None = None,
     fit_rows: FitRows | None = None,
     partial: bool = False,
+    engine: str = "duckdb",
+    session: object = None,
     advance: Callable[[float], None] = lambda rows: None,
 ) -> WrittenSets:
     """Fit a decision and write the label set of every row of a predictions file.
@@ -103,6 +105,9 @@ def write_sets(
             count as held out.
         fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
         partial: whether a folder may lack shards; otherwise that is an error.
+        engine: ``"duckdb"``, this machine, or ``"spark"``: then ``out`` is a folder, with a file
+            per piece, and the decision is fitted on at most ``MOST_FITTED`` probabilities.
+        session: a Spark session to use; one is started otherwise.
         advance: called with the number of rows done since its last call.
 
     Returns:
@@ -124,6 +129,15 @@ def write_sets(
         {1: 2}
     """
     out = Path(out)
+    if engine != "duckdb":
+        from credibly.workflows.set_parts import write_set_parts
+
+        if fit_on is not None:
+            raise InputError("`fit_on` goes with one machine; on Spark the rows are drawn.")
+        return write_set_parts(
+            path, decision, out, fit_rows or FitRows(), partial=partial, engine=engine,
+            session=session,
+        )  # fmt: skip
     inputs = [each for each in (path, fit_on) if each is not None]
     check_out(out, (".parquet", ".csv"), inputs=inputs)
     scan = Predictions.scan(path, partial=partial)
@@ -131,34 +145,41 @@ def write_sets(
     scan.check_ids()
     decision = decision.for_labels(scan.labels)
     decision, held_out = _fit(decision, scan, other, fit_rows or FitRows())
-    document = {
-        "version": "1.0",
-        "kind": "sets",
-        "decision": decision.state(),
-        "statement": decision.statement,
-        "promise": decision.statement,  # its name until version 0.1
-    }
-    tally, first = _Tally(), 0
-    with _sets_file(out, document, reviews=decision.reviews) as file:
+    tally, first = SetTally(), 0
+    with sets_file(out, decision) as file:
         for batch in scan.batches():
-            sets = decision.predict(batch.probabilities)
-            review = decision.to_review(batch.probabilities) if decision.reviews else None
-            new = held_out[first : first + len(batch)]
-            file.write(batch, sets, new, review)
-            tally.add(sets[new], None if batch.targets is None else batch.targets[new])
-            if review is not None:
-                tally.reviewed += int(review[new].sum())
+            held = held_out[first : first + len(batch)]
+            write_batch(file, decision, batch, held, tally)
             first += len(batch)
             advance(len(batch))
+    return written_sets(out, decision, scan.labels, len(held_out), tally)
+
+
+def write_batch(
+    file: SetsFile, decision: Decision, batch: Predictions, held_out: Array, tally: SetTally
+) -> None:
+    """Write the label sets of some rows, and count those of rows that were held out."""
+    sets = decision.predict(batch.probabilities)
+    review = decision.to_review(batch.probabilities) if decision.reviews else None
+    file.write(batch, sets, held_out, review)
+    tally.update(sets[held_out], None if batch.targets is None else batch.targets[held_out])
+    if review is not None:
+        tally.reviewed += int(review[held_out].sum())
+
+
+def written_sets(
+    out: Path, decision: Decision, labels: list[str], rows: int, tally: SetTally
+) -> WrittenSets:
+    """Return what was written, by the counts of its held-out rows."""
     return WrittenSets(
         str(out),
         decision,
-        len(held_out),
+        rows,
         tally.rows,
         tally.numbers(),
         tally.histogram(),
-        [scan.labels[place] for place in decision.always_selected],
-        [scan.labels[place] for place in decision.never_selected],
+        [labels[place] for place in decision.always_selected],
+        [labels[place] for place in decision.never_selected],
     )
 
 
@@ -178,9 +199,7 @@ def _fit(
                 "rows that the decision was not fitted on. Leave out `fit_on`."
             )
         return _fit_on(decision, other, scan.labels, None), ~seen
-    fitted, _ = fit_rows.draw(np.arange(scan.num_rows), f"rows of {scan.path}")
-    keep = np.zeros(scan.num_rows, dtype=bool)
-    keep[fitted] = True
+    keep = fit_rows.choose(scan.num_rows, f"rows of {scan.path}").mask_of(0, scan.num_rows)
     return _fit_on(decision, scan, scan.labels, keep), ~keep
 
 
@@ -201,7 +220,7 @@ def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | 
 
 
 @dataclass
-class _Tally:
+class SetTally:
     """Counts of the sets of some rows; truth counts where it is known."""
 
     rows: int = 0
@@ -213,7 +232,8 @@ class _Tally:
     right: list[float] = field(default_factory=lambda: [0.0, 0])
     reviewed: int = 0
 
-    def add(self, sets: Array, targets: Array | None) -> None:
+    def update(self, sets: Array, targets: Array | None) -> None:
+        """Add label sets and what is known of the truth."""
         sizes = np.bincount(sets.sum(axis=1), minlength=sets.shape[1] + 1)
         self.sizes = self.sizes + sizes if self.rows else sizes
         self.rows += len(sets)
@@ -224,6 +244,24 @@ class _Tally:
             hits = (sets & (targets == 1)).sum(axis=1)
             _add_shares(self.recall, hits, (targets == 1).sum(axis=1))
             _add_shares(self.right, hits, (sets & (targets >= 0)).sum(axis=1))
+
+    def state(self) -> dict[str, Array]:
+        """Return the counts as arrays; ``add`` takes them back."""
+        counts = [self.rows, self.hits, self.returned, self.present, self.reviewed]
+        shares = np.array([*self.recall, *self.right])
+        return {"sizes": self.sizes, "counts": np.array(counts), "shares": shares}
+
+    def add(self, state: Mapping[str, Array]) -> None:
+        """Add the counts of other rows."""
+        rows, hits, returned, present, reviewed = (int(each) for each in state["counts"])
+        if rows:
+            self.sizes = self.sizes + state["sizes"] if self.rows else state["sizes"]
+        self.rows += rows
+        self.hits, self.returned = self.hits + hits, self.returned + returned
+        self.present, self.reviewed = self.present + present, self.reviewed + reviewed
+        shares = state["shares"]
+        self.recall = [self.recall[0] + float(shares[0]), self.recall[1] + int(shares[1])]
+        self.right = [self.right[0] + float(shares[2]), self.right[1] + int(shares[3])]
 
     def numbers(self) -> dict[str, float]:
         """Return average size and its error; coverage, precision and F1 where truth is known."""
@@ -288,15 +326,25 @@ def read_sets_file(path: Path) -> int:
         raise InputError(f"{path} must be a complete Parquet file; {error}.") from error
 
 
-class _Sink(Protocol):
-    def write(
-        self, batch: Predictions, sets: Array, held_out: Array, review: Array | None
-    ) -> None: ...
+class SetsFile(Protocol):
+    """A file of label sets that is being written."""
+
+    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
+        """Write the sets of some rows."""
+        ...
 
 
 @contextmanager
-def _sets_file(path: Path, document: dict[str, Any], *, reviews: bool) -> Iterator[_Sink]:
+def sets_file(path: Path, decision: Decision) -> Iterator[SetsFile]:
     """Open a file of label sets, Parquet or CSV by its ending; it appears only when complete."""
+    reviews = decision.reviews
+    document = {
+        "version": "1.0",
+        "kind": "sets",
+        "decision": decision.state(),
+        "statement": decision.statement,
+        "promise": decision.statement,  # its name until version 0.1
+    }
     with atomic_path(path) as beside:
         if path.suffix == ".csv":
             with beside.open("w", newline="", encoding="utf-8") as file:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly import calibrate, metrics
+from credibly import calibrate
 from credibly.checks import InputError
+from credibly.engines import Engine
 from credibly.pipeline import sigmoid
 from credibly.predictions import Dataset, TopPredictions, Writer
 from credibly.types import Array
+from credibly.workflows.tallies import TopTally
 
 if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
@@ -30,6 +32,7 @@ def top_numbers(
     bins: int,
     min_count: int,
     weights: Array | None = None,
+    engine: Engine,
     advance: Callable[[float], None] = lambda share: None,
 ) -> dict[str, float]:
     """Return the metrics of a file with the most probable labels, in one pass over its rows.
@@ -41,39 +44,18 @@ def top_numbers(
         raise InputError(
             f"{dataset.path} must have the truth to be evaluated, a column 'y'; it has none."
         )
-    most = max(PLACES)
-    tallies = {"": metrics.TopLabels(most)}
-    if weights is not None:
-        tallies["PS "] = metrics.TopLabels(most, weights)
-    held: metrics.Running | None = None
-    for batch in dataset.top_batches():
-        assert batch.targets is not None
-        for tally in tallies.values():
-            tally.update(batch.top, batch.targets)
-        held = held or metrics.Running(batch.k, bins, coding="unknown")
-        held.update(*_columns(batch, held.num_labels))
-        advance(len(batch) / dataset.num_rows)
-    assert held is not None
+    tally = engine.tally(dataset, TopTally(max(PLACES), bins, weights), advance=advance)
+    held = tally.held
     if held.known == 0:
         raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
     numbers: dict[str, float] = {}
-    for prefix, tally in tallies.items():
-        figures = {"precision": tally.precision(), "nDCG": tally.ndcg(), "recall": tally.recall()}
+    for prefix, each in tally.rankings.items():
+        figures = {"precision": each.precision(), "nDCG": each.ndcg(), "recall": each.recall()}
         for name, values in figures.items():
             numbers |= {f"{prefix}{name}@{k}": float(values[k - 1]) for k in PLACES}
-    over = held.summary(np.full(held.num_labels, np.nan), min_count)
+    over = held.summary(np.full(1, np.nan), min_count)
     kept = ("ACE", "MCE", "ECE", "NLL", "Brier")
     return numbers | {f"{name}, held labels": over[name] for name in kept}
-
-
-def _columns(batch: TopPredictions, width: int) -> tuple[Array, Array]:
-    """Return probabilities and truth of the labels that rows hold, (rows, width)."""
-    values, hits = batch.probabilities[:, :width], batch.hits()[:, :width]
-    missing = max(0, width - values.shape[1])
-    return (
-        np.pad(values, ((0, 0), (0, missing))),
-        np.pad(hits, ((0, 0), (0, missing)), constant_values=-1).astype(np.int8),
-    )
 
 
 def holds_top_labels(path: str | Path) -> bool:

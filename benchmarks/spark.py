@@ -1,0 +1,99 @@
+"""Evaluate, calibrate, sets and inspect on a Spark cluster beside this machine.
+
+A master and two workers of one core each run on loopback (``tests/spark/spark_cluster.py``), so the
+table shows what the detour over Spark costs, not what more machines gain. Seconds of wall time,
+after one call of each that starts the workers. ``SPARK_ROWS=1000000`` sets the number of rows.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+LABELS = [f"l{place:02d}" for place in range(80)]
+FILES = 4
+
+
+def run() -> list[dict[str, object]]:
+    """Return one row per command."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        print("PySpark is not installed: pip install 'credibly[spark]'")
+        return []
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "spark"))
+    from spark_cluster import spark_on_a_cluster
+
+    rows = int(os.environ.get("SPARK_ROWS", "400000"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(folder / "parts", rows)
+        with spark_on_a_cluster(folder) as (_, session):
+            return [
+                measured(name, folder, work, session) for name, work in commands(folder).items()
+            ]
+
+
+def commands(folder: Path) -> dict[str, Callable[..., object]]:
+    """Return the commands, as functions of where to write and of the engine's settings."""
+    import credibly as cr
+    from credibly.inspect import label_issues_of_files
+    from credibly.workflows import calibrate_parts
+    from credibly.workflows.fit_rows import FitRows
+    from credibly.workflows.set_parts import write_set_parts
+
+    parts = folder / "parts"
+    return {
+        "evaluate": lambda out, **engine: cr.evaluate(parts, **engine),
+        "calibrate": lambda out, **engine: calibrate_parts(parts, out, **engine),
+        "sets": lambda out, **engine: write_set_parts(
+            parts, cr.decide.AverageSize(3), out, FitRows(0.1), **engine
+        ),
+        "inspect": lambda out, **engine: label_issues_of_files(parts, **engine),
+    }
+
+
+def measured(
+    name: str, folder: Path, work: Callable[..., object], session: object
+) -> dict[str, object]:
+    """Return the seconds of one command on both engines."""
+    engines = {"here": {"engine": "duckdb"}, "spark": {"engine": "spark", "session": session}}
+    seconds = {}
+    for engine, settings in engines.items():
+        for _ in range(2):  # the first starts workers and compiles
+            out = folder / "out"
+            shutil.rmtree(out, ignore_errors=True)
+            start = time.perf_counter()
+            work(out, **settings)
+            seconds[engine] = time.perf_counter() - start
+    print(name, seconds, flush=True)
+    return {
+        "command": name,
+        "this machine, s": f"{seconds['here']:.1f}",
+        "Spark, two workers, s": f"{seconds['spark']:.1f}",
+        "ratio": f"{seconds['spark'] / seconds['here']:.1f}",
+    }
+
+
+def make(folder: Path, rows: int) -> None:
+    """Write predictions with truth, in some files."""
+    import credibly as cr
+
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    for part in range(FILES):
+        odds = generator.normal(-3, 2, (rows // FILES, len(LABELS)))
+        chances = (1 / (1 + np.exp(-odds))).astype(np.float32)
+        cr.Predictions.from_arrays(
+            probabilities=chances,
+            targets=(generator.random(chances.shape) < chances).astype(np.int8),
+            labels=LABELS,
+            ids=[f"{part}-{row}" for row in range(len(chances))],
+        ).write(folder / f"{part}.parquet")

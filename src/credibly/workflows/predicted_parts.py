@@ -1,0 +1,216 @@
+"""Predict tables of any size with an exported model, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from credibly.checks import InputError, out_can_be_written
+from credibly.engines import is_remote, open_engine
+from credibly.predictions import Writer, shard_metadata, shard_name
+from credibly.types import Array
+
+_ROWS = 100_000
+"""Rows of a part, about."""
+
+
+@dataclass(frozen=True)
+class PredictedParts:
+    """A folder of predictions that was written.
+
+    Attributes:
+        out: the folder.
+        rows: number of rows.
+        files: number of files.
+    """
+
+    out: str
+    rows: int
+    files: int
+
+
+def predict_parts(
+    model: str | os.PathLike[str],
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    engine: str = "duckdb",
+    session: object = None,
+) -> PredictedParts:
+    """Predict a Parquet table, or a folder of them, with a model that ``credibly export`` wrote.
+
+    Args:
+        model: the .onnx file of a run on features; workers get its bytes.
+        data: a Parquet file, or a folder of them, as for ``credibly train``: columns of features,
+            the labels where they are known, ``id``. Without ids, rows are numbered.
+        out: the folder to write, which every worker sees under the same path.
+        engine: ``"duckdb"``, this machine, or ``"spark"``.
+        session: a Spark session to use; one is started otherwise.
+
+    Raises:
+        InputError: if the model is not one of features, or the columns are others.
+    """
+    for each in (data, out):
+        if is_remote(each):
+            raise InputError(f"{each} is an address; give a path that every worker sees.")
+    folder, worker = Path(out), open_engine(engine, session)
+    out_can_be_written(folder, folder=True)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"`out` must be a new or empty folder; {folder} holds files.")
+    predictor = _Predictor.read(Path(model))
+    tasks = _tasks(Path(data))
+    folder.mkdir(parents=True, exist_ok=True)
+    rows, count = sum(task.rows for task in tasks), len(tasks)
+    origin = {"model": Path(model).name, "data": str(data), "rows": rows}
+
+    def work(place: int) -> dict[str, Array]:
+        task = tasks[place]
+        table = task.read(predictor.labels)
+        about = {"loss": predictor.loss, "origin": origin, **shard_metadata(place, count, rows)}
+        with Writer(folder / shard_name(place, count), predictor.labels, metadata=about) as writer:
+            scores, probabilities = predictor(table.features, task.path)
+            writer.append(
+                probabilities=probabilities,
+                scores=scores,
+                targets=table.targets if table.has_truth else None,
+                ids=table.ids,
+                coding="unknown",
+            )
+        return {"rows": np.array(len(probabilities))}
+
+    written = worker.each(count, work, str(data))
+    return PredictedParts(str(out), int(sum(state["rows"] for state in written)), count)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    features: Array
+    targets: Array
+    ids: Array
+
+    @property
+    def has_truth(self) -> bool:
+        return bool((self.targets >= 0).any())
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Some row groups of a table."""
+
+    path: str
+    first_group: int
+    last_group: int
+    first_row: int
+    rows: int
+
+    def read(self, labels: list[str]) -> _Rows:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from credibly import data
+
+        with pq.ParquetFile(self.path) as file:
+            table = file.read_row_groups(list(range(self.first_group, self.last_group)))
+        if "id" not in table.column_names:
+            numbers = range(self.first_row, self.first_row + self.rows)
+            table = table.append_column("id", pa.array([str(number) for number in numbers]))
+        if not set(labels) & set(table.column_names):
+            unknown = pa.nulls(len(table), pa.int8())
+            for label in labels:
+                table = table.append_column(label, unknown)
+        try:
+            rows = data.load(table, labels=labels)
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from error
+        if rows.features is None:
+            raise InputError(f"{self.path} must hold columns of features; it has none.")
+        return _Rows(np.asarray(rows.features, np.float32), rows.dense_targets, rows.ids)
+
+
+def _tasks(path: Path) -> list[_Task]:
+    import pyarrow.parquet as pq
+
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    tasks: list[_Task] = []
+    first = 0
+    for file in files:
+        try:
+            footer = pq.read_metadata(file)
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            raise InputError(f"{file} must be a complete Parquet file; {error}.") from error
+        begin = rows = 0
+        for group in range(footer.num_row_groups):
+            rows += footer.row_group(group).num_rows
+            if rows >= _ROWS or group == footer.num_row_groups - 1:
+                if rows:
+                    tasks.append(_Task(str(file), begin, group + 1, first, rows))
+                begin, first, rows = group + 1, first + rows, 0
+    if not tasks:
+        raise InputError(f"{path} must hold Parquet files with rows; there are none.")
+    return tasks
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    """An exported model as bytes, which travel to workers."""
+
+    model: bytes
+    labels: list[str]
+    loss: str
+    name: str
+
+    @classmethod
+    def read(cls, path: Path) -> _Predictor:
+        if not path.exists():
+            raise FileNotFoundError(f"there is no file {path}")
+        model = path.read_bytes()
+        session = _session(model, str(path))
+        about = session.get_modelmeta().custom_metadata_map.get("credibly")
+        inputs = session.get_inputs()
+        if about is None or len(inputs) != 1 or len(inputs[0].shape) != 2:
+            raise InputError(
+                f"{path} must be a model of features that `credibly export` wrote; it takes "
+                f"{[(each.name, each.shape) for each in inputs]}."
+            )
+        document: dict[str, Any] = json.loads(about)
+        return cls(model, list(document["labels"]), str(document["loss"]), str(path))
+
+    def __call__(self, features: Array, where: str) -> tuple[Array, Array]:
+        """Return scores and probabilities."""
+        session = _session(self.model, self.name)
+        expected = session.get_inputs()[0].shape[1]
+        if features.shape[1] != expected:
+            raise InputError(
+                f"{where} must have the {expected} features that {self.name} was trained on; it "
+                f"has {features.shape[1]}."
+            )
+        parts = [
+            session.run(["scores", "probabilities"], {session.get_inputs()[0].name: rows})
+            for rows in np.array_split(features, max(1, len(features) // 8192))
+        ]
+        scores, probabilities = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return scores, probabilities
+
+
+def _session(model: bytes, where: str) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise InputError(
+            f"predicting with {where} needs onnxruntime ({error}). Install it with "
+            "`pip install 'credibly[export]'`."
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # a task has one core
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises types of its own
+        raise InputError(f"{where} must be an ONNX model; {error}.") from error
