@@ -27,7 +27,7 @@ def rows_of(count: int, seed: int = 0) -> dict:
     }
 
 
-def write_parts(folder: Path, parts: int = 5, count: int = 700) -> Path:
+def write_parts(folder: Path, parts: int = 18, count: int = 180) -> Path:
     folder.mkdir(exist_ok=True)
     for part in range(parts):
         rows = Predictions.from_arrays(**rows_of(count + part, seed=part))

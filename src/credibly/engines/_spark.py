@@ -1,4 +1,4 @@
-"""Spark does the work: a task per piece, states of tallies merged in two steps."""
+"""Spark does the work: a task per piece, states of tallies merged in steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Records = Iterator["pa.RecordBatch"]
 _STATE = "state binary, error string"
 _MERGE_FROM = 16
-"""From so many pieces on, workers merge states before the driver does."""
+"""From so many states on, workers merge them before the driver does."""
 _MOST_PARTITIONS = 2000
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -52,9 +52,10 @@ class SparkEngine(Engine):
     ) -> T:
         pieces, read = dataset.pieces(), reader or dataset.piece_reader
         frame = self._tasks(len(pieces), _tally_task(pieces, read, tally), _STATE)
-        if len(pieces) >= _MERGE_FROM:
-            frame = frame.repartition(math.isqrt(len(pieces)))
-            frame = _mapped(frame, _merge_task(tally), _STATE)
+        count = len(pieces)
+        while count >= _MERGE_FROM:
+            count = math.isqrt(count)
+            frame = _mapped(frame.repartition(count), _merge_task(tally), _STATE)
         for row in self._collect(frame, str(dataset.path)):
             tally.add(_unpack(row.state))
         advance(1.0)
