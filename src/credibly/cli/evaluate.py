@@ -34,7 +34,7 @@ class Options:
         help="predictions files, or folders of parts", positional=True, metavar="PREDICTIONS"
     )
     by_label: bool = option(False, help="a table of every label too")
-    intervals: bool = option(False, help="95 % intervals by resampling rows (whole file in memory)")
+    intervals: bool = option(False, help="95 % intervals by resampling rows")
     bins: int = option(15, help="bins of the calibration errors", between=(1, 100_000))
     min_count: int = option(
         30, help="entries that a bin needs to count for ACE and MCE", between=(0, 2**53)

@@ -14,11 +14,11 @@ calibration   calibration_error, top_k_calibration_error, calibration_noise, rel
 proper        log_loss, brier, kl_to_truth, expected_size
 sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverage,
               coverage_by_frequency, set_size, size_histogram
-zero labels   zero_label
+zero labels   zero_label, ZeroLabelCounts (batches of rows)
 retrieval     retrieval_map
 many labels   precision_at_k, ndcg_at_k, recall_at_k, inverse_propensities, TopLabels (batches)
 answers       vqa_accuracy, count_accuracy, answer_accuracy, normalize_answer
-trust         interval, paired_interval, proportion_interval
+trust         interval, paired_interval, proportion_interval, GroupSums (batches of rows)
 together      summary, summary_intervals, Running (batches of rows), streaming (torchmetrics)
 elsewhere     scorer (scikit-learn), measure (its numbers by name)
 """
@@ -34,6 +34,7 @@ from credibly.metrics.calibration import (
     reliability,
     top_k_calibration_error,
 )
+from credibly.metrics.group_sums import GroupSums
 from credibly.metrics.intervals import Interval, interval, paired_interval
 from credibly.metrics.label_sets import (
     coverage_by_frequency,
@@ -75,6 +76,7 @@ from credibly.metrics.vqa import (
     normalize_answer,
     vqa_accuracy,
 )
+from credibly.metrics.zero_label_counts import ZeroLabelCounts
 from credibly.metrics.zero_labels import ZeroLabel, zero_label
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ __all__ = [
     "MIN_COUNT",
     "TOP",
     "Draws",
+    "GroupSums",
     "Interval",
     "RankCounts",
     "RankPlan",
@@ -93,6 +96,7 @@ __all__ = [
     "Scorer",
     "TopLabels",
     "ZeroLabel",
+    "ZeroLabelCounts",
     "answer_accuracy",
     "average_precision",
     "brier",

@@ -16,7 +16,7 @@ import numpy as np
 
 from credibly.arrays import to_numpy
 from credibly.metrics import _bins, _kernels, _row_terms, _top, label_sets, ranking, scoring
-from credibly.metrics._inputs import is_soft
+from credibly.metrics._inputs import by_blocks, is_soft
 from credibly.metrics.running import TOP
 from credibly.types import Array
 
@@ -56,7 +56,7 @@ def draw(
         if name in estimates
     }
     columns = np.stack([*influence.values()], axis=1)
-    top = _top.unknown_below_top(values, truth, TOP) if "ECE-top-4" in estimates else None
+    top = by_blocks(_top_truth, values, truth) if "ECE-top-4" in estimates else None
     linear = np.zeros((resamples, columns.shape[1]))
     sums, top_sums = (np.zeros((resamples, bins, 3)) for _ in range(2))
     plain, top_plain = (np.zeros((bins, 3)) for _ in range(2))
@@ -75,11 +75,11 @@ def draw(
     for kinds, total, whole in ((BINNED, sums, plain), (TOP_BINNED, top_sums, top_plain)):
         for name, kind in kinds.items():
             if name in estimates:
-                draws[name] = _errors(total, whole, kind, min_count)
+                draws[name] = binned_draws(total, whole, kind, min_count)
     return Draws(estimates, draws)
 
 
-def _errors(total: Array, whole: Array, kind: str, min_count: int) -> Array:
+def binned_draws(total: Array, whole: Array, kind: str, min_count: int) -> Array:
     """Calibration errors by the bins that count in the whole, centred on its error.
 
     A resample looks worse calibrated than the data it came from. Its spread is right; its centre
@@ -97,7 +97,6 @@ def _influences(
     values: Array, truth: Array, ranked: Array, sets: Array | None, estimates: dict[str, float]
 ) -> dict[str, Array]:
     """What each row adds to each smooth number, to first order."""
-    known = truth >= 0
     ones = np.ones(len(values))
     coding: Any = {"coding": "unknown"}
     precision = to_numpy(ranking.sample_average_precision(ranked, truth, **coding))
@@ -106,11 +105,11 @@ def _influences(
         "mAP@x": _ratio(np.nan_to_num(precision), ~np.isnan(precision)),
         "NLL": _ratio(*_row_terms.row_terms(scoring.log_loss, [values, truth], coding)),
         "Brier": _ratio(*_row_terms.row_terms(scoring.brier, [values, truth], coding)),
-        "expected size": _ratio(np.where(known, values, 0).sum(1, dtype=np.float64), ones),
-        "true size": _ratio(np.where(known, truth, 0).sum(1, dtype=np.float64), ones),
+        "expected size": _ratio(by_blocks(_known_sum, values, truth), ones),
+        "true size": _ratio(by_blocks(_known_sum, truth, truth), ones),
     }
     if "F1-top-4" in estimates:
-        found["F1-top-4"] = _top_f1(_top.top_k_sets(ranked, truth, TOP), truth)
+        found["F1-top-4"] = _top_f1(by_blocks(_top_sets, ranked, truth), truth)
     if "zero-label AUROC" in estimates:
         found |= _zero_labels(values, truth)
     if sets is not None:
@@ -125,6 +124,18 @@ def _influences(
             terms = _row_terms.row_terms(label_sets.exact_match, [sets, truth], coding)
             found["exact match"] = _ratio(*terms)
     return found
+
+
+def _known_sum(values: Array, truth: Array) -> Array:
+    return np.where(truth >= 0, values, 0).sum(1, dtype=np.float64)
+
+
+def _top_sets(ranked: Array, truth: Array) -> Array:
+    return _top.top_k_sets(ranked, truth, TOP)
+
+
+def _top_truth(values: Array, truth: Array) -> Array:
+    return _top.unknown_below_top(values, truth, TOP)
 
 
 def _ratio(part: object, whole: object) -> Array:
@@ -155,25 +166,35 @@ def _label_precision(ranked: Array, truth: Array) -> Array:
 
 def _top_f1(chosen: Array, truth: Array) -> Array:
     """Influence on the mean over labels of F1."""
-    known = truth >= 0
-    present = np.where(known, truth, 0)
-    part = 2.0 * np.where(chosen, present, 0)
-    whole = (chosen & known) + present
-    total = whole.sum(0)
-    labels = known.any(0)
-    scale = np.where(total > 0, 1.0 / np.maximum(total, 1e-300), 0.0) / max(labels.sum(), 1)
-    each = part.sum(0) * np.where(total > 0, 1.0 / np.maximum(total, 1e-300), 0.0)
-    return part @ scale - whole @ (each * scale)
+    hits, returned, present = _top.set_counts(chosen, truth, 0)
+    total = returned + present
+    labels = max(int((truth >= 0).any(0).sum()), 1)
+    inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+    scale, each = inverse / labels, 2 * hits * inverse
+
+    def influence(chosen: Array, truth: Array) -> Array:
+        known = truth >= 0
+        present = np.where(known, truth, 0)
+        part = np.where(chosen, present, 0) @ (2 * scale)
+        return part - ((chosen & known) + present) @ (each * scale)
+
+    return by_blocks(influence, chosen, truth)
 
 
 def _zero_labels(values: Array, truth: Array) -> dict[str, Array]:
     """Influences on the zero-label numbers; both kinds of rows exist."""
-    inside, used = (truth > 0).any(1), (truth >= 0).any(0)
-    outside = (truth[:, used] == 0).all(1)
-    known = np.where(truth >= 0, values.astype(np.float64), -np.inf)
-    confidence = known.max(1)
-    top = known == confidence[:, None]
-    share = (top & (truth > 0)).sum(1) / np.maximum(top.sum(1), 1)
+    used = (truth >= 0).any(0)
+
+    def of_rows(values: Array, truth: Array) -> Array:
+        known = np.where(truth >= 0, values.astype(np.float64), -np.inf)
+        confidence = known.max(1)
+        top = known == confidence[:, None]
+        share = (top & (truth > 0)).sum(1) / np.maximum(top.sum(1), 1)
+        outside = (truth[:, used] == 0).all(1)
+        return np.stack([(truth > 0).any(1), outside, confidence, share], axis=1)
+
+    inside, outside, confidence, share = by_blocks(of_rows, values, truth).T
+    inside, outside = inside > 0, outside > 0
     auroc = np.zeros(len(values))
     for mine, theirs, sign in ((inside, outside, 1), (outside, inside, -1)):
         ordered = np.sort(confidence[theirs])

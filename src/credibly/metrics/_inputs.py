@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,17 @@ def mean_known(values: Array, **where: Any) -> Any:
     count = known.sum(**where)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known, values, 0.0).sum(**where) / count
+
+
+BLOCK_ENTRIES = 1 << 18
+
+
+def by_blocks(function: Callable[..., Array], *matrices: Array) -> Array:
+    """Return ``function`` of matrices whose rows it treats alone, some rows at a time.
+
+    Its intermediate results then take a few megabytes, however large the matrices are.
+    """
+    step = max(1, BLOCK_ENTRIES // max(1, matrices[0].shape[1]))
+    starts = range(0, max(len(matrices[0]), 1), step)
+    parts = [function(*(each[start : start + step] for each in matrices)) for start in starts]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

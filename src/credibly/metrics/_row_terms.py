@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.metrics import label_sets, ranking, scoring
-from credibly.metrics._inputs import hard, probability_pair, set_pair
+from credibly.metrics._inputs import by_blocks, hard, probability_pair, set_pair
 from credibly.metrics._inputs import label_sets as as_sets
 from credibly.types import Array
 
@@ -31,6 +31,9 @@ def row_terms(metric: Callable[..., Any], columns: list[Array], options: dict[st
             "Use method='bootstrap'."
         )
     rest = {name: value for name, value in options.items() if name not in ("average", "coding")}
+    if len(columns) == 2 and columns[0].ndim == 2 and columns[0].shape == columns[1].shape:
+        both = by_blocks(lambda *some: np.stack(terms(*some, **rest), axis=1), *columns)
+        return both[:, 0], both[:, 1]
     return terms(*columns, **rest)
 
 

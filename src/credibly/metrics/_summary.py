@@ -16,6 +16,8 @@ from credibly.metrics.running import MIN_COUNT, Running
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
+_ROWS_AT_ONCE = 16_384
+
 
 def summary(
     probabilities: ArrayLike,
@@ -56,7 +58,9 @@ def summary(
     values, truth = probability_pair(probabilities, targets, coding)
     ranked = values if scores is None else to_numpy(scores)
     running = Running(values.shape[1], bins, coding="unknown")
-    running.update(values, truth, ranked)
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        running.update(values[rows], truth[rows], ranked[rows])
     numbers = running.summary(average_precision(ranked, truth, coding="unknown"), min_count)
     if not is_soft(truth):
         numbers |= _zero_label_numbers(values, truth)

@@ -51,7 +51,8 @@ class RankCounts:
 
     def __init__(self, num_labels: int) -> None:
         self.num_labels = num_labels
-        self.bits = 12 if num_labels <= 1024 else 9  # at most 64 MB
+        # At most 64 MB of counts; 16 bits are 128 cells per factor of two.
+        self.bits = int(np.clip(22 - np.ceil(np.log2(num_labels)), 9, 16))
         self._cells = 1 << self.bits
         self._counts = np.zeros((num_labels * self._cells, 2))
 
@@ -84,9 +85,45 @@ class RankCounts:
             above.append(np.vstack([from_top, np.zeros((1, 2))])[ends])
         return RankPlan(self.bits, firsts, above, counts[:, :, 1].sum(axis=1))
 
-    def by_label(self) -> Array:
-        """Return the counts, (labels, cells, 2): values, and the sum of their targets."""
-        return self._counts.reshape(self.num_labels, self._cells, 2)
+    def influence(self) -> RankInfluence:
+        """Return what a row adds to the mean of average precisions, values of a cell being ties."""
+        counts = self._counts.reshape(self.num_labels, self._cells, 2)
+        from_top = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
+        count, hits = from_top[..., 0], from_top[..., 1]
+        targets, positives = counts[..., 1], counts[..., 1].sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            precision = np.where(count > 0, hits / count, 0.0)
+            average = (targets * precision).sum(axis=1, keepdims=True) / positives
+            gain = np.cumsum(np.where(count > 0, targets / count, 0.0), axis=1)
+            loss = np.cumsum(np.where(count > 0, targets * precision / count, 0.0), axis=1)
+            labels = max(int((positives > 0).sum()), 1)
+            each = [np.where(positives > 0, part / positives / labels, 0.0) for part in (
+                precision - average + gain, loss
+            )]  # fmt: skip
+        return RankInfluence(self.bits, *each)
+
+
+@dataclass(frozen=True)
+class RankInfluence:
+    """What an entry adds to the mean of average precisions, to first order, by its leading bits.
+
+    Attributes:
+        bits: number of leading bits.
+        gains: (labels, cells), added in proportion to the target.
+        losses: (labels, cells), subtracted from every known entry.
+    """
+
+    bits: int
+    gains: Array
+    losses: Array
+
+    def of_rows(self, values: Array, targets: Array) -> Array:
+        """Return the influence of each row, (rows,)."""
+        cells, labels = leading_bits(values, self.bits), np.arange(values.shape[1])
+        known = targets >= 0
+        truth = np.where(known, targets, 0)
+        each = truth * self.gains[labels, cells] - self.losses[labels, cells]
+        return np.where(known, each, 0.0).sum(axis=1)
 
 
 def _range_starts(counts: Array, most: int) -> Array:

@@ -162,6 +162,19 @@ class Running:
         enough = self.num_labels > TOP
         return float(mean_known(np.where(seen, each, np.nan))) if enough else float("nan")
 
+    def top_k_f1_terms(self) -> tuple[Array, Array] | None:
+        """Return what F1-top-4 is linear in, for each label: 1 / (its sum × labels), and its F1.
+
+        None with four labels or fewer.
+        """
+        if self.num_labels <= TOP:
+            return None
+        hits, returned, present = self._total("top sets")
+        total = returned + present
+        labels = max(int((self._total("bins")[..., _bins.COUNT].sum(1) > 0).sum()), 1)
+        inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+        return inverse / labels, 2 * hits * inverse
+
     def top_k_calibration_error(self) -> float:
         """Return ``metrics.top_k_calibration_error`` of all rows with k = 4 (ECE)."""
         return float(calibration.averaged_error(self._total("top bins"), "ece", 0, "pooled"))

@@ -23,7 +23,7 @@ from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.retrieve import JointNumbers, JointTally, MixtureJoint
 from credibly.types import Array
-from credibly.workflows.tallies import EvaluationTally, RankTally, Tallies, ZeroLabelHistogram
+from credibly.workflows.tallies import EvaluationTally, IntervalTally, RankTally, Tallies
 
 Advance = Callable[[float], None]
 Progress = Callable[[str], AbstractContextManager[Advance]]
@@ -144,8 +144,8 @@ def evaluate(
             and truth (`<label>` or `p:<label>`, `y:<label>`).
         bins: number of equal-width bins of the calibration errors.
         min_count: number of entries a bin must have to count for ACE and MCE.
-        intervals: also compute 95 % intervals by resampling rows. This alone reads the whole file
-            into memory.
+        intervals: also compute 95 % intervals by resampling rows; past 16,384 rows, groups of rows
+            (``metrics.GroupSums``), in two more passes over the file.
         seed: seed of the resampling.
         partial: whether a folder may lack shards; otherwise that is an error.
         joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint log
@@ -185,8 +185,10 @@ def evaluate(
         result = measure(dataset, worker, bins=bins, min_count=min_count, advance=advance)
         if joint is not None:
             result = _with_joint(result, dataset, joint)
-        if intervals:
+        if intervals and engine == "duckdb" and dataset.num_rows <= MOST_RESAMPLED:
             result = _with_intervals(result, dataset, seed)
+        elif intervals:
+            result = _with_group_intervals(result, dataset, worker, seed)
     return replace(result, path=str(path))
 
 
@@ -269,7 +271,7 @@ def _evaluate_dataset(
     dataset.check_ids(trust_writer=dataset.num_rows > MOST_ROWS)
     running = metrics.Running(len(dataset.labels), bins, coding="unknown")
     kept = dataset.num_rows <= MOST_ROWS
-    zero = None if dataset.soft else _ZeroLabel() if kept else ZeroLabelHistogram()
+    zero = None if dataset.soft else _ZeroLabel() if kept else metrics.ZeroLabelCounts()
     for batch in dataset.batches():
         assert batch.targets is not None
         running.update(batch.probabilities, batch.targets, batch.scores)
@@ -284,7 +286,7 @@ def _evaluate_dataset(
 def _evaluation(
     dataset: Dataset,
     running: metrics.Running,
-    zero: _ZeroLabel | ZeroLabelHistogram | None,
+    zero: _ZeroLabel | metrics.ZeroLabelCounts | None,
     precisions: Array,
     min_count: int,
 ) -> Evaluation:
@@ -393,8 +395,31 @@ class _ZeroLabel:
         }
 
 
+MOST_RESAMPLED = 2**14
+"""Up to so many rows intervals resample each of them; past it, groups of rows."""
+
+
+def _with_group_intervals(
+    result: Evaluation, dataset: Dataset, engine: Engine, seed: int
+) -> Evaluation:
+    """Add a 95 % interval for each number, by resampling groups of rows; nothing kept per row."""
+    if dataset.top:
+        raise InputError(
+            f"{dataset.path} holds the most probable labels of each row, whose numbers have no "
+            "intervals yet. Leave out --intervals."
+        )
+    count = len(dataset.labels)
+    evaluation = EvaluationTally(count, result.bins, soft=dataset.soft)
+    ranks = RankTally(count)
+    engine.tally(dataset, Tallies(evaluation=evaluation, ranks=ranks))
+    sums = metrics.GroupSums(evaluation.running, ranks.counts.influence(), evaluation.zero)
+    engine.tally(dataset, IntervalTally(sums))
+    found = sums.intervals(result.numbers, result.min_count, seed=seed)
+    return replace(result, intervals={name: (each.low, each.high) for name, each in found.items()})
+
+
 def _with_intervals(result: Evaluation, dataset: Dataset, seed: int) -> Evaluation:
-    """Add a 95 % interval for each number, by resampling rows; read the whole file."""
+    """Add a 95 % interval for each number, by resampling the rows of a small file."""
     whole = dataset.read()
     assert whole.targets is not None
     intervals = metrics.summary_intervals(

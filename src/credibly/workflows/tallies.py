@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from credibly import metrics
 from credibly.engines import Tally
 from credibly.predictions import Predictions, TopPredictions
@@ -64,7 +62,7 @@ class EvaluationTally:
 
     def __init__(self, num_labels: int, bins: int = 15, *, soft: bool = False) -> None:
         self.running = metrics.Running(num_labels, bins, coding="unknown")
-        self.zero = None if soft else ZeroLabelHistogram()
+        self.zero = None if soft else metrics.ZeroLabelCounts()
 
     def update(self, batch: Predictions, first_row: int) -> None:
         """Add rows; which they are does not matter."""
@@ -106,78 +104,28 @@ class RankTally:
         self.counts.add(state)
 
 
-class ZeroLabelHistogram:
-    """``metrics.zero_label`` from counts in place of rows.
+class IntervalTally:
+    """``metrics.GroupSums`` of the rows, for intervals.
 
-    Confidences that agree in 14 bits of their mantissa, to about 6e-5 of their value, count as ties
-    in the AUROC; the other numbers are exact.
+    Args:
+        sums: the sums, still empty.
     """
 
-    BINS = 2**21
+    def __init__(self, sums: metrics.GroupSums) -> None:
+        self.sums = sums
 
-    def __init__(self) -> None:
-        self._sums = np.zeros(3)  # hits of rows with a label, their number, confidence without one
-        self._known = 0
-        self._inside, self._outside = (np.zeros(self.BINS) for _ in range(2))
-
-    def update(self, probabilities: Array, targets: Array) -> None:
-        """Add rows."""
-        part = metrics.zero_label(probabilities, targets, coding="unknown")
-        known = targets >= 0
-        confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
-        inside, counts = targets.max(axis=1) > 0, known.sum(axis=1)
-        # Bits of a float32 in [0, 1] are in the order of its values; the highest two are 0.
-        bins = confidence.astype(np.float32).view(np.uint32) >> 9
-        hits = part.rows_in * float(part.accuracy) if part.rows_in else 0.0
-        self._sums[:2] += hits, inside.sum()
-        self._inside += np.bincount(bins[inside], minlength=self.BINS)
-        # Only rows all of whose labels are known are certain to have none; which labels have any
-        # truth is known at the end, and is at least the largest count.
-        self._raise_known(int(counts[~inside].max(initial=0)))
-        outside = ~inside & (counts == self._known)
-        self._outside += np.bincount(bins[outside], minlength=self.BINS)
-        self._sums[2] += float(confidence[outside].sum(dtype=np.float64))
-
-    def _raise_known(self, known: int) -> None:
-        if known > self._known:
-            self._known, self._sums[2] = known, 0.0
-            self._outside[:] = 0
+    def update(self, batch: Predictions, first_row: int) -> None:
+        """Add rows; the first has this number."""
+        assert batch.targets is not None
+        self.sums.update(batch.probabilities, batch.targets, batch.scores, first_row=first_row)
 
     def state(self) -> dict[str, Array]:
-        """Return the counts that are not 0."""
-        inside, outside = np.flatnonzero(self._inside), np.flatnonzero(self._outside)
-        return {
-            "sums": self._sums,
-            "known": np.array(self._known),
-            "inside": np.stack([inside, self._inside[inside]]),
-            "outside": np.stack([outside, self._outside[outside]]),
-        }
+        """Return the sums."""
+        return self.sums.state()
 
     def add(self, state: State) -> None:
-        """Add the counts of other rows."""
-        known = int(state["known"])
-        self._raise_known(known)
-        self._sums[:2] += state["sums"][:2]
-        places, counts = state["inside"]
-        self._inside[places.astype(np.int64)] += counts
-        if known == self._known:
-            places, counts = state["outside"]
-            self._outside[places.astype(np.int64)] += counts
-            self._sums[2] += state["sums"][2]
-
-    def numbers(self, labels_with_truth: int) -> dict[str, float]:
-        """Return the zero-label numbers; none where a kind of row is missing."""
-        hits, rows_in, confidence = self._sums
-        rows_out = self._outside.sum()
-        if not rows_in or not rows_out or self._known != labels_with_truth:
-            return {}
-        below = np.cumsum(self._outside) - self._outside
-        wins = (self._inside * (below + self._outside / 2)).sum()
-        return {
-            "IN accuracy": hits / rows_in,
-            "OUT MMC": confidence / rows_out,
-            "zero-label AUROC": float(wins / (rows_in * rows_out)),
-        }
+        """Add the sums of other rows."""
+        self.sums.add(state)
 
 
 class TopTally:
