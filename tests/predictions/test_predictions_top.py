@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import credibly as cr
-from credibly import InputError, metrics
+from credibly import InputError, Predictions, decide, metrics, write_sets
 from credibly.cli import main
 from credibly.predictions import Dataset, TopPredictions, Writer
 from credibly.retrieve import search
@@ -133,12 +133,12 @@ def test_two_layouts_in_one_folder_are_refused(files):
         Dataset(files)
 
 
-@pytest.mark.parametrize("command", [["sets", "--average-size", "3"], ["report"]])
+@pytest.mark.parametrize("command", [["sets", "--recall", "0.9"], ["report"]])
 def test_commands_that_need_a_column_per_label_say_so(files, tmp_path, command, capsys):
     out = ["--out", str(tmp_path / ("x.html" if command[0] == "report" else "x.parquet"))]
     code = main([command[0], str(files / "top.parquet"), *command[1:], *out])
     assert code != 0
-    assert "needs one column per label" in capsys.readouterr().err
+    assert "holds the most probable labels of each row" in capsys.readouterr().err
 
 
 def test_one_file_has_one_layout(tmp_path):
@@ -179,3 +179,53 @@ def test_lists_of_different_lengths_in_a_file_are_refused(files, tmp_path):
     pq.write_table(broken.replace_schema_metadata(kept), tmp_path / "broken.parquet")
     with pytest.raises(InputError, match="must be equally long"):
         list(Dataset(tmp_path / "broken.parquet").top_batches())
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [decide.TopK(2), decide.AverageSize(1.5), decide.Threshold(0.5), decide.Cost(miss=2)],
+    ids=repr,
+)
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_sets_of_top_labels_are_those_of_a_column_per_label(rule, ending, tmp_path):
+    rng = np.random.default_rng(0)
+    chances = rng.random((300, 6)).astype(np.float32)
+    truth = (rng.random(chances.shape) < chances).astype(np.int8)
+    labels, ids = list("abcdef"), [str(row) for row in range(300)]
+    given = {"labels": labels, "ids": ids}
+    Predictions.from_arrays(probabilities=chances, targets=truth, **given).write(
+        tmp_path / "all.parquet"
+    )
+    order = np.argsort(-chances, axis=1)
+    TopPredictions.from_arrays(
+        top=order,
+        probabilities=np.take_along_axis(chances, order, axis=1),
+        targets=SparseTargets.from_lists([np.flatnonzero(row) for row in truth], num_labels=6),
+        **given,
+    ).write(tmp_path / "top.parquet")
+    results = [
+        write_sets(tmp_path / f"{name}.parquet", rule, tmp_path / f"{name}-sets.{ending}")
+        for name in ("all", "top")
+    ]
+    assert results[1].numbers == pytest.approx(results[0].numbers)
+    assert results[1].sizes == results[0].sizes
+    one, other = (tmp_path / f"{name}-sets.{ending}" for name in ("all", "top"))
+    if ending == "csv":
+        assert one.read_text() == other.read_text()
+    else:
+        assert pq.read_table(one).to_pylist() == pq.read_table(other).to_pylist()
+
+
+def test_sets_of_top_labels_count_labels_that_rows_do_not_hold(tmp_path):
+    TopPredictions.from_arrays(
+        top=[[0, 1], [2, -1]],
+        probabilities=[[0.9, 0.6], [0.8, 0.0]],
+        labels=[f"l{place}" for place in range(9)],
+        targets=SparseTargets.from_lists([[0, 7, 8], [2]], num_labels=9),
+    ).write(tmp_path / "top.parquet")
+    result = write_sets(tmp_path / "top.parquet", decide.Threshold(0.0), tmp_path / "sets.parquet")
+    assert result.sizes == {1: 1, 2: 1}
+    assert result.numbers["coverage"] == 2 / 4
+    assert result.numbers["precision"] == 2 / 3
+    with pytest.raises(InputError, match="is fitted on the truth of all labels"):
+        write_sets(tmp_path / "top.parquet", decide.Recall(0.9), tmp_path / "sets.parquet")

@@ -165,8 +165,9 @@ class Dataset:
         if self.top:
             raise InputError(
                 f"{self.path} holds the most probable labels of each row, not a column per label, "
-                f"for {len(self.labels):,} labels. `evaluate`, `calibrate`, `search` and `check` "
-                "read it, and `Dataset.top_batches`; this needs one column per label."
+                f"for {len(self.labels):,} labels. `evaluate`, `calibrate`, `sets`, `inspect`, "
+                "`search` and `check` read it, and `Dataset.top_batches`; this needs one column "
+                "per label."
             )
 
     def matrices(

@@ -19,9 +19,11 @@ from credibly.checksums import KEY, PLACEHOLDER, seal
 from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.notebook import html_table
-from credibly.predictions import Dataset, Predictions, label_mismatch
+from credibly.predictions import Dataset, Predictions, TopPredictions, label_mismatch
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
+
+AnyPredictions = Predictions | TopPredictions
 
 # Above this many probabilities a decision is fitted in batches, where it can be.
 _MOST_AT_ONCE = 2**26
@@ -143,11 +145,14 @@ def write_sets(
     scan = Predictions.scan(path, partial=partial)
     other = None if fit_on is None else Predictions.scan(fit_on, partial=partial)
     scan.check_ids()
-    decision = decision.for_labels(scan.labels)
+    if scan.top:
+        _check_top(decision, scan)
+    else:
+        decision = decision.for_labels(scan.labels)
     decision, held_out = _fit(decision, scan, other, fit_rows or FitRows())
     tally, first = SetTally(), 0
     with sets_file(out, decision) as file:
-        for batch in scan.batches():
+        for batch in scan.top_batches() if scan.top else scan.batches():
             held = held_out[first : first + len(batch)]
             write_batch(file, decision, batch, held, tally)
             first += len(batch)
@@ -155,14 +160,35 @@ def write_sets(
     return written_sets(out, decision, scan.labels, len(held_out), tally)
 
 
+def _check_top(decision: Decision, scan: Dataset) -> None:
+    """Refuse rules that need more than the most probable labels of each row."""
+    if decision.fitted_on == "truth":
+        raise InputError(
+            f"{scan.path} holds the most probable labels of each row; {decision!r} is fitted on "
+            "the truth of all labels. Use --average-size, --top-k, --threshold or --cost."
+        )
+
+
 def write_batch(
-    file: SetsFile, decision: Decision, batch: Predictions, held_out: Array, tally: SetTally
+    file: SetsFile, decision: Decision, batch: AnyPredictions, held_out: Array, tally: SetTally
 ) -> None:
     """Write the label sets of some rows, and count those of rows that were held out."""
     sets = decision.predict(batch.probabilities)
     review = decision.to_review(batch.probabilities) if decision.reviews else None
+    if isinstance(batch, TopPredictions):
+        sets &= batch.top >= 0  # rows may hold fewer labels than others
+        review = None if review is None else review & (batch.top >= 0)
     file.write(batch, sets, held_out, review)
-    tally.update(sets[held_out], None if batch.targets is None else batch.targets[held_out])
+    if batch.targets is None:
+        tally.update(sets[held_out], None)
+    elif isinstance(batch, TopPredictions):
+        known = np.ones(len(batch), bool) if batch.targets.known is None else batch.targets.known
+        present = batch.targets.row_counts()
+        tally.update(sets[held_out & ~known], None)
+        held_out = held_out & known
+        tally.update(sets[held_out], batch.hits()[held_out], present[held_out])
+    else:
+        tally.update(sets[held_out], batch.targets[held_out])
     if review is not None:
         tally.reviewed += int(review[held_out].sum())
 
@@ -213,10 +239,23 @@ def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | 
                 "fitted on it; it has none."
             )
         return decision.fit(part.probabilities, part.targets, coding="unknown")
+    if scan.top:
+        return decision.fit(_held_probabilities(scan, keep))
     rows = scan.num_rows if keep is None else int(keep.sum())
     if rows * len(labels) > _MOST_AT_ONCE:
         return decision.fit(lambda: scan.matrices(labels, keep))
     return decision.fit(np.concatenate(list(scan.matrices(labels, keep))))
+
+
+def _held_probabilities(scan: Dataset, keep: Array | None) -> Array:
+    """Return the probabilities of the labels that rows hold, (rows, most that one holds)."""
+    found, first = [], 0
+    for batch in scan.top_batches():
+        chosen = slice(None) if keep is None else keep[first : first + len(batch)]
+        found.append(batch.probabilities[chosen])
+        first += len(batch)
+    width = max(each.shape[1] for each in found)
+    return np.concatenate([np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in found])
 
 
 @dataclass
@@ -232,18 +271,30 @@ class SetTally:
     right: list[float] = field(default_factory=lambda: [0.0, 0])
     reviewed: int = 0
 
-    def update(self, sets: Array, targets: Array | None) -> None:
-        """Add label sets and what is known of the truth."""
-        sizes = np.bincount(sets.sum(axis=1), minlength=sets.shape[1] + 1)
-        self.sizes = self.sizes + sizes if self.rows else sizes
+    def update(self, sets: Array, targets: Array | None, present: Array | None = None) -> None:
+        """Add label sets and what is known of the truth.
+
+        Args:
+            sets: (rows, columns).
+            targets: of the same shape; None where nothing is known.
+            present: number of labels present in each row, where there are more than the columns.
+        """
+        self._add_sizes(np.bincount(sets.sum(axis=1), minlength=1))
         self.rows += len(sets)
         if targets is not None:
-            self.hits += int((sets & (targets == 1)).sum())
-            self.returned += int((sets & (targets >= 0)).sum())
-            self.present += int((targets == 1).sum())
             hits = (sets & (targets == 1)).sum(axis=1)
-            _add_shares(self.recall, hits, (targets == 1).sum(axis=1))
-            _add_shares(self.right, hits, (sets & (targets >= 0)).sum(axis=1))
+            returned = (sets & (targets >= 0)).sum(axis=1)
+            labels = (targets == 1).sum(axis=1) if present is None else present
+            self.hits += int(hits.sum())
+            self.returned += int(returned.sum())
+            self.present += int(labels.sum())
+            _add_shares(self.recall, hits, labels)
+            _add_shares(self.right, hits, returned)
+
+    def _add_sizes(self, sizes: Array) -> None:
+        longer, shorter = sorted((self.sizes, sizes), key=len, reverse=True)
+        self.sizes = longer.copy()
+        self.sizes[: len(shorter)] += shorter
 
     def state(self) -> dict[str, Array]:
         """Return the counts as arrays; ``add`` takes them back."""
@@ -254,8 +305,7 @@ class SetTally:
     def add(self, state: Mapping[str, Array]) -> None:
         """Add the counts of other rows."""
         rows, hits, returned, present, reviewed = (int(each) for each in state["counts"])
-        if rows:
-            self.sizes = self.sizes + state["sizes"] if self.rows else state["sizes"]
+        self._add_sizes(state["sizes"])
         self.rows += rows
         self.hits, self.returned = self.hits + hits, self.returned + returned
         self.present, self.reviewed = self.present + present, self.reviewed + reviewed
@@ -329,7 +379,9 @@ def read_sets_file(path: Path) -> int:
 class SetsFile(Protocol):
     """A file of label sets that is being written."""
 
-    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
+    def write(
+        self, batch: AnyPredictions, sets: Array, held_out: Array, review: Array | None
+    ) -> None:
         """Write the sets of some rows."""
         ...
 
@@ -374,10 +426,12 @@ class _Parquet:
         self._schema = pa.schema(fields, metadata={"credibly": json.dumps(document)})
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
 
-    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
+    def write(
+        self, batch: AnyPredictions, sets: Array, held_out: Array, review: Array | None
+    ) -> None:
         import pyarrow as pa
 
-        columns, values, offsets = _members(sets, batch.probabilities)
+        columns, values, offsets = _members(batch, sets)
         names = pa.array(batch.labels).take(pa.array(columns))
         cells = [
             pa.array(batch.ids, pa.string()),
@@ -386,7 +440,7 @@ class _Parquet:
             pa.array(held_out),
         ]
         if review is not None:
-            columns, _, offsets = _members(review, batch.probabilities)
+            columns, _, offsets = _members(batch, review)
             names = pa.array(batch.labels).take(pa.array(columns))
             cells.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names))
         self._file.write_table(pa.Table.from_arrays(cells, schema=self._schema))
@@ -402,8 +456,11 @@ class _Csv:
         last = ["review"] if reviews else []
         self._writer.writerow(["id", "labels", "probabilities", "held_out", *last])
 
-    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
-        columns, values, offsets = _members(sets, batch.probabilities)
+    def write(
+        self, batch: AnyPredictions, sets: Array, held_out: Array, review: Array | None
+    ) -> None:
+        columns, values, offsets = _members(batch, sets)
+        looks, _, starts = _members(batch, sets if review is None else review)
         for row, name in enumerate(batch.ids):
             part = slice(offsets[row], offsets[row + 1])
             labels = [batch.labels[column] for column in columns[part]]
@@ -411,16 +468,16 @@ class _Csv:
             cells = [json.dumps(labels, ensure_ascii=False), json.dumps(shown)]
             cells.append(str(bool(held_out[row])).lower())
             if review is not None:
-                seen, _, _ = _members(review[[row]], batch.probabilities[[row]])
-                looked = [batch.labels[column] for column in seen]
+                looked = [batch.labels[column] for column in looks[starts[row] : starts[row + 1]]]
                 cells.append(json.dumps(looked, ensure_ascii=False))
             self._writer.writerow([spreadsheet_cell(str(name)), *cells])
 
 
-def _members(sets: Array, probabilities: Array) -> tuple[Array, Array, Array]:
-    """Return columns and probabilities of all sets, most probable first, and where each begins."""
+def _members(batch: AnyPredictions, sets: Array) -> tuple[Array, Array, Array]:
+    """Return label numbers and probabilities of all sets, most probable first, and their starts."""
     rows, columns = np.nonzero(sets)
-    values = probabilities[rows, columns]
+    values = batch.probabilities[rows, columns]
     order = np.lexsort((columns, -values, rows))
     offsets = np.concatenate([[0], np.cumsum(sets.sum(axis=1))])
-    return columns[order], values[order], offsets
+    numbers = batch.top[rows, columns] if isinstance(batch, TopPredictions) else columns
+    return numbers[order], values[order], offsets
