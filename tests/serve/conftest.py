@@ -10,11 +10,17 @@ from serve_labels import LABELS
 
 from credibly import Predictions
 from credibly.calibrate import Affine
-from credibly.serve import create_app
+from credibly.serve import _pending, create_app
 
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience():
+    """Wait for numbers as long as it takes: a loaded machine may have to compile kernels first."""
+    _pending.WAIT = 300.0
 
 
 @pytest.fixture(scope="session")

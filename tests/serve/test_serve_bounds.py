@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-import matplotlib as mpl
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from starlette.testclient import TestClient
 
 from credibly.checks import InputError
 from credibly.serve import create_app
 from credibly.serve._app import WORKERS
-from credibly.serve._charts import reliability_chart
 from credibly.serve._served import KEPT, ServedPredictions
 
 
@@ -69,31 +63,69 @@ def test_labels_are_read_once_and_remembered_within_a_bound(served, name, monkey
     assert ask.cache_info().maxsize == KEPT
 
 
-def test_charts_drawn_at_once_leave_settings_and_filters_as_they_were():
+def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
+    from threading import Event
+
+    from credibly.serve import _pending, _served
+
+    free, calls = Event(), []
+
+    def slow(*arguments, **options):
+        calls.append(1)
+        free.wait(60)
+        return overview(*arguments, **options)
+
+    from credibly.summaries import overview
+
+    monkeypatch.setattr(_served, "overview", slow)
+    monkeypatch.setattr(_pending, "WAIT", 0.05)
+    with TestClient(create_app([shelf / "ours.parquet"], hosts=["testserver"])) as client:
+        for _ in range(3):
+            told = client.get("/")
+            assert told.status_code == 202
+            assert "judging the probabilities, of 400 rows and 7 labels" in told.text
+        assert client.get("/?q=%2Bfork").status_code == 200  # search does not wait
+        free.set()
+        monkeypatch.setattr(_pending, "WAIT", 60.0)
+        assert client.get("/").status_code == 200
+    assert len(calls) == 1
+
+
+def test_a_failure_in_the_background_is_told_and_tried_again():
+    from credibly.serve._pending import Pending
+
+    problems = [InputError("the file is gone")]
+
+    def work():
+        if problems:
+            raise problems.pop()
+
+    pending = Pending(work, "reading")
+    with pytest.raises(InputError, match="gone"):
+        pending.wait(30)
+    pending.wait(30)
+
+
+def test_the_sample_from_memory_is_that_of_the_file(tmp_path, monkeypatch):
+    import numpy as np
+
+    from credibly import Predictions
+    from credibly.serve import _served
+
     rng = np.random.default_rng(0)
-    p = rng.random((200, 1)).astype(np.float32)
-    y = (rng.random(p.shape) < p).astype(np.int8)
-    alone = reliability_chart([(None, p, y)], "label", "one")
-    before = dict(mpl.rcParams), list(warnings.filters)
-    with ThreadPoolExecutor(8) as pool:
-        charts = list(
-            pool.map(lambda _: reliability_chart([(None, p, y)], "label", "one"), range(24))
-        )
-    assert set(charts) == {alone}
-    assert (dict(mpl.rcParams), list(warnings.filters)) == before
-
-
-def figures() -> int:
-    return sum(type(one) is Figure for one in gc.get_objects())  # isinstance wakes lazy objects
-
-
-def test_a_drawn_figure_is_not_kept(served):
-    """Without waiting for Python to look for objects that only point at each other."""
-    gc.collect()
-    gc.disable()
-    try:
-        before = figures()
-        assert "<svg" in served.chart("fork")
-        assert figures() == before
-    finally:
-        gc.enable()
+    p = rng.random((2500, 3)).astype(np.float32)
+    y = rng.integers(-1, 2, p.shape).astype(np.int8)
+    order = rng.permutation(2500)
+    whole = Predictions.from_arrays(
+        probabilities=p, targets=y, labels=list("abc"), ids=[f"{k:04d}" for k in order]
+    )
+    whole.write(tmp_path / "p.parquet")
+    monkeypatch.setattr(_served, "SAMPLE", 1000)
+    file = ServedPredictions(tmp_path / "p.parquet")
+    assert len(file.index) == 2500
+    rows = file.sample
+    assert len(rows) == len(set(rows.ids)) == 1000
+    places = {id: k for k, id in enumerate(whole.ids)}
+    where = [places[id] for id in rows.ids]
+    np.testing.assert_array_equal(rows.probabilities, whole.probabilities[where])
+    np.testing.assert_array_equal(rows.targets, whole.targets[where])

@@ -39,6 +39,7 @@ from credibly.serve import (
 from credibly.serve._comparing import Comparing
 from credibly.serve._guard import Guard
 from credibly.serve._model import Model
+from credibly.serve._pending import NotReady
 from credibly.serve._reviewing import NotSaved, Reviewing
 from credibly.serve._runs import Runs, RunState, is_folder_of_runs
 from credibly.serve._served import ServedPredictions
@@ -186,6 +187,7 @@ def create_app(
     app.add_exception_handler(InputError, _input_error)
     app.add_exception_handler(Busy, _busy)
     app.add_exception_handler(NotSaved, _not_saved)
+    app.add_exception_handler(NotReady, _not_ready)
     app.add_exception_handler(OSError, _unreadable)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -197,6 +199,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
     # Kernels are compiled and files read before the first request is answered.
     await to_thread.run_sync(app.state.served.warm_up)
+    for file in app.state.served.files[:1]:
+        file.begin()
     async with create_task_group() as tasks:
         tasks.start_soon(_give_back_memory, app.state.served.uploads)
         yield
@@ -243,6 +247,14 @@ async def _busy(request: Request, error: Exception) -> Any:
     answer = _templates.failure(request, 503, str(error))
     answer.headers["retry-after"] = "2"
     return answer
+
+
+async def _not_ready(request: Request, error: Exception) -> Any:
+    """Numbers that take long are worked out; the page says which, and looks again."""
+    if request.url.path.startswith("/api/"):
+        return await _busy(request, Busy(f"{error}; try again soon."))
+    again = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return _templates.page(request, "wait.html", 202, message=str(error), again=again)
 
 
 async def _not_saved(request: Request, error: Exception) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from credibly.metrics import Reliability
 from credibly.summaries import CostCurve
 from credibly.types import Array
 
@@ -77,6 +78,56 @@ def _axes(x: _Place, y: _Place, highest: float) -> str:
         f'<text x="{(WIDTH + LEFT) / 2}" y="{HEIGHT - 2}" text-anchor="middle">threshold</text>'
     )
     return "".join(marks)
+
+
+def label_drawing(diagram: Reliability, alt: str) -> Markup:
+    """Return a reliability diagram as SVG: bins with bands, the diagonal, counts beneath."""
+    side, left, top, strip = 300, 46, 10, 50
+    bottom = top + side
+    base = bottom + 20 + strip
+
+    def x(value: float) -> float:
+        return left + side * value
+
+    def y(value: float) -> float:
+        return bottom - side * value
+
+    ends = f"M{left} {top}V{bottom}H{left + side}"
+    parts = [f'<path class="axis" d="{ends}M{left} {bottom}L{left + side} {top}"/>']
+    for value in (0, 0.25, 0.5, 0.75, 1):
+        parts.append(
+            f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>'
+            f'<text x="{x(value):.1f}" y="{base + 15}" text-anchor="middle">{value:g}</text>'
+        )
+    highest = np.log1p(max(1, int(diagram.counts.max())))
+    line = []
+    for k, count in enumerate(diagram.counts):
+        if not count:
+            continue
+        a, b = x(diagram.edges[k]), x(diagram.edges[k + 1])
+        tall = strip * np.log1p(count) / highest
+        parts.append(
+            f'<rect class="fill" x="{a + 1:.1f}" y="{base - tall:.1f}" width="{b - a - 2:.1f}" '
+            f'height="{tall:.1f}"/>'
+        )
+        across, up = x(diagram.confidence[k]), y(diagram.frequency[k])
+        ends = f"M{across:.1f} {y(diagram.lower[k]):.1f}V{y(diagram.upper[k]):.1f}"
+        parts.append(f'<path class="curve thin" d="{ends}"/>')
+        parts.append(f'<circle class="point" cx="{across:.1f}" cy="{up:.1f}" r="3.5"/>')
+        line.append((across, up))
+    parts.append(f'<polyline class="curve" points="{_points(line)}"/>')
+    middle = left + side / 2
+    parts.append(
+        f'<text x="{middle}" y="{base + 32}" text-anchor="middle">probability given; beneath, how '
+        "often (log scale)</text>"
+        f'<text x="12" y="{top + side / 2}" text-anchor="middle" '
+        f'transform="rotate(-90 12 {top + side / 2})">share present</text>'
+    )
+    head = (
+        f'<svg viewBox="0 0 {left + side + 14} {base + 38}" role="img" '
+        f'aria-label="{escape(alt)}" class="drawing">'
+    )
+    return Markup(head + "".join(parts) + "</svg>")
 
 
 def sparkline(confidence: Array, frequency: Array, counts: Array) -> Markup:

@@ -80,11 +80,12 @@ class Item:
         return sum(each.truth is not None for each in self.labels)
 
     def shown(self, everything: bool) -> list[LabelOfRow]:
-        """Return all labels, or the most probable and those that are present or selected."""
+        """Return all labels, or the most probable and some that are present or selected."""
         if everything or len(self.labels) <= SHOWN_LABELS:
             return self.labels
         head = self.labels[:SHOWN_LABELS]
-        return head + [e for e in self.labels[SHOWN_LABELS:] if e.truth == 1 or e.chosen]
+        rest = [e for e in self.labels[SHOWN_LABELS:] if e.truth == 1 or e.chosen]
+        return head + rest[: 3 * SHOWN_LABELS]
 
     @property
     def changes(self) -> list[LabelOfRow]:

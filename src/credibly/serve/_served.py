@@ -18,7 +18,8 @@ from credibly.decide import AverageSize, Threshold
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index, MixtureJoint, Query, Together, seen_together
-from credibly.serve._charts import reliability_chart
+from credibly.serve._drawing import label_drawing
+from credibly.serve._pending import Pending
 from credibly.summaries import (
     AtlasRow,
     Budget,
@@ -77,7 +78,11 @@ class ServedPredictions:
         self._columns = {name: place for place, name in enumerate(self.labels)}
         self.calibrated = calibrated
         self._lock = Lock()
-        self._summaries = Lock()  # these take seconds, for which no search waits
+        self._sampling, self._summaries = Lock(), Lock()  # for these no search waits
+        size = f"{self.scan.num_rows:,} rows and {len(self.labels):,} labels"
+        self._sampled = Pending(self._waited_sample, f"reading a sample of {size}")
+        self._listed = Pending(self._waited_atlas, f"measuring every label, of {size}")
+        self._judged = Pending(self._waited_overview, f"judging the probabilities, of {size}")
         self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
         self.chart = lru_cache(maxsize=KEPT)(self._chart)
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
@@ -116,15 +121,29 @@ class ServedPredictions:
 
     @property
     def sample(self) -> Predictions:
-        """Return all rows, or a fixed random part of a large file."""
-        with self._lock:
+        """Return all rows, or a fixed random part of a large file.
+
+        Raises:
+            NotReady: while it is being read, after some seconds; so do ``atlas`` and ``overview``.
+        """
+        if "_sample" not in self.__dict__:
+            self._sampled.wait()
+        return self._waited_sample()
+
+    def _waited_sample(self) -> Predictions:
+        with self._sampling:
             return self._sample
+
+    def begin(self) -> None:
+        """Begin to work out what the first page shows."""
+        self._judged.begin()
 
     def release(self) -> None:
         """Forget the rows; they are read again when they are asked for."""
-        with self._lock:
+        with self._lock, self._sampling:
             for name in ("_index", "_sample", "_uncalibrated"):
                 self.__dict__.pop(name, None)
+            self._sampled = Pending(self._waited_sample, self._sampled.what)
 
     @cached_property
     def _uncalibrated(self) -> ServedPredictions | None:
@@ -143,32 +162,55 @@ class ServedPredictions:
     @cached_property
     def _sample(self) -> Predictions:
         size = max(1000, min(SAMPLE, SAMPLE_CELLS // max(1, len(self.labels))))
+        if "_index" in self.__dict__ and not (self.scan.has_scores or self.scan.soft):
+            return self._from_index(self._index, min(size, self.scan.num_rows))
         if self.scan.num_rows <= size:
             return self.scan.read()
         chosen = np.random.default_rng(0).choice(self.scan.num_rows, size, replace=False)
         return self.scan.read(rows=np.sort(chosen))
 
+    def _from_index(self, index: Index, size: int) -> Predictions:
+        """Return the sample from memory, which is faster than from many columns of a file."""
+        chosen = np.sort(np.random.default_rng(0).choice(len(index), size, replace=False))
+        p, y = index.column_block(0, len(self.labels))
+        return Predictions(
+            labels=self.labels,
+            ids=np.array(index.ids(chosen), dtype=object),
+            probabilities=np.ascontiguousarray(p[:, chosen].T),
+            targets=None if y is None else np.ascontiguousarray(y[:, chosen].T),
+            scores=None,
+            metadata=self.scan.metadata,
+        )
+
     @property
     def atlas(self) -> list[AtlasRow]:
         """Return every label with the noise of its numbers, on the sample."""
+        self._listed.wait()
+        return self._waited_atlas()
+
+    def _waited_atlas(self) -> list[AtlasRow]:
         with self._summaries:
             return self._atlas
 
     @cached_property
     def _atlas(self) -> list[AtlasRow]:
-        rows = self.sample
+        rows = self._waited_sample()
         truth = rows.targets if self.has_truth else None
         return label_atlas(self.labels, rows.probabilities, truth)
 
     @property
     def overview(self) -> Overview:
         """Return the verdict, labels to fix and what to do next, on the sample."""
+        self._judged.wait()
+        return self._waited_overview()
+
+    def _waited_overview(self) -> Overview:
         with self._summaries:
             return self._overview
 
     @cached_property
     def _overview(self) -> Overview:
-        return overview(self.sample, str(self.path))
+        return overview(self._waited_sample(), str(self.path), atlas=self._atlas)
 
     def search(self, query: str, top: int) -> Answer:
         return self.index.search(query, top=top, joint=self.joint)
@@ -230,10 +272,10 @@ class ServedPredictions:
         ]
 
     def _chart(self, label: str) -> str:
-        p, y = self.column(label)
-        assert y is not None, "only labels with known truth have a reliability diagram"
+        diagram = self.label_report(label).reliability
+        assert diagram is not None, "only labels with known truth have a reliability diagram"
         alt = f"Reliability diagram of {label}: share present against probability given"
-        return reliability_chart([(None, p[:, None], y[:, None])], "label", alt)
+        return label_drawing(diagram, alt)
 
     def decision(self, average_size: float, labels: Sequence[str]) -> AverageSize:
         """Return the rule behind ``budget``, for probabilities with these labels in this order."""
@@ -298,7 +340,8 @@ class _Uncalibrated(ServedPredictions):
 
     @cached_property
     def _sample(self) -> Predictions:
-        rows = ServedPredictions(self.path, calibrated=False, partial=self.partial).sample
+        plain = ServedPredictions(self.path, calibrated=False, partial=self.partial)
+        rows = plain._waited_sample()
         return Predictions.from_arrays(
             probabilities=self._through_link(_required(rows.scores)),
             targets=rows.targets,

@@ -54,9 +54,7 @@ def discoveries(p_values: Array, rate: float) -> Array:
     return order[: passed[-1] + 1] if passed.size else order[:0]
 
 
-def _p_values(
-    probabilities: Array, targets: Array, rate: float = 2.0
-) -> tuple[Array, Array]:
+def _p_values(probabilities: Array, targets: Array, rate: float = 2.0) -> tuple[Array, Array]:
     """Return two-sided p-values of each label, 1 where they exceed ``rate``; present − expected.
 
     The exponent of Chernoff's bound is at most z², where z is the excess in standard deviations

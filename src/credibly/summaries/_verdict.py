@@ -116,9 +116,12 @@ def _overall(p: Array, y: Array, calibrated: bool) -> str:
     return f"{off}: {word} ({right}).{cure}"
 
 
-def _accuracy(ranked: Array, p: Array, y: Array, each: Array | None) -> str:
-    if each is None:
-        each = metrics.average_precision(ranked, y, coding="unknown")
+def _accuracy(ranked: Array, p: Array, y: Array, known_precision: Array | None) -> str:
+    each: Array = (
+        metrics.average_precision(ranked, y, coding="unknown")
+        if known_precision is None
+        else known_precision
+    )
     scored = ~np.isnan(each)
     if not scored.any():
         return "No label is known to be present anywhere, so accuracy cannot be judged."

@@ -387,6 +387,17 @@ for (const form of document.querySelectorAll("form[data-live]")) {
   });
 }
 
+// A page that needs numbers which are still worked out: look again until they are there ----------
+const waitingFor = document.querySelector("[data-wait]");
+if (waitingFor) {
+  const again = async () => {
+    let there = false;
+    try { there = (await fetch(location.href, { cache: "no-store" })).status !== 202; } catch (error) { /* later */ }
+    if (there) location.reload(); else setTimeout(again, 2000);
+  };
+  setTimeout(again, 1000);
+}
+
 // Copying commands --------------------------------------------------------------------------------
 function offerCopies() {
   for (const button of document.querySelectorAll("[data-copy]")) {

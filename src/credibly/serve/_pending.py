@@ -1,0 +1,67 @@
+"""Work that takes long the first time: done in a thread of its own, told to whoever waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Condition, Thread
+
+WAIT = 5.0
+"""Seconds that a request waits for such work before it is told to come back."""
+
+
+class NotReady(Exception):
+    """Raised when the work goes on; the message says what is being worked out."""
+
+
+class Pending:
+    """Work that is done once. What it finds, it keeps elsewhere.
+
+    Args:
+        work: what to do.
+        what: what it works out, for people.
+    """
+
+    def __init__(self, work: Callable[[], object], what: str) -> None:
+        self._work = work
+        self.what = what
+        self._changed = Condition()
+        self._state = "new"
+        self._problem: Exception | None = None
+        self._begun = 0.0
+
+    def begin(self) -> None:
+        """Begin, unless that has happened; a failure is forgotten and tried again."""
+        with self._changed:
+            if self._state != "new":
+                return
+            self._state, self._problem, self._begun = "working", None, time.monotonic()
+            Thread(target=self._run, name=f"pending {self.what}", daemon=True).start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Return when the work is done.
+
+        Args:
+            seconds: how long to wait at most; ``WAIT`` if None.
+
+        Raises:
+            NotReady: when it goes on after that.
+        """
+        self.begin()
+        with self._changed:
+            limit = WAIT if seconds is None else seconds
+            if not self._changed.wait_for(lambda: self._state != "working", limit):
+                so_far = time.monotonic() - self._begun
+                raise NotReady(f"{self.what} ({so_far:.0f} seconds so far)")
+            if self._problem is not None:
+                raise self._problem
+
+    def _run(self) -> None:
+        state, problem = "done", None
+        try:
+            self._work()
+        except Exception as error:  # raised again by whoever waits
+            state, problem = "new", error
+        with self._changed:
+            self._state, self._problem = state, problem
+            self._changed.notify_all()
