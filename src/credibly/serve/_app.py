@@ -37,6 +37,7 @@ from credibly.serve import (
     _workbench_pages,
 )
 from credibly.serve._comparing import Comparing
+from credibly.serve._embedded_images import embedded_images
 from credibly.serve._guard import Guard
 from credibly.serve._model import Model
 from credibly.serve._pending import NotReady
@@ -79,12 +80,19 @@ class AppState:
     """Everything the server was started with."""
 
     files: list[ServedPredictions]
-    images: ImageFolder | None = None
+    image_folder: ImageFolder | None = None
     model: Model | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     log: ReviewLog | None = None
     uploads: Uploads = field(default_factory=Uploads)
     runs: Runs | None = None
+
+    @cached_property
+    def images(self) -> ImageFolder | None:
+        """Return the images of rows: those given, or those that the run's data come with."""
+        if self.image_folder is not None or self.model is None:
+            return self.image_folder
+        return embedded_images(self.model.run)
 
     @cached_property
     def comparing(self) -> Comparing:
@@ -110,6 +118,7 @@ class AppState:
         if self.model is not None:
             with suppress(InputError, OSError):
                 self.model.warm_up()
+                _ = self.images
 
     @cached_property
     def workbench(self) -> Workbench:
@@ -143,7 +152,7 @@ def create_app(
     Args:
         predictions: files to look at and to compare; each may be a folder of shards, a run, or a
             folder of runs, which is looked at again while the server runs.
-        images: folder of images named by row ids.
+        images: folder of images named by row ids; those of a run on ``digits`` need none.
         run: a trained run, which opens ``/api/predict`` and ``/try``.
         texts: data that hold the texts of the rows, shown beside their ids.
         text: the columns of the texts, where their names do not tell.
@@ -168,7 +177,7 @@ def create_app(
     served = AppState(
         files=files,
         texts=shown,
-        images=None if images is None else ImageFolder(images),
+        image_folder=None if images is None else ImageFolder(images),
         model=None if run is None else Model(_load(run)),
         log=None if annotate is None else _log(annotate, predictions),
         runs=runs,

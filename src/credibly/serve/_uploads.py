@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from threading import Lock
 
 from credibly.checks import InputError
 from credibly.serve._forms import UploadedFile
+from credibly.serve._temporary import TemporaryFolder
 from credibly.serve._turns import Turns
 
 MOST_UPLOADS = 8
@@ -57,15 +57,15 @@ class Uploads:
         self._uploads: dict[str, Upload] = {}
         self.turns = Turns(1, "file is being read")
         self._lock = Lock()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: TemporaryFolder | None = None
 
     def add(self, file: UploadedFile, truth: UploadedFile | None) -> Upload:
         """Keep a file, and perhaps the file of its truth."""
         with self._lock:
-            if self._folder is None:  # deleted when the program ends
-                self._folder = tempfile.TemporaryDirectory(prefix="credibly-")
+            if self._folder is None:
+                self._folder = TemporaryFolder()
             token = secrets.token_urlsafe(18)
-            folder = Path(self._folder.name) / token
+            folder = self._folder.path / token
             (folder / "values").mkdir(parents=True)
             upload = Upload(token, folder, _written(folder / "values", file))
             if truth is not None:
@@ -116,7 +116,7 @@ class Uploads:
         with self._lock:
             self._uploads.clear()
             if self._folder is not None:
-                self._folder.cleanup()
+                self._folder.close()
                 self._folder = None
 
     def _tidy(self) -> None:
