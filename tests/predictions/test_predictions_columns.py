@@ -12,7 +12,7 @@ from pyarrow import csv, feather
 
 import credibly as cr
 from credibly.cli import main
-from credibly.predictions import Layout
+from credibly.predictions import Layout, parse_array
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(60, 3)).astype(np.float32)
@@ -110,6 +110,21 @@ def test_patterns_that_fit_nothing_are_named(tmp_path, layout, words):
     path = write(tmp_path / "x.csv", columns("pred_*", "true_*"))
     with pytest.raises(cr.InputError, match=words):
         cr.Predictions.from_file(path, "logits", loss="bce", layout=layout)
+
+
+HEADER = b"\x93NUMPY\x01\x00\x40\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}"
+
+
+@pytest.mark.parametrize("place", range(10, len(HEADER), 3))
+@pytest.mark.parametrize("cell", [b"(", b"\xff", b"'", b"\0"])
+def test_damaged_headers_of_arrays_are_refused(tmp_path, place, cell):
+    content = HEADER[:place] + cell + HEADER[place + 1 :] + b"\0" * 20
+    path = tmp_path / "x.npy"
+    path.write_bytes(content)
+    with pytest.raises(cr.InputError, match=r"x\.npy must"):
+        cr.Predictions.from_file(path, "logits", loss="bce")
+    with pytest.raises(cr.InputError, match="it must"):
+        parse_array(content, "it")
 
 
 def test_the_command_line_takes_patterns(tmp_path, capsys):

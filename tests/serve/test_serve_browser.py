@@ -119,6 +119,17 @@ def test_a_mistake_in_the_query_is_pointed_at(page):
     assert "fork" in page.locator("[role=alert]").inner_text()
 
 
+def test_typed_names_are_found_whatever_their_case_and_accents(page, ours):
+    page.goto("/?q=f%C3%B6rk+%26+!KNIFE")
+    first, _ = best(ours, ["fork"], ["knife"])
+    assert page.locator(".tile").first.get_attribute("data-id") == first
+    assert page.input_value("#q") == "förk & !KNIFE"
+    page.goto("/?q=%2Bf%C3%B6rk+-kn%C3%AFves")
+    lines = page.locator("[role=alert]").inner_text().splitlines()
+    assert "Did you mean 'knife'" in lines[0]
+    assert lines[2].index("^") == lines[1].index("knïves")
+
+
 def test_the_slider_changes_the_sets_and_the_address(page):
     page.goto("/budget?average_size=1")
     before = page.locator("#mean-size").inner_text()

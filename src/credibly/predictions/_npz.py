@@ -148,8 +148,15 @@ def _is_text(codes: Array) -> bool:
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(file)
-    raise ValueError(f"arrays of numpy's format 1.0 or 2.0 are read; got {version}")
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise ValueError(f"arrays of numpy's format 1.0 or 2.0 are read; got {version}")
+    try:
+        return readers[version](file)
+    except (ValueError, EOFError, MemoryError):
+        raise
+    except Exception as error:  # a header is parsed as Python, which raises errors of many kinds
+        raise ValueError(f"its header cannot be read ({type(error).__name__})") from error
