@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -136,14 +137,15 @@ class Comparing:
         self._shared = SharedRows({}, [], 0, {})
         self._measured: dict[int, Measured] = {}
         self._problem: Exception | None = None
-        self._working = False
+        self._working, self._since = False, 0.0
         self.pair = lru_cache(maxsize=2)(self._pair)
 
     def known(self, wait: float = 0.0) -> Comparison:
-        """Return what is known about all files; wait at most so many seconds for all of it."""
+        """Return what is known about all files; wait for it in its first seconds."""
         with self._changed:
             self._begin()
-            self._changed.wait_for(lambda: not self._working, wait)
+            left = self._since + wait - time.monotonic()  # who asks again is not kept again
+            self._changed.wait_for(lambda: not self._working, max(left, 0.0))
             if self._problem is not None and not self._working:
                 raise self._problem
             pending = len(self._shared.places) - len(self._measured)
@@ -154,7 +156,7 @@ class Comparing:
     def _begin(self) -> None:
         if self._working or self._count == len(self._files):
             return
-        self._working = True
+        self._working, self._since = True, time.monotonic()
         Thread(target=self._work, name="comparing", daemon=True).start()
 
     def _work(self) -> None:

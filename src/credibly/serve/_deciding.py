@@ -8,17 +8,13 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from credibly.decide import Cost
 from credibly.serve._served import ServedPredictions
 from credibly.serve._views import DecideQuery, Rule
 from credibly.summaries import (
     CostCurve,
-    EntryCosts,
     Outcome,
     cost_curve,
-    outcome,
 )
 
 MOST_ZONES = 200
@@ -39,27 +35,12 @@ def weigh(chosen: ServedPredictions, rule: Rule, label: str) -> Weighed:
     usual = rule.costs.get(label, rule.costs[""])
     if not chosen.has_truth:
         return Weighed(None, None, usual.bounds)
-    rows = chosen.sample
-    assert rows.targets is not None
-    which = slice(None)
-    if label:
-        place = chosen.column_of(label)
-        which = slice(place, place + 1)
-    costs = _entry_costs(rule, chosen.labels, which)
-    found = outcome(rows.probabilities[:, which], rows.targets[:, which], costs)
-    curve = cost_curve(chosen.threshold_counts(label), usual.miss, usual.false_alarm)
-    return Weighed(found, curve, usual.bounds)
-
-
-def _entry_costs(rule: Rule, labels: list[str], which: slice) -> EntryCosts:
-    each = [rule.costs.get(name, rule.costs[""]) for name in labels[which]]
-    return EntryCosts(
-        np.array([cost.miss for cost in each]),
-        np.array([cost.false_alarm for cost in each]),
-        np.array([cost.review or 0.0 for cost in each]),
-        rule.review_from[which],
-        rule.accept_from[which],
+    prices = tuple(
+        (name, cost.miss, cost.false_alarm, cost.review or 0.0, *cost.bounds)
+        for name, cost in rule.costs.items()
     )
+    curve = cost_curve(chosen.threshold_counts(label), usual.miss, usual.false_alarm)
+    return Weighed(chosen.outcome(label, prices), curve, usual.bounds)
 
 
 def command(path: str, asked: DecideQuery, rule: Rule) -> str | None:

@@ -202,18 +202,15 @@ def entries_at(
     index: Index, rule: Rule, other: Other | None, found: EntryList, which: slice
 ) -> list[Entry]:
     """Return some of the entries of a view."""
-    labels, places = found.labels[which].tolist(), found.places[which].tolist()
+    labels, places = found.labels[which], found.places[which]
+    p, y = index.column_block(0, len(index.labels))
+    chosen = p[labels, places].tolist()
+    truth = None if y is None else y[labels, places].tolist()
+    limits = rule.accept_from[labels].tolist()
     listed = []
-    for id, label, place in zip(index.ids(places), labels, places, strict=True):
-        p, y = index.column_block(label, label + 1)
-        name = index.labels[label]
-        entry = Entry(
-            str(id),
-            name,
-            float(p[0, place]),
-            None if y is None or y[0, place] < 0 else int(y[0, place]),
-            float(rule.accept_from[label]),
-            None if other is None else other.probability(name, place),
-        )
-        listed.append(entry)
+    for k, id in enumerate(index.ids(places)):
+        name = index.labels[labels[k]]
+        known = None if truth is None or truth[k] < 0 else int(truth[k])
+        there = None if other is None else other.probability(name, int(places[k]))
+        listed.append(Entry(str(id), name, float(chosen[k]), known, float(limits[k]), there))
     return listed

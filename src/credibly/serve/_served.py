@@ -23,10 +23,13 @@ from credibly.serve._pending import Pending
 from credibly.summaries import (
     AtlasRow,
     Budget,
+    EntryCosts,
+    Outcome,
     Overview,
     ThresholdCounts,
     budget,
     label_atlas,
+    outcome,
     overview,
     summarize_columns,
     threshold_counts,
@@ -36,6 +39,8 @@ from credibly.types import Array
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
 SAMPLE_CELLS = 2**26  # and their probabilities: 256 MB, the truth beside them a quarter of it
 TOGETHER, TOGETHER_CELLS = 12, 2**21  # labels shown beside a query; probabilities looked at
+Prices = tuple[str, float, float, float, float, float]
+"""A label with the costs of a miss, a false alarm and a look; where review and acceptance begin."""
 KEPT = 256  # labels, charts and budgets remembered; the least recently used are forgotten
 
 
@@ -88,6 +93,7 @@ class ServedPredictions:
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
         self._fitted = lru_cache(maxsize=KEPT)(self._fit)
         self.threshold_counts = lru_cache(maxsize=KEPT)(self._threshold_counts)
+        self.outcome = lru_cache(maxsize=KEPT)(self._outcome)
         self._at_least = lru_cache(maxsize=KEPT)(self._threshold_budget)
         self.together = lru_cache(maxsize=KEPT)(self._together)
         if joint is not None:
@@ -298,6 +304,26 @@ class ServedPredictions:
         place = self.column_of(label) if label else 0
         which = slice(place, place + 1) if label else slice(None)
         return threshold_counts(rows.probabilities[:, which], rows.targets[:, which])
+
+    def _outcome(self, label: str, prices: tuple[Prices, ...]) -> Outcome:
+        """Return what decisions by cost come to on the sample, for one label or all.
+
+        Args:
+            label: its name; empty for all.
+            prices: of single labels by name, and under the empty name of all others.
+        """
+        rows = self.sample
+        assert rows.targets is not None, "only files with truth are counted"
+        usual = next(each[1:] for each in prices if not each[0])
+        columns = np.tile(np.array(usual)[:, None], len(self.labels))
+        for name, *own in prices:
+            if name in self._columns:  # another file may lack the label
+                columns[:, self._columns[name]] = own
+        which = slice(None)
+        if label:
+            which = slice(self._columns[label], self._columns[label] + 1)
+        costs = EntryCosts(*columns[:, which])
+        return outcome(rows.probabilities[:, which], rows.targets[:, which], costs)
 
     def sets_of(self, by: str, size: float | None, threshold: float | None) -> Budget | None:
         """Return the sizes of sets by an average size or by a threshold; None for other rules."""
