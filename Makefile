@@ -77,6 +77,7 @@ MINUTES ?= 60
 chaos: setup
 	$(BIN)/python tests/faults/chaos.py --minutes $(MINUTES) --record chaos.json
 
+# `make bench`: all of them; `python -m benchmarks scale`: one table.
 bench: setup
 	$(BIN)/python -m benchmarks
 
