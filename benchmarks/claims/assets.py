@@ -35,7 +35,7 @@ def read(folder: Path, size: int) -> dict[str, Array]:
         "images": np.stack([_pixels(path, size) for path in files]),
         "targets": np.array([place[path.parent.name] for path in files]),
         "labels": np.array(labels),
-        "ids": np.array([f"{path.parent.parent.name}/{path.name}" for path in files]),
+        "ids": np.array([path.relative_to(path.parents[2]).as_posix() for path in files]),
         "split": np.array([PARTS[path.parent.parent.name] for path in files], np.int8),
     }
 

@@ -171,9 +171,11 @@ def _forest(name: str, seed: int, calibrated: bool) -> np.ndarray:
     model = RandomForestClassifier(300, random_state=seed).fit(features, targets > 0.5)
     votes = model.predict_proba(test)
     votes = votes if isinstance(votes, list) else [votes]
+    known: Any = model.classes_  # of one label, its classes; of many, a list of them
+    classes = known if isinstance(known, list) else [known]
     columns = [
-        vote[:, 1] if vote.shape[1] == 2 else np.full(len(test), float(classes[0]))
-        for vote, classes in zip(votes, np.atleast_2d(model.classes_), strict=True)
+        vote[:, 1] if vote.shape[1] == 2 else np.full(len(test), float(own[0]))
+        for vote, own in zip(votes, classes, strict=True)
     ]
     return np.clip(np.stack(columns, axis=1), 1 / 600, 1 - 1 / 600)
 
