@@ -106,11 +106,14 @@ OF_TEXTS = {"answer_accuracy", "count_accuracy", "normalize_answer", "vqa_accura
 OF_BATCHES = {"ranged_average_precision"}
 """Take a function that returns batches of arrays."""
 
+OF_PARTS = {"ranked_total"}
+"""Take arrays of numpy only: one range of values, on a worker."""
+
 METRICS = [
     name
     for name, value in vars(cr.metrics).items()
     if name in cr.metrics.__all__ and inspect.isfunction(value)
-    if name not in OF_TEXTS | OF_BATCHES
+    if name not in OF_TEXTS | OF_BATCHES | OF_PARTS
 ]
 ARGUMENTS = {
     "scores": SCORES,
