@@ -7,6 +7,7 @@ bit for bit; checkpoints of either are read by the other.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 
-class Updates:
+class Updates(ABC):
     """The part of ``torch.optim.Optimizer`` that training uses, for parameters on the CPU.
 
     Args:
@@ -53,6 +54,7 @@ class Updates:
                 gradients = [parameter.grad for parameter in parameters]
                 self._move(group, list(parameters), gradients, list(states))
 
+    @abstractmethod
     def _move(
         self,
         group: dict[str, Any],
@@ -60,7 +62,7 @@ class Updates:
         gradients: list[Tensor],
         states: list[dict[str, Any]],
     ) -> None:
-        raise NotImplementedError
+        """Move parameters of one group by their gradients; ``states`` hold what is remembered."""
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
