@@ -26,6 +26,10 @@ def shown_id(page):
     return parse_qs(urlsplit(page.url).query)["id"][0]
 
 
+REACHABLE = """() => [...document.querySelectorAll('.scroll')].every(
+    each => each.scrollWidth <= each.clientWidth || each.tabIndex == 0)"""
+
+
 @pytest.mark.parametrize(
     "path", [*PAGES, "/?q=%2Bfork", "/compare?q=%2Bfork", "/errors?label=fork"]
 )
@@ -34,6 +38,10 @@ def test_pages_have_no_accessibility_violations(page, path):
     assert violations(page) == []
     page.emulate_media(color_scheme="dark")
     assert violations(page, rules=["color-contrast"]) == []
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_function(REACHABLE)
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("path", ["/?q=%2Bfork", "/errors?label=fork", "/row?id=img%2F000"])

@@ -464,3 +464,11 @@ if (live && live.dataset.poll) {
   };
   setTimeout(follow, 1500);
 }
+
+// Tables that are wider than the screen can be reached and scrolled by keyboard; others are no stop.
+new ResizeObserver(() => {
+  for (const table of document.querySelectorAll(".scroll:not([role])")) {
+    if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
+    else table.removeAttribute("tabindex");
+  }
+}).observe(document.body);
