@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 # One thread, set before torch and numba are loaded: ratios of CPU time mean nothing otherwise.
-for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ[variable] = "1"
 
 _NOT_BENCHMARKS = {"__main__", "lite0_weights", "timing", "workbench_pictures"}

@@ -7,6 +7,8 @@ values are compared first. The table has the times at the largest size, the wors
 over all sizes and kinds of input (a half-trained head, a trained one, scores far below 0, rows
 without labels), the exponents of growth (slope of log time over log size, a fixed cost included),
 and the peak of memory at the largest size. Clients of the web app wait; their time is wall time.
+
+Timm and polars are peers where they are installed; compiled formulas need a C++ compiler.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import importlib
 import subprocess
 import sys
 import tempfile
@@ -106,6 +109,16 @@ def _status(key: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 1024
 
 
+def installed(module: str) -> bool:
+    """Return whether a peer can be imported; print why it is left out otherwise."""
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # a broken dependency raises errors of its own
+        print(f"{module} is left out: {str(error).splitlines()[0]}", flush=True)
+        return False
+    return True
+
+
 def cases(folder: Path) -> Iterator[Case]:
     """Yield every case."""
     yield from loss_cases()
@@ -134,6 +147,15 @@ def cases(folder: Path) -> Iterator[Case]:
         memory_step,
     )
 
+    if installed("polars"):
+        yield Case(
+            "search in memory, 5 conditions",
+            "polars",
+            "rows",
+            (100_000, 400_000, 1_600_000),
+            polars_memory_step,
+        )
+
     def file_step(rows: int, _: str) -> tuple[Step, Step]:
         return parquet_step(folder, rows, 5)
 
@@ -145,6 +167,13 @@ def cases(folder: Path) -> Iterator[Case]:
         f"{search}, 5 conditions", "plain DuckDB", "rows", (100_000, 300_000, 1_000_000), file_step
     )
     yield Case(search, "plain DuckDB", "conditions of 300,000 rows", (2, 5, 10), conditions_step)
+    if installed("polars"):
+        sizes = (100_000, 300_000, 1_000_000)
+
+        def polars_step(rows: int, _: str) -> tuple[Step, Step]:
+            return polars_parquet_step(folder, rows)
+
+        yield Case(f"{search}, 5 conditions", "polars", "rows", sizes, polars_step)
 
 
 # Losses -----------------------------------------------------------------------------------------
@@ -172,6 +201,13 @@ def loss_cases() -> Iterator[Case]:
 
         return make
 
+    def compiled(formula: Any) -> Any:
+        torch._dynamo.reset()  # one shape at a time: no limit on how often it is compiled
+        return torch.compile(formula, dynamic=False)
+
+    def compiled_step(loss: Any, formula: Any) -> Callable[[int, str], tuple[Step, Step]]:
+        return lambda labels, kind: step(loss, compiled(formula))(labels, kind)
+
     kinds = ("half-trained", "trained", "saturated", "far below", "rare")
     base, sizes = torch.nn.BCEWithLogitsLoss(), (80, 1000, 9605)
     yield Case("SPA, batch 64", "nn.BCEWithLogitsLoss", "labels", sizes, step(SPA(), base), kinds)
@@ -179,6 +215,17 @@ def loss_cases() -> Iterator[Case]:
         "Asymmetric, batch 64", "as printed", "labels", sizes,
         step(Asymmetric(), losses.naive_asymmetric), kinds,
     )  # fmt: skip
+    if installed("timm.loss"):
+        asymmetric: Any = importlib.import_module("timm.loss").AsymmetricLossMultiLabel()
+        yield Case(
+            "Asymmetric, batch 64", "timm", "labels", sizes, step(Asymmetric(), asymmetric), kinds
+        )
+    for name, loss, formula in (
+        ("SPA", SPA(), losses.naive_spa),
+        ("Asymmetric", Asymmetric(), losses.naive_asymmetric),
+    ):
+        peer, make = "plain formula, torch.compile", compiled_step(loss, formula)
+        yield Case(f"{name}, batch 64", peer, "labels", sizes, make, kinds[:2])
     yield Case(
         "TwoWay, batch 64",
         "as printed",
@@ -315,6 +362,59 @@ def memory_step(rows: int, _: str) -> tuple[Step, Step]:
     ours = index.search(query, top=TOP)
     assert abs(ours.expected_hits / plain()[1] - 1) < 1e-6
     return lambda: index.search(query, top=TOP), plain
+
+
+def polars_memory_step(rows: int, _: str) -> tuple[Step, Step]:
+    """Return a search in memory, by credibly and by polars."""
+    pl: Any = importlib.import_module("polars")
+    from credibly.retrieve import Index
+
+    generator = np.random.default_rng(0)
+    chances = generator.random((rows, 8), dtype=np.float32) ** 3
+    labels = [f"l{place}" for place in range(8)]
+    index = Index(chances, labels)
+    frame = pl.DataFrame({label: chances[:, place] for place, label in enumerate(labels)})
+    query, product = "+l0 +l1 -l2 -l3 -l4", _polars_product(labels[:2], labels[2:5])
+
+    def plain() -> Any:
+        scored = frame.select(p=product).with_row_index()
+        return scored.top_k(TOP, by="p"), scored["p"].sum()
+
+    assert abs(index.search(query, top=TOP).expected_hits / plain()[1] - 1) < 1e-6
+    return lambda: index.search(query, top=TOP), plain
+
+
+def polars_parquet_step(folder: Path, rows: int) -> tuple[Step, Step]:
+    """Return a search of a file with truth and five conditions, by credibly and by polars."""
+    pl: Any = importlib.import_module("polars")
+    ours = parquet_step(folder, rows, 5)[0]
+    names = [f"l{place:02d}" for place in range(5)]
+    product = _polars_product([f"p:{name}" for name in names[:3]], [f"p:{x}" for x in names[3:]])
+    hit = pl.all_horizontal(
+        *(pl.col(f"y:{name}") == 1 for name in names[:3]),
+        *(pl.col(f"y:{name}") == 0 for name in names[3:]),
+    )
+    shown = ["id", *(f"p:{name}" for name in names)]
+    file = folder / f"{rows}.parquet"
+
+    def plain() -> Any:
+        scored = pl.scan_parquet(file).select(*shown, p=product, hit=hit)
+        return pl.collect_all(
+            [scored.top_k(TOP, by="p"), scored.select(pl.col("p").sum(), pl.col("hit").sum())]
+        )
+
+    assert abs(ours().expected_hits / plain()[1]["p"][0] - 1) < 1e-9  # type: ignore[attr-defined]
+    return ours, plain
+
+
+def _polars_product(wanted: list[str], unwanted: list[str]) -> Any:
+    pl: Any = importlib.import_module("polars")
+    product = pl.lit(1.0)
+    for name in wanted:
+        product = product * pl.col(name).cast(pl.Float64)
+    for name in unwanted:
+        product = product * (1 - pl.col(name).cast(pl.Float64))
+    return product
 
 
 def parquet_step(folder: Path, rows: int, conditions: int) -> tuple[Step, Step]:

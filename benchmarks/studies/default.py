@@ -80,6 +80,16 @@ def network(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     return _ours(name, seed, {"model": "mlp"})
 
 
+def members(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """Ten networks that hold out different rows, calibrated after averaging."""
+    return _ours(name, seed, {"model": "mlp", "ensemble": 10})
+
+
+def plain_members(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """The same without a map after averaging."""
+    return _ours(name, seed, {"model": "mlp", "ensemble": 10, "calibrate": "none"})
+
+
 def _ours(name: str, seed: int, given: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
     import credibly as cr
     from credibly.train import Settings, fit
@@ -114,7 +124,7 @@ def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
         with torch.no_grad():
             scores = torch.stack([member(inputs) for member in candidate.members]).mean(dim=0)
         found = pipeline.probabilities(scores.double().numpy())
-        alone[candidate.name] = _measured(found, test.targets)
+        alone[candidate.name] = _measured(found, np.asarray(test.targets))
         alone[candidate.name]["left-out NLL"] = candidate.figures["nll"]
     return found, {"alone": alone}
 
@@ -213,6 +223,8 @@ def _peer(function: Callable[..., np.ndarray], option: Any) -> Callable[[str, in
 METHODS: dict[str, Callable[[str, int], tuple[np.ndarray, dict[str, Any]]]] = {
     "auto": auto,
     "mlp": network,
+    "mlp, ensemble of 10": members,
+    "mlp, ensemble of 10, no map": plain_members,
     "logistic CV": _peer(_logistic, False),
     "random forest": _peer(_forest, False),
     "boosting": _peer(_boosting, False),
@@ -301,7 +313,8 @@ def tables() -> str:
     found = [name for name in SETS if any(line["set"] == name for line in lines)]
     parts = [_set_table(name, [x for x in lines if x["set"] == name]) for name in found]
     measured = any(line["method"] == "candidates" for line in lines)
-    return "\n\n".join([*parts, *([_regret(lines)] if measured else []), _behind(lines)])
+    last = [_behind(lines), _images()]
+    return "\n\n".join([*parts, *([_regret(lines)] if measured else []), *last])
 
 
 def _shown(values: list[float], metric: str) -> str:
@@ -361,29 +374,81 @@ def _behind(lines: list[dict[str, Any]]) -> str:
     )
 
 
+PEERS_ON_IMAGES = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way + temperature")
+PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "two-way + affine", "SPA", "SPA + affine", "SPA+LPR")
+
+
+def _images() -> str:
+    """The default's recipe beside others on networks trained on images (the study of claims)."""
+    from benchmarks.claims import networks
+    from benchmarks.claims.networks.tables import RECIPES
+    from benchmarks.claims.runner import Book
+    from benchmarks.claims.tables import Results, difference
+
+    results = Results(networks.methods(), Book())
+
+    def figures(setup: str, recipe: str) -> list[dict[int, float]]:
+        method, reading = RECIPES[recipe]
+        path = (setup, method, "readings", reading)
+        nll = results.values(*path, "NLL", scale=1000)
+        ranking = [results.values(setup, method, name) for name in ("mAP@y", "mAP@x")]
+        return [nll, results.values(*path, "ACE"), *ranking]
+
+    rows = []
+    for setup in ("coco", "voc", "ucmerced"):
+        own = figures(setup, "BCE, prior bias + affine")
+        for recipe in PEERS_ON_IMAGES:
+            gaps = [difference(*pair) for pair in zip(own, figures(setup, recipe), strict=True)]
+            if gaps[0].n < 2:
+                continue
+            worse = [gap.sign > 0 if place < 2 else gap.sign < 0 for place, gap in enumerate(gaps)]
+            cells = [
+                f"**{gap.mean:+.1f} ± {gap.high - gap.mean:.1f}**"
+                if bad
+                else f"{gap.mean:+.1f} ± {gap.high - gap.mean:.1f}"
+                for gap, bad in zip(gaps, worse, strict=True)
+            ]
+            rows.append([setup, recipe, str(gaps[0].n), *cells])
+    header = ["images", "default minus", "seeds", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
+    return (
+        "EfficientNet-Lite0 fine-tuned on images for three epochs "
+        "([networks](results/networks.md)): the default's recipe (BCE, biases at the rates, affine "
+        "map) minus others', each as its paper uses it or with the affine map too.\n\n"
+        + markdown(header, rows)
+    )
+
+
 def _regret(lines: list[dict[str, Any]]) -> str:
     rows = []
     for line in lines:
         if line["method"] != "candidates":
             continue
         same = [
-            x["NLL"]
+            x
             for x in lines
             if (x["set"], x["seed"], x["method"]) == (line["set"], line["seed"], "auto")
         ]
         if same:
+            own = 1000 * same[0]["NLL"]
             alone = {name: 1000 * figures["NLL"] for name, figures in line["alone"].items()}
-            regret = 1000 * same[0] - min(alone.values())
-            cells = [f"{alone[k]:.1f}" if k in alone else "" for k in ("linear", "mlp")]
-            cells += [f"{alone[k]:.1f}" if k in alone else "" for k in ("forest", "boosting")]
-            rows.append(
-                [line["set"], str(line["seed"]), f"{1000 * same[0]:.1f}", *cells, f"{regret:+.1f}"]
-            )
+            cells = [
+                f"{alone[k]:.1f}" if k in alone else ""
+                for k in ("linear", "mlp", "forest", "boosting")
+            ]
+            regret = f"{own - min(alone.values()):+.1f}"
+            chosen = _weights(same[0].get("chosen", {}))
+            rows.append([line["set"], str(line["seed"]), f"{own:.1f}", *cells, regret, chosen])
     header = ["set", "seed", "auto", "linear", "mlp", "forest", "boosting", "auto minus best"]
+    header.append("weights of the choice")
     return (
         "NLL × 1000 on the test rows of every candidate alone, and the regret of the choice "
         "(negative: auto is better than its best candidate).\n\n" + markdown(header, rows)
     )
+
+
+def _weights(chosen: dict[str, float | None]) -> str:
+    known = {name: weight for name, weight in chosen.items() if weight}
+    return ", ".join(f"{name} {weight:.2f}" for name, weight in known.items())
 
 
 def write_page() -> None:

@@ -6,7 +6,12 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.data._xc", "credibly.data._rows", "credibly.targets._sparse")
+MODULES = (
+    "credibly.data._xc",
+    "credibly.data._rows",
+    "credibly.data._sparse_features",
+    "credibly.targets._sparse",
+)
 
 
 class Target(FolderAttack):
@@ -14,6 +19,7 @@ class Target(FolderAttack):
 
     def seeds(self) -> Iterable[bytes]:
         yield b"2 3 5000\n0,4999 0:0.5 2:1\n 1:2e-3\n"
+        yield b"2 9000 3\n0 8999:0.5 2:1\n1 7:-2\n"
         yield b"1 0:1\n0,1 2:3 # comment\n\n"
         yield b"1 2 3\n2 0:1\n\x001 2 3\n0 1:1\n"
 

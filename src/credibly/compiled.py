@@ -54,7 +54,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**options)(function)
+        # A way in from C, which nothing uses, would be compiled with a copy of the function.
+        jit: Any = numba.njit
+        dispatcher = jit(no_cfunc_wrapper=True, **options)(function)
         if isinstance(dispatcher, Dispatcher):  # a plain function where NUMBA_DISABLE_JIT is set
             # As `Dispatcher.enable_caching` does; numba has no public way to name another cache.
             vars(dispatcher)["_cache"] = KernelCache(function)

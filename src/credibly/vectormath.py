@@ -5,7 +5,9 @@ float64 they are the C library's. NaN in is NaN out. The plain Python bodies say
 compiled code takes the overloads below.
 
 ``JIT`` are the options of a kernel, for ``credibly.compiled``: fast-math without the flags that
-would assume that NaN and infinity never occur.
+would assume that NaN and infinity never occur. ``INNER`` are those of functions that only kernels
+call, and ``THIN`` of those whose text is copied into the kernel, which compiles faster still where
+they are short; both are for ``numba.njit``, since only whole kernels are kept on disk.
 """
 
 from __future__ import annotations
@@ -23,9 +25,18 @@ JIT: Any = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "arcp", "nsz", "afn"},
 }
+# Nothing outside compiled code may call these: the ways in from Python and C are left out, each of
+# which would be compiled with a copy of the function.
+_CALLED_BY_KERNELS: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INNER: Any = JIT | _CALLED_BY_KERNELS
+THIN: Any = JIT | {"inline": "always"}
 # For what kernels call on each entry: sums stay in order (only fused multiply-add is allowed),
 # and it is always inlined, without which no loop around it becomes vector instructions.
-EXACT: Any = {"error_model": "numpy", "fastmath": {"contract"}, "forceinline": True}
+EXACT: Any = {
+    "error_model": "numpy",
+    "fastmath": {"contract"},
+    "forceinline": True,
+} | _CALLED_BY_KERNELS
 
 
 def exp_nonpositive(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""JPEGs decode to the same pixels with and without simplejpeg."""
+"""JPEGs decode to the same pixels with and without simplejpeg; torch scales them as PIL does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from PIL import Image
 
 from credibly import InputError
-from credibly.data import _images, decode_image
+from credibly.data import _images
+from credibly.data._images import decode_pixels
+from credibly.data._torch import scaled
 
 ORIENTATION = 0x0112
 
@@ -37,7 +39,7 @@ CASES = {
 
 
 def pixels(raw, size):
-    return np.asarray(decode_image(io.BytesIO(raw), "x.jpg", size))
+    return decode_pixels(io.BytesIO(raw), "x.jpg", size)
 
 
 @pytest.fixture
@@ -70,3 +72,19 @@ def test_what_the_fast_decoder_refuses_is_left_to_pil(monkeypatch, without):
 def test_a_damaged_file_is_refused_by_name():
     with pytest.raises(InputError, match=r"x.jpg does not decode"):
         pixels(encoded()[:300], None)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [(20, 31), (97, 131), (1, 1), (150, 140)], ids=str)
+@pytest.mark.parametrize("box", [None, (3, 5, 120, 64)], ids=["whole", "box"])
+def test_scaling_is_that_of_pil(channels, size, box):
+    image = pixels(encoded(), None)[..., :channels]
+    picture = Image.fromarray(image[..., 0] if channels == 1 else image)
+    picture = picture.crop(box) if box else picture  # `resize` would look outside the box
+    expected = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    found = scaled(image, size, box)
+    assert found.shape == (*size, channels)
+    assert found.dtype == np.uint8
+    difference = np.abs(np.asarray(expected).reshape(found.shape).astype(int) - found)
+    assert difference.max() <= 1
+    assert difference.mean() < 0.01

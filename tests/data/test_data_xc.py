@@ -84,7 +84,34 @@ def test_rows_of_rare_labels_reach_every_part_where_labels_are_very_many():
     np.testing.assert_array_equal(np.bincount(split), [600, 200, 200])
 
 
+@pytest.mark.parametrize("width", [4000, 200_000])
+def test_many_features_stay_sparse_in_any_order_of_their_numbers(tmp_path, width):
+    pairs = [f"{width - 1}:2 7:0.5", "", "9:1 8:-3"]
+    text = "\n".join(f"{row} {each}" for row, each in enumerate(pairs))
+    (tmp_path / "rows.svm").write_text(f"3 {width} 3\n{text}\n")
+    rows = data.load(tmp_path / "rows.svm", calibration=0.0, test=0.0)
+    assert (rows.sparse_features is not None) == (width >= 4096)
+    expected = np.zeros((3, width), np.float32)
+    expected[0, [7, width - 1]] = 0.5, 2
+    expected[2, [8, 9]] = -3, 1
+    found = rows.features if rows.features is not None else rows.sparse_features.dense()
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_train_and_test_files_may_name_different_features(tmp_path):
+    (tmp_path / "train.txt").write_text("0 5000:1\n1 3:1\n")
+    (tmp_path / "test.txt").write_text("1 9000:1\n")
+    rows = data.load(f"xc:{tmp_path}", calibration=0.0)
+    assert rows.input_shape == (9001,)
+    assert rows.part("test").sparse_features.matrix.indices.tolist() == [9000]
+
+
 BAD = {
+    "a feature twice": ("1 0:1 0:2\n", "line 1 must hold each feature once"),
+    "a feature number too large": (f"1 {2**40}:1\n", "must be below"),
+    "too many features claimed": (f"1 {2**40} 3\n1 0:1\n", "line 1: there must be at most"),
+    "too many labels claimed": (f"1 3 {2**40}\n1 0:1\n", "below 1,000,000"),
+    "an infinite value": ("1 5000:inf\n", "row 0, column 5000"),
     "fewer rows than claimed": ("9 3 5\n1 0:1\n", "must hold 9 rows"),
     "a word": ("1,dog 0:1\n", "line 1 must be"),
     "a negative label": ("-3 0:1\n", "must be at least 0"),
@@ -99,6 +126,24 @@ def test_broken_files_are_refused_with_their_line(tmp_path, case):
     (tmp_path / "rows.svm").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=message):
         data.load(tmp_path / "rows.svm")
+
+
+BAD_CSR = {
+    "a label out of range": ({"target_indices": [0, 9, 1]}, r"must lie in \[0, 3\]; got 9"),
+    "a label twice": ({"target_indices": [0, 0, 1]}, "twice"),
+    "offsets that end early": ({"target_offsets": [0, 1, 2]}, "must go from 0 to"),
+    "too few rows": ({"target_offsets": [0, 3]}, "row"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CSR)
+def test_broken_csr_targets_are_refused(tmp_path, case):
+    change, message = BAD_CSR[case]
+    arrays = {"target_offsets": [0, 2, 3], "target_indices": [0, 1, 1], **change}
+    np.savez(tmp_path / "rows.npz", features=FEATURES[:2], labels=list("abcd"), **arrays)
+    with pytest.raises(InputError, match=message) as caught:
+        data.load(tmp_path / "rows.npz")
+    assert "rows.npz" in str(caught.value)
 
 
 def test_labels_out_of_range_are_refused(tmp_path):

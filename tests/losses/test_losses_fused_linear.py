@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from scipy import sparse
 
 from credibly import losses as cl
 from credibly.checks import InputError
+from credibly.losses.fused import force_torch
 from credibly.losses.linear import chunks as chunking
 from credibly.targets import SparseTargets
 
@@ -113,17 +116,36 @@ def test_value_and_gradients_are_those_of_scores_and_loss(loss, kind, form):
 
 
 @each_loss
-def test_float32_has_the_digits_of_float32(loss):
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_float32_has_the_digits_of_float32(loss, form):
     targets = dense_targets("hard")
     exact = value_and_gradients(lambda h, w, b: loss(h @ w.T + b, targets), layer())
     fresh(loss)
-    given = targets.float()
+    given = as_given(targets.float(), form)
     fused = value_and_gradients(
         lambda h, w, b: cl.fused_linear(loss, h, w, b, given), layer(torch.float32)
     )
     fresh(loss)
     for one, two in zip(fused, exact, strict=True):
         torch.testing.assert_close(one, two.float(), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("loss", [LOSSES[10], *LOSSES[14:16], LOSSES[17], *LOSSES[18:20]], ids=str)
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 3e3])
+def test_kernels_of_sums_agree_with_torch_at_any_range(loss, kind, scale):
+    given = SparseTargets.from_dense(dense_targets(kind))
+    parts = [scale * part if place else part for place, part in enumerate(layer())]
+    found = []
+    for path in (nullcontext, force_torch):
+        with path():
+            found.append(
+                value_and_gradients(lambda h, w, b: cl.fused_linear(loss, h, w, b, given), parts)
+            )
+        fresh(loss)
+    for kernel, plain in zip(*found, strict=True):
+        largest = float(plain.abs().max())
+        torch.testing.assert_close(kernel, plain, rtol=1e-9, atol=1e-11 * max(largest, 1e-300))
 
 
 @each_loss

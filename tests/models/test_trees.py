@@ -45,9 +45,11 @@ def their_boosting(options: BoostingOptions, seed: int) -> Any:
 
 
 FORESTS = {
-    "extra": ForestOptions(trees=12),
-    "random": ForestOptions(trees=12, kind="random", columns="sqrt"),
-    "large leaves": ForestOptions(trees=12, leaf=5, columns=1.0),
+    "extra": ForestOptions(trees=12, kinds=("extra",)),
+    "random": ForestOptions(trees=12, kinds=("random",)),
+    "large leaves": ForestOptions(trees=12, leaf=5, kinds=("extra",)),
+    "both": ForestOptions(trees=12),
+    "odd": ForestOptions(trees=7),
 }
 
 
@@ -57,13 +59,17 @@ def test_walk_of_a_forest_gives_the_votes_of_scikit_learn(name, missing):
     rows, targets = table(missing=missing)
     options = FORESTS[name]
     model, _ = grow_forest(rows, targets, 3, options)
-    kind = ExtraTreesRegressor if options.kind == "extra" else RandomForestRegressor
-    theirs: Any = kind(options.trees, bootstrap=True, random_state=3)
-    theirs.set_params(min_samples_leaf=options.leaf, max_features=options.columns)
-    theirs.fit(rows, targets)
-    new = table(1, missing)[0]
+    new, theirs = table(1, missing)[0], []
+    shares = np.array_split(np.arange(options.trees), len(options.kinds))
+    for place, (kind, share) in enumerate(zip(options.kinds, shares, strict=True)):
+        grown: Any = {"extra": ExtraTreesRegressor, "random": RandomForestRegressor}[kind](
+            len(share), bootstrap=True, random_state=3 + place
+        )
+        grown.set_params(min_samples_leaf=options.leaf)
+        grown.set_params(max_features=0.3 if kind == "extra" else "sqrt")
+        theirs.append(len(share) * grown.fit(rows, targets).predict(new))
     votes = model.votes(torch.from_numpy(new).double()).numpy()
-    np.testing.assert_allclose(votes, theirs.predict(new), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(votes, sum(theirs) / options.trees, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("missing", [False, True], ids=["whole", "missing"])

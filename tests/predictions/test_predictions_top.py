@@ -133,9 +133,9 @@ def test_two_layouts_in_one_folder_are_refused(files):
         Dataset(files)
 
 
-@pytest.mark.parametrize("command", [["sets", "--recall", "0.9"], ["report"]])
+@pytest.mark.parametrize("command", [["sets", "--recall", "0.9"]])
 def test_commands_that_need_a_column_per_label_say_so(files, tmp_path, command, capsys):
-    out = ["--out", str(tmp_path / ("x.html" if command[0] == "report" else "x.parquet"))]
+    out = ["--out", str(tmp_path / "x.parquet")]
     code = main([command[0], str(files / "top.parquet"), *command[1:], *out])
     assert code != 0
     assert "holds the most probable labels of each row" in capsys.readouterr().err
@@ -179,6 +179,47 @@ def test_lists_of_different_lengths_in_a_file_are_refused(files, tmp_path):
     pq.write_table(broken.replace_schema_metadata(kept), tmp_path / "broken.parquet")
     with pytest.raises(InputError, match="must be equally long"):
         list(Dataset(tmp_path / "broken.parquet").top_batches())
+
+
+def rewritten(source, out, change):
+    """Write the rows of a file with other lists of true labels, its metadata kept."""
+    table = pq.read_table(source)
+    truth = pa.array([change(row) for row in table["y"].to_pylist()], pa.list_(pa.int32()))
+    broken = table.set_column(table.schema.get_field_index("y"), "y", truth)
+    kept = {b"credibly": pq.read_metadata(source).metadata[b"credibly"]}
+    pq.write_table(broken.replace_schema_metadata(kept), out)
+    return out
+
+
+BROKEN_TRUTH = {
+    "a label out of range": (lambda row: [*row, 60], r"must lie in \[0, 59\]; got 60"),
+    "a negative label": (lambda row: [-1, *row], r"must lie in \[0, 59\]; got -1"),
+    "a label twice": (lambda row: [3, 3], "twice"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_TRUTH)
+def test_true_labels_of_a_file_are_checked_with_its_name(files, tmp_path, case):
+    change, message = BROKEN_TRUTH[case]
+    path = rewritten(files / "top.parquet", tmp_path / "broken.parquet", change)
+    for read in (lambda: list(Dataset(path).top_batches()), lambda: cr.evaluate(path)):
+        with pytest.raises(InputError, match=message) as caught:
+            read()
+        assert "broken.parquet" in str(caught.value)
+
+
+def test_true_labels_in_any_order_are_the_same_truth(files, tmp_path):
+    path = rewritten(files / "top.parquet", tmp_path / "turned.parquet", lambda row: row[::-1])
+    one, other = Dataset(files / "top.parquet").read_top(), Dataset(path).read_top()
+    np.testing.assert_array_equal(one.targets.dense(), other.targets.dense())
+    assert cr.evaluate(path).numbers == cr.evaluate(files / "top.parquet").numbers
+
+
+def test_ids_that_are_alike_in_two_files_are_refused(files, tmp_path):
+    for name in ("0.parquet", "1.parquet"):
+        (tmp_path / name).write_bytes((files / "top.parquet").read_bytes())
+    with pytest.raises(InputError, match="row-0000"):
+        Dataset(tmp_path).read_top()
 
 
 @pytest.mark.parametrize(

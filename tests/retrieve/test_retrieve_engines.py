@@ -71,7 +71,7 @@ def ranked(query, ids, chances, labels=LABELS):
 
 
 @each_query
-@pytest.mark.parametrize("top", [1, 17, 700, 1000])
+@pytest.mark.parametrize("top", [1, 17, 700, 1000, 10_001])
 def test_every_engine_gives_the_same_ids_and_bits(query, top, data, file):
     ids, chances, truth = data
     order, values, scores = ranked(query, ids, chances)
@@ -104,6 +104,31 @@ def test_hits_count_only_rows_whose_truth_is_known_for_the_query(query, data, fi
         for hit in answer.hits:
             row = rows[hit.id]
             assert hit.truth == (bool(real[row]) if known[row] else None)
+
+
+@pytest.mark.parametrize("top", [1, 7, 40])
+def test_ties_at_the_last_place_go_by_id_over_many_files(top, tmp_path):
+    rng = np.random.default_rng(3)
+    ids = [f"r{number:04d}" for number in rng.permutation(400)]
+    chances = rng.choice(np.float32([0.1, 0.3, 1 / 3]), (400, 2))
+    truth = rng.integers(-1, 2, (400, 2)).astype(np.int8)
+    for file in range(25):
+        own = slice(16 * file, 16 * file + 16)
+        known = None if file % 5 == 4 else truth[own]
+        write(tmp_path / f"{file:02d}.parquet", ids[own], chances[own], known, ["a", "b"])
+    truth[[row for row in range(400) if row // 16 % 5 == 4]] = -1
+    order, values, scores = ranked("+a -b", ids, chances, ["a", "b"])
+    assert values[top - 1] == values[top]  # the last place is shared
+    answer = search(tmp_path, "+a -b", top=top)
+    assert (answer.ids, answer.probabilities) == (order[:top], values[:top])
+    assert answer.expected_hits == pytest.approx(scores.sum(), rel=1e-12)
+    known = (truth >= 0).all(axis=1)
+    real = {name: bool(y[0] == 1 and y[1] == 0) for name, y in zip(ids, truth, strict=True)}
+    unknown = {name for name, is_known in zip(ids, known, strict=True) if not is_known}
+    assert answer.known_rows == known.sum()
+    assert answer.known_hits == sum(real[name] for name in ids if name not in unknown)
+    for hit in answer.hits:
+        assert hit.truth == (None if hit.id in unknown else real[hit.id])
 
 
 def test_soft_truth_is_no_truth_to_count_by(tmp_path):

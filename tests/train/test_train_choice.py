@@ -27,7 +27,7 @@ def quick(monkeypatch):
         monkeypatch.setattr(kinds, name, value)
     monkeypatch.setattr("credibly.train.choice.FOLDS", 2)
     monkeypatch.setitem(kinds.FIT, "mlp", _few_epochs)
-    monkeypatch.setattr(cr.models.ForestOptions.__init__, "__defaults__", (15, "extra", 1, 0.3))
+    monkeypatch.setattr(cr.models.ForestOptions.__init__, "__defaults__", (15, ("extra",), 1))
 
 
 def _few_epochs(problem):

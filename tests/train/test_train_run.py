@@ -14,6 +14,7 @@ import credibly as cr
 from credibly import InputError
 from credibly.train import Settings, export, fit, predict_to
 from credibly.train import trainer as trainer_module
+from credibly.train.batches import stream
 
 LINEAR = Settings(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
 LOSSES = [
@@ -104,6 +105,20 @@ def test_workers_decode_the_same_rows(tmp_path):
     fit(pictures(), tmp_path / "none", settings)
     fit(pictures(), tmp_path / "one", dataclasses.replace(settings, workers=1))
     assert sha(tmp_path / "none/predictions.parquet") == sha(tmp_path / "one/predictions.parquet")
+
+
+class RowNumbers:
+    """Rows that say how much memory their batch's row numbers keep."""
+
+    def batch(self, rows):
+        return torch.tensor(rows.untyped_storage().nbytes()), rows, rows
+
+
+def test_batches_of_workers_own_the_memory_of_their_row_numbers():
+    """Sending a batch moves that memory while the worker reads the next batch's rows."""
+    batches = torch.arange(64).split(8)
+    for size, _, rows in stream(RowNumbers(), batches, 1):
+        assert size == rows.nbytes
 
 
 def test_a_frozen_backbone_s_features_are_kept_and_give_the_same_run(tmp_path):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from credibly.data._load import from_arrays, load, load_texts
     from credibly.data._parse import read_json
     from credibly.data._rows import Data
+    from credibly.data._sparse_features import MANY_FEATURES, SparseFeatures
     from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, rarest_label, split_rows
     from credibly.data._synthetic import synthetic
     from credibly.data._torch import DEFAULT_SIZE
@@ -35,6 +36,7 @@ __all__ = [
     "DEFAULT_SIZE",
     "EMBEDDED",
     "KINDS",
+    "MANY_FEATURES",
     "OPTIONS",
     "SHARED",
     "TEST",
@@ -45,6 +47,7 @@ __all__ = [
     "ImageFolder",
     "Option",
     "Reader",
+    "SparseFeatures",
     "SparseRows",
     "StratifiedFolds",
     "Tensors",
@@ -70,6 +73,8 @@ _WHERE = {
     "StratifiedFolds": "_folds",
     "Encoded": "_encoded",
     "ImageFolder": "_image_folder",
+    "MANY_FEATURES": "_sparse_features",
+    "SparseFeatures": "_sparse_features",
     "SparseRows": "_encoded",
     "TEST": "_split",
     "TRAIN": "_split",

@@ -6,8 +6,9 @@ import io
 import os
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, BinaryIO
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 MAX_PIXELS = 80_000_000
 """Larger images are refused before they are decoded: a small file can hold a huge one."""
 
+ORIENTATION = 0x0112
+"""The EXIF tag that says how a camera was held."""
+
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
 
@@ -36,12 +40,16 @@ class LazyImages(Sequence[Array]):
         return len(self.names)
 
     def __getitem__(self, row: int) -> Array:  # pyright: ignore[reportIncompatibleMethodOverride]
-        with self.open(row) as image:
-            return np.asarray(to_rgb(image))
+        return self.pixels(row)
 
     @abstractmethod
-    def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
-        """Return the image, upright; JPEGs may come scaled to ``at_least`` that size."""
+    def pixels(self, row: int, at_least: tuple[int, int] | None = None) -> Array:
+        """Return RGB (height, width, 3), upright; JPEGs may come scaled to ``at_least`` that size.
+
+        Args:
+            row: which image.
+            at_least: width and height.
+        """
 
     @abstractmethod
     def take(self, rows: Array) -> LazyImages:
@@ -56,7 +64,7 @@ class LazyImages(Sequence[Array]):
 
         def reason(row: int) -> str:
             try:
-                self.open(row, at_least=(64, 64)).close()
+                self.pixels(row, at_least=(64, 64))
             except (InputError, OSError) as error:
                 return str(error)
             return ""
@@ -78,16 +86,17 @@ class ImageFiles(LazyImages):
         self.folder, self.boxes = Path(folder), boxes
         self.names = [_inside(self.folder, name, row, source) for row, name in enumerate(names)]
 
-    def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
+    def pixels(self, row: int, at_least: tuple[int, int] | None = None) -> Array:
         path = self.folder / self.names[row]
         if self.boxes is None:
-            return decode_image(path, str(path), at_least)
-        image = decode_image(path, str(path))
-        x, y, width, height = (float(side) for side in self.boxes[row])
-        left, top = min(max(x, 0), image.width - 1), min(max(y, 0), image.height - 1)
-        right = max(min(x + width, image.width), left + 1)
-        bottom = max(min(y + height, image.height), top + 1)
-        return image.crop((round(left), round(top), round(right), round(bottom)))
+            return decode_pixels(path, str(path), at_least)
+        image = decode_pixels(path, str(path))
+        height, width = image.shape[:2]
+        x, y, box_width, box_height = (float(side) for side in self.boxes[row])
+        left, top = min(max(x, 0), width - 1), min(max(y, 0), height - 1)
+        right = max(min(x + box_width, width), left + 1)
+        bottom = max(min(y + box_height, height), top + 1)
+        return image[round(top) : round(bottom), round(left) : round(right)]
 
     def take(self, rows: Array) -> ImageFiles:
         chosen = object.__new__(ImageFiles)
@@ -115,10 +124,10 @@ class EncodedImages(LazyImages):
     def __init__(self, column: pa.ChunkedArray, names: Sequence[str], *, source: str) -> None:
         self.names, self._column, self._source = list(names), column, source
 
-    def open(self, row: int, at_least: tuple[int, int] | None = None) -> Image:
+    def pixels(self, row: int, at_least: tuple[int, int] | None = None) -> Array:
         encoded = self._column[row].as_py()
         where = f"{self._source}, image {self.names[row]!r}"
-        return decode_image(io.BytesIO(encoded or b""), where, at_least)
+        return decode_pixels(io.BytesIO(encoded or b""), where, at_least)
 
     def take(self, rows: Array) -> EncodedImages:
         names = [self.names[int(row)] for row in rows]
@@ -131,8 +140,39 @@ class EncodedImages(LazyImages):
 def decode_image(
     file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None
 ) -> Image:
-    """Return one PIL image; raise an error that names the file if it does not decode."""
-    from PIL import Image, ImageOps
+    """Return one PIL image, upright; raise an error that names the file if it does not decode."""
+    from PIL import ImageOps
+
+    with _opened(file, where, at_least) as (image, _):
+        image.load()
+        ImageOps.exif_transpose(image, in_place=True)
+        return image
+
+
+def decode_pixels(
+    file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None
+) -> Array:
+    """Return the RGB pixels of ``decode_image``; JPEGs by simplejpeg where it is installed.
+
+    PIL and simplejpeg use libjpeg-turbo with the same settings, so the pixels are the same.
+    """
+    from PIL import ImageOps
+
+    with _opened(file, where, at_least) as (image, stream):
+        pixels = _fast_pixels(image, stream)
+        if pixels is not None:
+            return pixels
+        image.load()
+        ImageOps.exif_transpose(image, in_place=True)
+        return np.asarray(to_rgb(image))
+
+
+@contextmanager
+def _opened(
+    file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None
+) -> Iterator[tuple[Image, BinaryIO]]:
+    """Give an image whose header is read, and its stream; word what decoders raise."""
+    from PIL import Image
 
     try:
         if isinstance(file, Path):
@@ -146,8 +186,7 @@ def decode_image(
                 )
             if at_least is not None:
                 image.draft("RGB", at_least)
-            image = _decoded(image, stream)
-        return ImageOps.exif_transpose(image)
+            yield image, stream
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise InputError(f"{where}: {error} Scale it down first.") from None
     except (InputError, MemoryError):
@@ -159,29 +198,24 @@ def decode_image(
         ) from error
 
 
-def _decoded(image: Image, stream: BinaryIO) -> Image:
-    """Return the image with its pixels; JPEGs by simplejpeg where it is installed.
+def _fast_pixels(image: Image, stream: BinaryIO) -> Array | None:
+    """Return the pixels of an upright colour JPEG by simplejpeg, None for everything else.
 
-    Both use libjpeg-turbo with the same settings, so the pixels are the same. What simplejpeg does
-    not decode without a warning is left to PIL, which says what is wrong.
+    What simplejpeg does not decode without a warning is left to PIL, which says what is wrong.
     """
     decode = _fast_jpeg()
-    if decode is not None and image.format == "JPEG" and image.mode == "RGB":
-        from PIL import Image as images
-
-        width, height = image.size  # as the header says, or as `draft` scaled it
-        stream.seek(0)
-        try:
-            pixels = decode(stream.read(), "RGB", min_height=height, min_width=width)
-        except (ValueError, RuntimeError):
-            stream.seek(0)
-        else:
-            if pixels.shape == (height, width, 3):
-                fast = images.fromarray(pixels)
-                fast.info = image.info  # its orientation is applied later
-                return fast
-    image.load()
-    return image
+    if decode is None or image.format != "JPEG" or image.mode != "RGB":
+        return None
+    if image.getexif().get(ORIENTATION, 1) != 1:
+        return None
+    width, height = image.size  # as the header says, or as `draft` scaled it
+    stream.seek(0)
+    try:
+        pixels = decode(stream.read(), "RGB", min_height=height, min_width=width)
+    except (ValueError, RuntimeError):
+        pixels = None
+    stream.seek(0)
+    return pixels if pixels is not None and pixels.shape == (height, width, 3) else None
 
 
 @cache
@@ -201,7 +235,7 @@ def to_rgb(image: Image) -> Image:
     if image.mode.startswith("I"):
         upper = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
         image = images.fromarray(upper.astype(np.uint8))
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _inside(folder: Path, name: str, row: int, source: str) -> str:

@@ -26,6 +26,7 @@ from credibly.data._readers import (
     Reader,
 )
 from credibly.data._rows import Data
+from credibly.data._sparse_features import is_sparse_matrix
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 from credibly.data._targets import default_labels
 from credibly.targets import Coding, SparseTargets
@@ -102,7 +103,7 @@ def load(
 def from_arrays(
     *,
     targets: ArrayLike | SparseTargets,
-    features: ArrayLike | None = None,
+    features: Any = None,
     images: ArrayLike | None = None,
     texts: Sequence[str] | Sequence[Sequence[str]] | None = None,
     labels: Sequence[str] | None = None,
@@ -116,7 +117,8 @@ def from_arrays(
     Args:
         targets: (n, L), class indices of shape (n,), or ``SparseTargets``; see
             ``credibly.targets``.
-        features: (n, d) numbers; one of these, ``images`` and ``texts``.
+        features: (n, d) numbers, an array or a ``scipy.sparse`` matrix, which stays sparse; one of
+            these, ``images`` and ``texts``.
         images: (n, h, w[, c]) uint8.
         texts: n texts, or n pairs of texts.
         labels: names of the labels; by default ``label-0``, ``label-1``, ….
@@ -140,7 +142,7 @@ def from_arrays(
     rows = Data(
         labels=list(labels),
         targets=truth,
-        features=None if features is None else to_numpy(features),
+        features=features if features is None or is_sparse_matrix(features) else to_numpy(features),
         images=None if images is None else to_numpy(images),
         texts=texts,
         augmentation="none" if images is None else "shift",

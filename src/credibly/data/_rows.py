@@ -15,6 +15,7 @@ from credibly import checks
 from credibly.checks import InputError
 from credibly.data._images import LazyImages
 from credibly.data._regions import Regions
+from credibly.data._sparse_features import SparseFeatures, is_sparse_matrix
 from credibly.data._split import PARTS
 from credibly.data._texts import text_matrix
 from credibly.targets import Coding, SparseTargets, decode
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 Augmentation = Literal["none", "shift", "shift+flip", "crop+flip"]
 Kind = Literal["features", "images", "text", "text+regions"]
-INPUTS = ("features", "images", "texts")
+INPUTS = ("features", "sparse_features", "images", "texts")
 AUGMENTATIONS = ("none", "shift", "shift+flip", "crop+flip")
 
 
@@ -44,7 +45,9 @@ class Data:
         split: (n,) int8; 0 train, 1 test, 2 calibration; all train if not given.
         drawn: whether ``load`` drew the calibration rows from the training rows, rather than the
             source naming them.
-        features: (n, d) float32, or None for other inputs.
+        features: (n, d) float32, or None for other inputs. A ``scipy.sparse`` matrix is kept
+            sparse, as ``sparse_features``.
+        sparse_features: features of which few are not zero (``SparseFeatures``).
         images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
         texts: (n, 1) or (n, 2) strings, one text or a pair per row.
         regions: features of the regions of an image per row, beside its text (``Regions``).
@@ -80,6 +83,7 @@ class Data:
     skipped: tuple[str, ...] = ()
     coding: Coding | None = None
     drawn: bool = False
+    sparse_features: SparseFeatures | None = None
     _hash: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,6 +97,9 @@ class Data:
         put("split", split.astype(np.int8))
         if self.ids.dtype.kind != "U":
             put("ids", self.ids.astype(str))
+        if is_sparse_matrix(self.features):
+            put("sparse_features", SparseFeatures(self.features))
+            put("features", None)
         if self.features is not None:
             put("features", np.asarray(self.features, dtype=np.float32))
         if self.truth is not None:
@@ -136,6 +143,8 @@ class Data:
         _known_parts(self.split, where)
         if self.features is not None:
             _check_features(self.features, self.ids, where)
+        if self.sparse_features is not None:
+            self.sparse_features.check(where)
         if isinstance(self.images, np.ndarray):
             _image_array(self.images, where)
         if self.truth is not None and self.truth.shape != self.targets.shape:
@@ -180,6 +189,8 @@ class Data:
             return (self.texts.shape[1], *beside)
         if self.features is not None:
             return self.features.shape[1:]
+        if self.sparse_features is not None:
+            return self.sparse_features.shape[1:]
         if isinstance(self.images, np.ndarray):
             height, width, channels = self.images.shape[1:]
             return (channels, height, width)
@@ -216,6 +227,8 @@ class Data:
             name: None if getattr(self, name) is None else getattr(self, name)[index]
             for name in ("targets", "ids", "split", "features", "truth", "texts")
         }
+        sparse = self.sparse_features
+        chosen["sparse_features"] = None if sparse is None else sparse.take(index)
         chosen["regions"] = None if self.regions is None else self.regions.take(rows)
         chosen["encoded"] = None if self.encoded is None else self.encoded.take(rows)
         images = self.images.take(rows) if isinstance(self.images, LazyImages) else self.images
@@ -248,6 +261,11 @@ class Data:
                 digest.update(f"{len(text)}\0{text}".encode())
             inputs = [getattr(self, name) for name in (*INPUTS, "regions")]
             given = [each for each in inputs if each is not None]
+            given = [
+                each
+                for one in given
+                for each in (one.arrays() if isinstance(one, SparseFeatures) else [one])
+            ]
             arrays = [*_target_arrays(self.targets), self.split, *given]
             for array in arrays:
                 if isinstance(array, np.ndarray) and array.dtype == object:
@@ -288,6 +306,8 @@ class Data:
         if self.texts is not None:
             count = self.texts.shape[1]
             shape = "" if count == 1 else f"in {count} columns"
+        if self.sparse_features is not None:
+            shape += " (sparse)"
         plural = "" if self.num_labels == 1 else "s"
         return (
             f"Data({len(self)} rows: {', '.join(counts)}; {self.num_labels} label{plural}, "

@@ -6,28 +6,34 @@ features and labels on a first line. Label and feature numbers begin at 0.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from credibly.checks import InputError, fits_memory, input_file, located
+from credibly.checks import InputError, input_file, located
 from credibly.data._rows import Data
+from credibly.data._sparse_features import MANY_FEATURES, SparseFeatures
 from credibly.data._split import TEST, TRAIN
 from credibly.data._targets import default_labels, numbered_targets
-from credibly.types import Array
 
 TRAIN_FILES = ("train.txt", "train.svm", "train.svmlight", "train.libsvm")
+
+MOST_FEATURES = 2**31
+"""Larger feature numbers are a mistake in the file."""
 
 
 @dataclass
 class _Rows:
-    """The rows of one file, as they are read."""
+    """The rows of one file, as they are read; features and values of all rows in one array each."""
 
     labels: list[list[int]] = field(default_factory=list)
-    features: list[list[int]] = field(default_factory=list)
-    values: list[list[float]] = field(default_factory=list)
+    counts: array[int] = field(default_factory=lambda: array("q"))
+    features: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("f"))
     num_features: int = 0
     num_labels: int = 0
 
@@ -35,8 +41,8 @@ class _Rows:
 def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     """Read a file, or a folder with ``train.txt`` and ``test.txt`` as its split.
 
-    Features become a dense matrix, which must fit into memory; labels stay sparse where there are
-    very many. ``labels`` names them in the order of their numbers.
+    Features become a dense matrix, or stay sparse from ``MANY_FEATURES`` on; so do labels where
+    there are very many. ``labels`` names them in the order of their numbers.
     """
     train = path
     if path.is_dir():
@@ -57,26 +63,30 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     split = np.concatenate(
         [np.full(len(part.labels), kind) for part, (_, kind) in zip(parts, files, strict=True)]
     )
+    with located(f"{path}"):
+        features = _matrix(parts, width)
     return Data(
         labels=names,
         targets=targets,
         split=split,
-        features=_matrix(parts, width, path),
+        features=features,
         source=path.name,
         coding="unknown",
     )
 
 
-def _matrix(parts: list[_Rows], width: int, path: Path) -> Array:
-    rows = sum(len(part.labels) for part in parts)
-    fits_memory(f"{path}: features", rows, max(width, 1))
-    matrix = np.zeros((rows, max(width, 1)), dtype=np.float32)
-    row = 0
-    for part in parts:
-        for columns, values in zip(part.features, part.values, strict=True):
-            matrix[row, columns] = values
-            row += 1
-    return matrix
+def _matrix(parts: list[_Rows], width: int) -> Any:
+    """Return the features of all rows: dense, or a CSR matrix where there are many."""
+    from scipy import sparse
+
+    counts, columns, values = (
+        np.concatenate([np.frombuffer(getattr(part, name), kind) for part in parts])
+        for name, kind in (("counts", np.int64), ("features", np.int64), ("values", np.float32))
+    )
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    shape = (len(counts), max(width, 1))
+    features = SparseFeatures(sparse.csr_matrix((values, columns, starts), shape=shape))
+    return features.matrix if width >= MANY_FEATURES else features.dense()
 
 
 def _read(path: Path) -> _Rows:
@@ -87,6 +97,11 @@ def _read(path: Path) -> _Rows:
         cells = line.split()
         if number == 1 and len(cells) == 3 and all(cell.isdigit() for cell in cells):
             claimed, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
+            if rows.num_features > MOST_FEATURES:
+                raise InputError(
+                    f"{path}, line 1: there must be at most {MOST_FEATURES} features; got "
+                    f"{rows.num_features}."
+                )
             continue
         # Where the first line tells the number of rows, an empty line is a row with nothing in it.
         if not cells and len(rows.labels) >= claimed:
@@ -125,8 +140,15 @@ def _add(rows: _Rows, line: str, cells: list[str], where: str) -> None:
         ) from None
     if min(labels, default=0) < 0 or min(features, default=0) < 0:
         raise InputError(f"{where}: label and feature numbers must be at least 0; {line[:80]!r}.")
+    if max(features, default=0) >= MOST_FEATURES:
+        raise InputError(
+            f"{where}: feature numbers must be below {MOST_FEATURES:,}; {line[:80]!r}."
+        )
+    if len(set(features)) < len(features):
+        raise InputError(f"{where} must hold each feature once; {line[:80]!r}.")
     rows.labels.append(labels)
-    rows.features.append(features)
-    rows.values.append(values)
+    rows.counts.append(len(features))
+    rows.features.extend(features)
+    rows.values.extend(values)
     rows.num_features = max(rows.num_features, max(features, default=-1) + 1)
     rows.num_labels = max(rows.num_labels, max(labels, default=-1) + 1)

@@ -13,9 +13,10 @@ from torch import nn
 
 from credibly import checks
 from credibly.checks import InputError, nearest
-from credibly.data import DEFAULT_SIZE, Data
+from credibly.data import DEFAULT_SIZE, Data, SparseFeatures
 from credibly.models import _densenet, _efficientnet, _outside, _resnet, _small, _vgg
-from credibly.models._network import LIMIT, VIEWS, Network, Standardize
+from credibly.models._network import LIMIT, SPARSE, VIEWS, Network, Standardize
+from credibly.models._sparse_inputs import Flatten, Linear
 from credibly.models._trees import TREES
 
 OUTSIDE = {"timm": _outside.timm_backbone, "hf": _outside.huggingface_backbone}
@@ -97,6 +98,8 @@ def build(
     num_scores = num_scores if num_outputs is None else num_outputs
     dropout = DROPOUT.get(name, 0.0) if dropout is None else dropout
     checks.fraction("dropout", dropout, high_open=True)
+    if isinstance(inputs, Data) and inputs.sparse_features is not None:
+        _check_sparse(name, shape, num_scores if name == "linear" else hidden or HIDDEN["mlp"])
     standardize = Standardize(shape[0])
     if isinstance(inputs, Data):
         _fit(standardize, inputs)
@@ -104,7 +107,7 @@ def build(
     if views != "one":
         _images_only(f"`views` {views}", shape)
     backbone, width = _backbone(name, shape, hidden, dropout, weights, standardize)
-    return Network(
+    network = Network(
         name,
         shape,
         standardize,
@@ -116,6 +119,36 @@ def build(
         fixed_norms=fixed_norms,
         views=views,
     )
+    if isinstance(inputs, Data) and inputs.sparse_features is not None:
+        train = inputs.part("train").sparse_features
+        _start_sparse(
+            network, train if train is not None and len(train) else inputs.sparse_features
+        )
+    return network
+
+
+def _check_sparse(name: str, shape: tuple[int, ...], outputs: int) -> None:
+    if name not in SPARSE:
+        raise InputError(
+            f"`model` {name} takes dense inputs; the data hold {shape[0]:,} sparse features. Use "
+            f"{' or '.join(SPARSE)}."
+        )
+    # Weights, their gradient and two moments of the optimizer.
+    checks.fits_memory(f"the first layer of {name}", shape[0], outputs, itemsize=16)
+
+
+@torch.no_grad()
+def _start_sparse(network: Network, rows: SparseFeatures) -> None:
+    """Scale the first weights to the values that a row has, not to its mostly zero columns.
+
+    Weights of columns that training rows do not have, and all of ``linear``, start at 0: what was
+    never seen says nothing.
+    """
+    filled = max(rows.matrix.nnz / max(len(rows), 1), 1.0)
+    seen = np.bincount(rows.matrix.indices, minlength=rows.shape[1]) > 0
+    first = next(each for each in network.modules() if isinstance(each, Linear))
+    scale = 0.0 if network.name == "linear" else (rows.shape[1] / filled) ** 0.5
+    first.weight.mul_(torch.from_numpy(np.where(seen, scale, 0.0).astype(np.float32)))
 
 
 def _not_texts(name: str, inputs: Data | Sequence[int]) -> None:
@@ -143,6 +176,8 @@ def _fit(standardize: Standardize, data: Data) -> None:
     train = train if len(train) else data
     if train.features is not None:
         standardize.fit(train.features, LIMIT)
+    elif train.sparse_features is not None:
+        standardize.fit_sparse(train.sparse_features, LIMIT)
     elif isinstance(train.images, np.ndarray):
         # A thousand images fix a channel's mean and deviation well enough.
         sample = train.images[:: max(1, len(train) // 1000)]
@@ -189,9 +224,9 @@ def _flat(
 ) -> tuple[nn.Module, int]:
     size = int(np.prod(shape))
     if name == "linear":
-        return nn.Flatten(), size
+        return Flatten(), size
     width = HIDDEN["mlp"] if hidden is None else int(checks.at_least("hidden", hidden, 1))
-    return nn.Sequential(nn.Flatten(), _small.hidden_layer(size, width, dropout)), width
+    return nn.Sequential(Flatten(), _small.hidden_layer(size, width, dropout)), width
 
 
 def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tuple[nn.Module, int]:

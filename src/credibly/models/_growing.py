@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from scipy import sparse
 
 from credibly.models._trees import Nodes, Trees
 from credibly.types import Array
+
+COLUMNS: dict[str, float | str] = {"extra": 0.3, "random": "sqrt"}
+"""Columns that a split of each kind of tree looks at, as scikit-learn takes it."""
 
 SMOOTHING = (0.3, 0.1, 0.03, 0.01, 0.003)
 """Weights of the pseudo-tree at the labels' rates, in trees' worth of all; the best is kept."""
@@ -23,15 +27,15 @@ class ForestOptions:
 
     Attributes:
         trees: number of trees.
-        kind: ``extra`` (extra trees: thresholds at random) or ``random`` (random forest).
+        kinds: for equal shares of the trees, ``extra`` (extra trees: thresholds at random, splits
+            look at 30 % of the columns) or ``random`` (random forest: the best threshold, of
+            as many columns as the square root of all).
         leaf: fewest rows of a leaf.
-        columns: share of the columns that a split looks at, or ``sqrt``.
     """
 
-    trees: int = 200
-    kind: str = "extra"
+    trees: int = 400
+    kinds: tuple[str, ...] = ("extra", "random")
     leaf: int = 1
-    columns: float | str = 0.3
 
 
 def grow_forest(
@@ -56,19 +60,13 @@ def grow_forest(
         >>> scores.shape, bool((forest(torch.from_numpy(rows)).numpy() > 0).any())
         ((200, 2), True)
     """
-    from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
-
     inputs = np.ascontiguousarray(features, dtype=np.float32)
     targets = np.asarray(targets, dtype=np.float64)
     known = targets >= 0
     rates = _rates(targets, known)
-    kind = ExtraTreesRegressor if options.kind == "extra" else RandomForestRegressor
-    forest = kind(options.trees, bootstrap=True, n_jobs=1, random_state=seed % 2**32)
-    forest.set_params(min_samples_leaf=options.leaf, max_features=options.columns)
     filled = np.where(known, targets, rates)
-    forest.fit(inputs, filled if filled.shape[1] > 1 else filled[:, 0])
     trees, votes, counts = [], np.zeros(targets.shape), np.zeros(len(targets))
-    for tree, bag in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+    for tree, bag in _grown(inputs, filled, seed, options):
         nodes = _regression_nodes(tree.tree_, targets.shape[1])
         leaf = tree.tree_.apply(inputs)
         if not known.all():
@@ -76,13 +74,29 @@ def grow_forest(
         left_out = np.bincount(bag, minlength=len(targets)) == 0
         votes[left_out] += nodes.values[leaf[left_out]]
         counts[left_out] += 1
-        nodes.values = nodes.values / options.trees
         trees.append(nodes)
+    for nodes in trees:
+        nodes.values = nodes.values / len(trees)
     model = Trees("forest", inputs.shape[1], targets.shape[1]).set_trees(trees)
     model.base.copy_(torch.from_numpy(rates))
     model.exclusive.fill_(exclusive)
     shares = np.where(counts[:, None] > 0, votes / np.maximum(counts, 1)[:, None], rates)
     return model, _smoothed(model, shares, targets, known)
+
+
+def _grown(
+    inputs: Array, targets: Array, seed: int, options: ForestOptions
+) -> Iterator[tuple[Any, Array]]:
+    """Give each tree with the rows of its bag."""
+    from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+
+    kinds: dict[str, Any] = {"extra": ExtraTreesRegressor, "random": RandomForestRegressor}
+    for place, name in enumerate(options.kinds):
+        own = options.trees // len(options.kinds) + (place < options.trees % len(options.kinds))
+        forest = kinds[name](own, bootstrap=True, n_jobs=1, random_state=(seed + place) % 2**32)
+        forest.set_params(min_samples_leaf=options.leaf, max_features=COLUMNS[name])
+        forest.fit(inputs, targets if targets.shape[1] > 1 else targets[:, 0])
+        yield from zip(forest.estimators_, forest.estimators_samples_, strict=True)
 
 
 def _regression_nodes(tree: Any, num_labels: int) -> Nodes:

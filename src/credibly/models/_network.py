@@ -11,7 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.data import SparseFeatures, Tensors
+from credibly.models._sparse_inputs import Dropout, Linear, with_values
 from credibly.types import Array
+
+SPARSE = ("linear", "mlp")
+"""Networks that take sparse features."""
 
 LIMIT = 3.0
 """Largest standardised value of a feature, in deviations; docs/models.md says how it was chosen."""
@@ -67,11 +72,40 @@ class Standardize(nn.Module):
         self.limit.fill_(limit)
         return self
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def fit_sparse(self, rows: SparseFeatures, limit: float = math.inf) -> Standardize:
+        """Take for each column the root mean square of its non-zero values; the mean stays 0.
+
+        Zeros then stay zeros. A deviation over all rows would instead blow up rare columns.
+        """
+        matrix = rows.matrix
+        known = np.flatnonzero(np.nan_to_num(matrix.data))
+        columns, values = matrix.indices[known], matrix.data[known].astype(np.float64)
+        count = np.bincount(columns, minlength=rows.shape[1])
+        square = np.bincount(columns, values**2, minlength=rows.shape[1])
+        scale = np.sqrt(square / np.maximum(count, 1))
+        return self.set(np.zeros(rows.shape[1]), np.where(scale > 0, scale, 1.0), limit)
+
+    def forward(self, inputs: Any) -> Any:
+        if isinstance(inputs, Tensors):
+            return self._sparse(inputs)
         shape = (1, -1) + (1,) * (inputs.ndim - 2)
         standard = (inputs - self.mean.view(shape)) / self.scale.view(shape)
         standard = standard.clamp(-self.limit, self.limit)
         return standard if inputs.ndim > 2 else torch.where(standard.isnan(), 0.0, standard)
+
+    def _sparse(self, inputs: Tensors) -> Tensors:
+        terms = inputs["terms"].long()
+        if int(terms.max() if len(terms) else 0) >= len(self.mean):
+            raise InputError(
+                f"feature numbers must be below {len(self.mean):,}; got {int(terms.max()):,}."
+            )
+        if bool(self.mean.any()):
+            raise InputError(
+                "the network was trained on dense features, whose zeros mean something else; got "
+                "sparse ones. Give a dense matrix: `SparseFeatures.dense`."
+            )
+        values = (inputs["values"] / self.scale[terms]).clamp(-self.limit, self.limit)
+        return with_values(inputs, torch.where(values.isnan(), 0.0, values))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """Read runs of version 0.2 and before too: they had no limit."""
@@ -153,13 +187,14 @@ class Network(Scorer):
         self.name, self.input_shape, self.frozen = name, tuple(input_shape), frozen
         self.num_features, self.fixed_norms, self.views = num_features, fixed_norms, views
         self.standardize, self.backbone = standardize, backbone
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.head = self._head(num_features, num_scores)
         if frozen:
             self.freeze()
 
     def _head(self, num_features: int, num_scores: int) -> Any:
-        return nn.Linear(num_features, num_scores)
+        # Of a linear model the head sees the inputs, which may be sparse.
+        return (Linear if self.name == "linear" else nn.Linear)(num_features, num_scores)
 
     def freeze(self, frozen: bool = True) -> None:
         """Take the backbone out of training, or put it back."""
@@ -190,9 +225,11 @@ class Network(Scorer):
         found = [parameters for parameters in found if parameters]
         return [own + found[0], *found[1:]] if found else [own] if own else []
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """What the head sees: (rows, num_features)."""
-        if inputs.ndim != 1 + len(self.input_shape) or inputs.shape[1] != self.input_shape[0]:
+    def features(self, inputs: Any) -> Any:
+        """What the head sees: (rows, num_features); of ``linear`` sparse rows stay sparse."""
+        if isinstance(inputs, Tensors):
+            self._check_sparse()
+        elif inputs.ndim != 1 + len(self.input_shape) or inputs.shape[1] != self.input_shape[0]:
             shape = ", ".join(map(str, self.input_shape))
             raise InputError(
                 f"{self.name} takes inputs of shape (rows, {shape}); got {tuple(inputs.shape)}."
@@ -202,10 +239,16 @@ class Network(Scorer):
                 return self.backbone(self.standardize(inputs))
         return self.backbone(self.standardize(inputs))
 
-    def hidden(self, inputs: Any) -> Tensor:
+    def _check_sparse(self) -> None:
+        if self.name not in SPARSE:
+            raise InputError(
+                f"{self.name} takes dense inputs; got sparse features. Use {' or '.join(SPARSE)}."
+            )
+
+    def hidden(self, inputs: Any) -> Any:
         return self.dropout(self.features(inputs))
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Any) -> Tensor:
         if self.training or self.views == "one":
             return super().forward(inputs)
         views = [inputs, *(_crops(inputs) if self.views == "crops" else [])]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from credibly.models._sparse_inputs import Dropout, Linear
+
 
 def hidden_layer(inputs: int, hidden: int, dropout: float) -> nn.Module:
     """The backbone of ``mlp``: dropout on the inputs too, half as much as before the head."""
-    return nn.Sequential(nn.Dropout(dropout / 2), nn.Linear(inputs, hidden), nn.ReLU())
+    return nn.Sequential(Dropout(dropout / 2), Linear(inputs, hidden), nn.ReLU())
 
 
 class Convolutions(nn.Module):

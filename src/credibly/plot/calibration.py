@@ -46,6 +46,20 @@ def reliability(
     found = metrics.reliability(
         to_numpy(probabilities), to_numpy(targets), bins, level=level, coding=coding
     )
+    return reliability_diagram(found, name=name, ax=ax)
+
+
+def reliability_diagram(
+    found: Reliability, *, name: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw what ``metrics.reliability`` or ``metrics.Running.reliability`` computed.
+
+    Example:
+        >>> from credibly.metrics import reliability
+        >>> ax = reliability_diagram(reliability([[0.2, 0.9]], [[0, 1]]))
+        >>> ax.get_ylabel()
+        'share that was present'
+    """
     ax = _style.axes(ax, 4.6, 5.0)
     place = _style.series(ax)
     if not ax.child_axes:

@@ -20,7 +20,7 @@ from credibly.predictions._pieces import Piece, PieceReader, with_unknown
 from credibly.predictions._schema import ID, PROBABILITY, SCORE, TRUTH
 from credibly.predictions._shard import Batch, Selection, Shard
 from credibly.predictions._table import Predictions, Rows, label_mismatch, row_index
-from credibly.predictions._top import TopPredictions
+from credibly.predictions._top import TopPredictions, joined
 from credibly.targets import UNKNOWN
 from credibly.types import Array
 
@@ -132,6 +132,21 @@ class Dataset:
         for shard in self.shards:
             yield from shard.top_batches(rows)
 
+    def read_top(self) -> TopPredictions:
+        """Return all rows of files with the most probable labels in memory.
+
+        Raises:
+            InputError: if the files have one column per label, two ids are alike, or they do not
+                fit into memory.
+        """
+        parts: list[TopPredictions] = []
+        for part in self.top_batches():
+            fits_memory(f"{self.path}", self.num_rows, part.k, itemsize=12)
+            parts.append(part)
+        rows = joined(parts)
+        _validation.check_unique(rows.ids, f"{self.path}: ")
+        return rows
+
     def pieces(self, cells: int = 2**24) -> list[Piece]:
         """Return the dataset as pieces of some row groups each, for workers that share the rows.
 
@@ -166,8 +181,8 @@ class Dataset:
             raise InputError(
                 f"{self.path} holds the most probable labels of each row, not a column per label, "
                 f"for {len(self.labels):,} labels. `evaluate`, `calibrate`, `sets`, `inspect`, "
-                "`search` and `check` read it, and `Dataset.top_batches`; this needs one column "
-                "per label."
+                "`search`, `report`, `serve` and `check` read it, and `Dataset.top_batches`; this "
+                "needs one column per label."
             )
 
     def matrices(

@@ -172,6 +172,51 @@ class TopPredictions:
         )
 
 
+def joined(parts: Sequence[TopPredictions]) -> TopPredictions:
+    """Return rows of the same labels below each other; parts without truth are unknown."""
+    width, first = max(part.k for part in parts), parts[0]
+    truth = any(part.targets is not None for part in parts)
+    scores = all(part.scores is not None for part in parts)
+
+    def stacked(arrays: Sequence[Array | None], fill: float) -> Array:
+        padded = [
+            np.pad(each, ((0, 0), (0, width - each.shape[1])), constant_values=fill)
+            for each in arrays
+            if each is not None
+        ]
+        return np.concatenate(padded)
+
+    return TopPredictions(
+        stacked([part.top for part in parts], NOTHING),
+        stacked([part.probabilities for part in parts], 0),
+        first.labels,
+        np.concatenate([part.ids for part in parts]),
+        _joined_targets(parts) if truth else None,
+        stacked([part.scores for part in parts], 0) if scores else None,
+        first.metadata,
+    )
+
+
+def _joined_targets(parts: Sequence[TopPredictions]) -> SparseTargets:
+    num_labels = len(parts[0].labels)
+    each = [
+        SparseTargets.unknown(len(part), num_labels) if part.targets is None else part.targets
+        for part in parts
+    ]
+    sizes = np.concatenate([np.diff(targets.offsets) for targets in each])
+    known = np.concatenate([_known_rows(targets) for targets in each])
+    return SparseTargets(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        np.concatenate([targets.indices for targets in each]),
+        num_labels,
+        known=None if known.all() else known,
+    )
+
+
+def _known_rows(targets: SparseTargets) -> Array:
+    return np.ones(len(targets), dtype=bool) if targets.known is None else targets.known
+
+
 def _check_arrays(
     numbers: Array,
     values: Array,

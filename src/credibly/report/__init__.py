@@ -8,7 +8,7 @@ from pathlib import Path
 
 from credibly.checks import InputError
 from credibly.files import atomic_path
-from credibly.predictions import Predictions
+from credibly.predictions import Dataset, Predictions
 from credibly.retrieve import MixtureJoint
 from credibly.summaries import names_of
 
@@ -34,7 +34,8 @@ def write(
     """Read predictions files and write the report; ``out`` is complete or not there.
 
     Args:
-        paths: predictions files to compare, all with the same labels.
+        paths: predictions files to compare, all with the same labels. Files that hold the most
+            probable labels of each row get a report on ranking, the labels held and every label.
         out: the HTML file.
         names: what to call them; their file names otherwise.
         resamples: bootstrap resamples behind each interval.
@@ -49,6 +50,12 @@ def write(
     called = list(names) if names else names_of([Path(path) for path in paths])
     if len(called) != len(paths):
         raise InputError(f"there must be one name per file; got {len(called)} for {len(paths)}.")
+    sources = {name: Path(path) for name, path in zip(called, paths, strict=True)}
+    datasets = {name: Dataset(path, partial=partial) for name, path in sources.items()}
+    if any(dataset.top for dataset in datasets.values()):
+        _refuse_for_top(datasets, texts, images, joint)
+        page = _top_page(datasets, sources, advance)
+        return _written(page, out)
     methods, total_rows = {}, {}
     for name, path in zip(called, paths, strict=True):
         methods[name], total_rows[name] = _read(path, seed, partial)
@@ -58,16 +65,52 @@ def write(
         resamples=resamples,
         seed=seed,
         total_rows=total_rows,
-        sources={name: Path(path) for name, path in zip(called, paths, strict=True)},
+        sources=sources,
         texts=texts,
         images=images,
         examples=examples,
         joint=joint,
         advance=lambda share: advance(0.9 * share),
     )
+    return _written(page, out)
+
+
+def _written(page: str, out: str | os.PathLike[str]) -> Path:
     with atomic_path(out) as beside:
         beside.write_text(page, encoding="utf-8")
     return Path(out)
+
+
+def _top_page(
+    datasets: Mapping[str, Dataset], sources: Mapping[str, Path], advance: Callable[[float], None]
+) -> str:
+    from credibly.report._top_labels import top_page
+
+    return top_page(datasets, sources=sources, advance=advance)
+
+
+def _refuse_for_top(
+    datasets: Mapping[str, Dataset], texts: object, images: object, joint: object
+) -> None:
+    """Say what a report on the most probable labels of each row cannot show."""
+    first, *others = datasets.items()
+    for name, dataset in others:
+        if dataset.top != first[1].top:
+            raise InputError(
+                f"a report compares files of one layout; of {first[0]!r} and {name!r} one has a "
+                "column per label, the other the most probable labels of each row. Write two "
+                "reports."
+            )
+        if sorted(dataset.labels) != sorted(first[1].labels):
+            raise InputError(
+                f"a report compares predictions of the same labels; those of {first[0]!r} and "
+                f"{name!r} differ."
+            )
+    if texts is not None or images is not None or joint is not None:
+        raise InputError(
+            "texts, images and joint probabilities need files with a column per label; "
+            f"{first[1].path} holds the most probable labels of each row. Leave them out."
+        )
 
 
 def _read(path: str | os.PathLike[str], seed: int, partial: bool) -> tuple[Predictions, int]:

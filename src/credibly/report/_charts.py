@@ -69,11 +69,7 @@ def _reliability(methods: Mapping[str, WithTruth]) -> Chart:
     for name, one in methods.items():
         ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax, coding="unknown")
         found = metrics.reliability(one.probabilities, one.targets, coding="unknown")
-        for k, count in enumerate(found.counts):
-            if count:
-                edge = f"{found.edges[k]:.2f}–{found.edges[k + 1]:.2f}"
-                figures = (found.confidence[k], found.frequency[k], found.lower[k], found.upper[k])
-                rows.append([name, edge, int(count), *(f"{value:.3f}" for value in figures)])
+        rows += reliability_rows(name, found)
     assert ax is not None
     alt = "Reliability diagram: share present against probability given, for " + ", ".join(methods)
     columns = ["method", "bin", "count", "mean probability", "share present", "low", "high"]
@@ -84,6 +80,17 @@ def _reliability(methods: Mapping[str, WithTruth]) -> Chart:
         columns,
         rows,
     )
+
+
+def reliability_rows(name: str, found: metrics.Reliability) -> list[list[Any]]:
+    """Return the numbers behind a reliability diagram, one row per bin that is not empty."""
+    rows = []
+    for k, count in enumerate(found.counts):
+        if count:
+            edge = f"{found.edges[k]:.2f}–{found.edges[k + 1]:.2f}"
+            figures = (found.confidence[k], found.frequency[k], found.lower[k], found.upper[k])
+            rows.append([name, edge, int(count), *(f"{value:.3f}" for value in figures)])
+    return rows
 
 
 def _label_errors(name: str, one: WithTruth) -> Chart:

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credibly import __version__
 from credibly.predictions import Predictions
@@ -16,6 +16,9 @@ from credibly.report._charts import charts
 from credibly.report._examples import ExampleMaker
 from credibly.retrieve import MixtureJoint
 from credibly.summaries import COLUMNS, comparison, label_table, overview
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def page(
@@ -30,15 +33,6 @@ def page(
     advance: Callable[[float], None],
 ) -> str:
     """Return the whole page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("credibly.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     overviews = {
         name: overview(one, str(sources.get(name, f"{name}.parquet")))
         for name, one in methods.items()
@@ -53,19 +47,38 @@ def page(
     advance(0.25)
     examples = {name: maker.examples(one) for name, one in methods.items()}
     advance(0.05)
-    return environment.get_template("template.html").render(
-        methods=methods,
-        total_rows=total_rows,
-        overviews=overviews,
-        columns=COLUMNS,
-        comparison=numbers,
-        candidates={name: rows for name, one in methods.items() if (rows := _candidates(one))},
-        charts=drawings,
-        labels=tables,
-        examples={name: found for name, found in examples.items() if found},
-        examples_cut=maker.full,
-        made=_how(methods, resamples, seed) | _origins(sources),
-        version=__version__,
+    intervals = f"95 %, Poisson bootstrap over rows, {resamples} resamples, seed {seed}"
+    about = {name: one.metadata for name, one in methods.items()}
+    return (
+        environment()
+        .get_template("template.html")
+        .render(
+            methods=methods,
+            total_rows=total_rows,
+            overviews=overviews,
+            columns=COLUMNS,
+            comparison=numbers,
+            candidates={name: rows for name, one in methods.items() if (rows := _candidates(one))},
+            charts=drawings,
+            labels=tables,
+            examples={name: found for name, found in examples.items() if found},
+            examples_cut=maker.full,
+            made=how(about, {"intervals": intervals}) | origins(sources),
+            version=__version__,
+        )
+    )
+
+
+def environment() -> Environment:
+    """Return the templates of the report."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("credibly.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 
@@ -82,7 +95,7 @@ def _candidates(one: Predictions) -> list[list[str]]:
     return rows
 
 
-def _origins(sources: Mapping[str, Path]) -> dict[str, str]:
+def origins(sources: Mapping[str, Path]) -> dict[str, str]:
     """Return where each file lies, when it was written and what it hashes to."""
     return {f"{name}, file": _origin(path) for name, path in sources.items()}
 
@@ -99,18 +112,23 @@ def _origin(path: Path) -> str:
     return f"{path}, written {when}, SHA-256 {digest.hexdigest()}"
 
 
-def _how(methods: Mapping[str, Predictions], resamples: int, seed: int) -> dict[str, Any]:
-    """Return everything needed to make the report again."""
+def how(metadata: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return everything needed to make the report again.
+
+    Args:
+        metadata: of the files, by the name of their method.
+        settings: of the report.
+    """
     import numpy as np
 
     about: dict[str, Any] = {
         "credibly": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "intervals": f"95 %, Poisson bootstrap over rows, {resamples} resamples, seed {seed}",
+        **settings,
     }
-    for name, one in methods.items():
+    for name, each in metadata.items():
         left_out = ("labels", "candidates")  # candidates have a table of their own
-        kept = {key: value for key, value in one.metadata.items() if key not in left_out}
+        kept = {key: value for key, value in each.items() if key not in left_out}
         about[name] = json.dumps(kept, ensure_ascii=False, default=str)[:4000]
     return about

@@ -20,6 +20,7 @@ from credibly.retrieve._pairs import JointNumbers, JointTally, Together, seen_to
 from credibly.retrieve._parser import parse
 from credibly.retrieve._probability import probability
 from credibly.retrieve._row_weights import write_row_weights
+from credibly.retrieve._top_labels import search_top_labels
 
 __all__ = [
     "Answer",
@@ -41,6 +42,7 @@ __all__ = [
     "probability",
     "read_joint",
     "search",
+    "search_top_labels",
     "seen_together",
     "write_row_weights",
 ]

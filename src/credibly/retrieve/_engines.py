@@ -42,6 +42,7 @@ class Engine:
         dataset: the files themselves, where they are on this machine.
         add_table: makes an Arrow table known by a name, where tables can be joined by position.
         add_file: makes a Parquet file known by a name, where tables are joined by id.
+        has_largest: whether its SQL has ``max(value, n)``.
     """
 
     where: str
@@ -52,6 +53,7 @@ class Engine:
     dataset: Dataset | None = None
     add_table: Callable[[str, Any], object] | None = None
     add_file: Callable[[str, Path], object] | None = None
+    has_largest: bool = False
 
 
 def search(
@@ -107,7 +109,14 @@ def search(
         joint.check(opened.labels)
         opened = _weighted(opened, joint, partial=partial)
     _check_names(compiled.labels if joint is None else opened.labels, opened.where)
-    statements = _sql.statements(compiled, opened.sources, quote=opened.quote, top=top, joint=joint)
+    statements = _sql.statements(
+        compiled,
+        opened.sources,
+        quote=opened.quote,
+        top=top,
+        joint=joint,
+        has_largest=opened.has_largest,
+    )
     return _answer(asked, compiled, opened, statements)
 
 
@@ -191,10 +200,10 @@ def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: _sql.St
         raise InputError(_first_bad(opened, statements, PROBABILITY, int(bad or 0)))
     if bad_truth:
         raise InputError(_first_bad(opened, statements, TRUTH, int(bad_truth)))
+    best = statements.best(known.pop() if statements.bounded else None)
     hits = []
     if not compiled.impossible:
-        best = opened.run(statements.best)
-        hits = [_hit(asked, compiled, statements, row) for row in best]
+        hits = [_hit(asked, compiled, statements, row) for row in opened.run(best)]
         _check_hits(hits, opened.where)
     known_rows = int(known[0] or 0) if truth else 0
     return Answer(
@@ -206,7 +215,7 @@ def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: _sql.St
         known_expected=float(known[1]) if known_rows else None,
         known_hits=int(known[2]) if known_rows else None,
         contradiction=compiled.impossible,
-        sql=(statements.best, statements.totals),
+        sql=(best, statements.totals),
     )
 
 
@@ -272,7 +281,9 @@ def _duckdb_engine(path: str | os.PathLike[str], *, partial: bool) -> Engine:
     connection = _database().cursor()  # one per thread
     dataset, sources = _opened(str(path), partial, identity(path))
     run = _duckdb(path, connection)
-    return Engine(str(path), dataset.labels, sources, '"', run, dataset, connection.register)
+    return Engine(
+        str(path), dataset.labels, sources, '"', run, dataset, connection.register, has_largest=True
+    )
 
 
 @lru_cache(maxsize=4)

@@ -47,18 +47,35 @@ class Statements:
         labels: belong to the columns p0, p1, ….
         scored: the clause that ``best`` and ``totals`` begin with.
         step: name of the last step of ``scored``.
-        best: ranks the rows.
-        totals: counts and sums over all rows.
+        shown: columns of the best rows.
+        top: how many rows are the best.
+        totals: counts and sums over all rows; the last column is the probability of the last of
+            the best rows where ``bounded``.
         truth, paths: whether the best rows come with their truth, and with a path.
+        bounded: whether the totals have that probability.
     """
 
     labels: tuple[str, ...]
     scored: str
     step: str
-    best: str
+    shown: tuple[str, ...]
+    top: int
     totals: str
     truth: bool
     paths: bool
+    bounded: bool
+
+    def best(self, at_least: float | None = None) -> str:
+        """Return the statement that ranks the rows, those of lower probability left out.
+
+        With the probability of the last of the best rows, only rows level with it or above are
+        sorted, and ids and truth are computed for these alone.
+        """
+        kept = "" if at_least is None else f"WHERE probability >= {number(at_least)}\n"
+        return (
+            f"{self.scored}\nSELECT {', '.join(self.shown)}\nFROM {self.step}\n{kept}"
+            f"ORDER BY probability DESC, id\nLIMIT {self.top:d}"
+        )
 
 
 @dataclass(frozen=True)
@@ -137,10 +154,12 @@ def statements(
     quote: str,
     top: int,
     joint: JointModel | None = None,
+    has_largest: bool = False,
 ) -> Statements:
     """Return the statements for a diagram over all ``sources`` together.
 
-    ``quote`` is the dialect's mark around identifiers.
+    ``quote`` is the dialect's mark around identifiers; ``has_largest`` says whether the dialect
+    has ``max(value, n)``, the list of the n largest values.
     """
     truth = any(source.schema.has_targets for source in sources)
     paths = any(source.schema.has_paths for source in sources)
@@ -166,17 +185,24 @@ def statements(
     scored, last = steps.text()
     shown = ["id", "probability", *(["path"] if paths else []), *(["truth"] if truth else [])]
     shown += [f"p{place}" for place in range(len(compiled.labels))]
-    totals = ", ".join(_totals(range(len(labels)), range(len(compiled.labels)) if truth else None))
+    totals = _totals(range(len(labels)), range(len(compiled.labels)) if truth else None)
+    bounded = has_largest and top <= _LARGEST
+    if bounded:
+        totals.append(f"list_min(max(probability, {top:d})) AS last_of_best")
     return Statements(
         labels=labels,
         scored=scored,
         step=last,
-        best=f"{scored}\nSELECT {', '.join(shown)}\nFROM {last}\n"
-        f"ORDER BY probability DESC, id\nLIMIT {top:d}",
-        totals=f"{scored}\nSELECT {totals}\nFROM {last}",
+        shown=tuple(shown),
+        top=top,
+        totals=f"{scored}\nSELECT {', '.join(totals)}\nFROM {last}",
         truth=truth,
         paths=paths,
+        bounded=bounded,
     )
+
+
+_LARGEST = 10_000  # DuckDB keeps the n largest values in a heap, at most a million
 
 
 @dataclass(frozen=True)

@@ -24,22 +24,45 @@ if TYPE_CHECKING:
 
 
 def search_top_labels(
-    dataset: Dataset, query: str | Query, *, top: int, joint: JointModel | None
+    predictions: Dataset | TopPredictions,
+    query: str | Query,
+    *,
+    top: int = 20,
+    joint: JointModel | None = None,
 ) -> Answer:
-    """Rank the rows of a dataset whose files hold the most probable labels; batch by batch."""
+    """Rank rows that hold their most probable labels: in memory, or of files batch by batch.
+
+    Args:
+        predictions: the rows.
+        query: text or a parsed query.
+        top: how many rows to return.
+        joint: must be None; joint probabilities need a column per label.
+
+    Example:
+        >>> rows = TopPredictions.from_arrays(
+        ...     top=[[2, 0], [1, 2]], probabilities=[[0.9, 0.2], [0.5, 0.4]],
+        ...     labels=["dog", "cat", "owl"], ids=["first", "second"])
+        >>> [hit.id for hit in search_top_labels(rows, "+owl -cat").hits]
+        ['first', 'second']
+    """
     if joint is not None:
         raise InputError(
-            f"{dataset.path} holds the most probable labels of each row; joint probabilities need "
-            "one column per label. Leave the joint model out."
+            "files that hold the most probable labels of each row have no joint probabilities, "
+            "which need one column per label. Leave the joint model out."
         )
-    asked = as_query(query, dataset.labels)
+    asked = as_query(query, predictions.labels)
     compiled = diagram(asked)
-    places = {name: place for place, name in enumerate(dataset.labels)}
+    wanted = set(compiled.labels)
+    places = {name: place for place, name in enumerate(predictions.labels) if name in wanted}
     numbers = [places[name] for name in compiled.labels]
+    if isinstance(predictions, TopPredictions):
+        batches, num_rows = iter([predictions]), len(predictions)
+    else:
+        batches, num_rows = predictions.top_batches(), predictions.num_rows
     best: list[tuple[float, str, tuple[float, ...], bool | None]] = []
     expected = known_expected = 0.0
     known_rows = known_hits = 0
-    for batch in dataset.top_batches():
+    for batch in batches:
         present = [batch.column(number).astype(np.float64) for number in numbers]
         values = np.broadcast_to(evaluate(compiled, present), len(batch)).astype(np.float64)
         expected += float(values.sum())
@@ -62,7 +85,7 @@ def search_top_labels(
     return Answer(
         query=asked,
         hits=[] if compiled.impossible else [_hit(asked, compiled, *each) for each in best],
-        rows=dataset.num_rows,
+        rows=num_rows,
         expected_hits=expected,
         known_rows=known_rows,
         known_expected=known_expected if known_rows else None,

@@ -130,7 +130,7 @@ def together(request: Request, file: FileNumber, q: QueryText, raw: Raw = False)
     """Given a query: which other labels are probable, and how many times as probable as usual."""
     chosen = _file(request, file, raw)
     listed = chosen.together(parse(q, chosen.labels))
-    return {"together": [{**asdict(each), "lift": _plain(each.lift)} for each in listed]}
+    return {"together": [{**asdict(each), "lift": plain(each.lift)} for each in listed]}
 
 
 @router.get("/label", responses=FAILURES)
@@ -140,10 +140,10 @@ def label(request: Request, file: FileNumber, name: Name, raw: Raw = False) -> d
     about: dict[str, Any] = dict(report.about)
     if report.reliability is not None:
         about["reliability"] = {
-            key: _plain(np.asarray(value)) for key, value in asdict(report.reliability).items()
+            key: plain(np.asarray(value)) for key, value in asdict(report.reliability).items()
         }
     about["mistakes"] = [asdict(mistake) for mistake in report.mistakes]
-    return {key: _plain(value) for key, value in about.items()}
+    return {key: plain(value) for key, value in about.items()}
 
 
 @router.get("/sets", responses=FAILURES)
@@ -258,10 +258,10 @@ def _decision(request: Request, average_size: float | None) -> Callable[[], Deci
     return fitted
 
 
-def _plain(value: object) -> Any:
-    """JSON has no NaN and no numpy."""
+def plain(value: object) -> Any:
+    """Return a value that JSON holds: no NaN, no numpy."""
     if isinstance(value, np.ndarray):
-        return [_plain(item) for item in value.tolist()]
+        return [plain(item) for item in value.tolist()]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from anyio import create_task_group, sleep, to_thread
 from anyio.to_thread import current_default_thread_limiter
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -33,6 +33,7 @@ from credibly.serve import (
     _pages,
     _review_pages,
     _templates,
+    _top_pages,
     _try_pages,
     _workbench_pages,
 )
@@ -44,10 +45,12 @@ from credibly.serve._pending import NotReady
 from credibly.serve._reviewing import NotSaved, Reviewing
 from credibly.serve._runs import Runs, RunState, is_folder_of_runs
 from credibly.serve._served import ServedPredictions
+from credibly.serve._served_top import ServedTop, TopState
 from credibly.serve._turns import Busy
 from credibly.serve._uploads import Uploads
 from credibly.serve._workbench import Workbench
 from credibly.summaries import names_of
+from credibly.workflows import holds_top_labels
 
 APIS = (
     _api.router,
@@ -94,6 +97,23 @@ class AppState:
             return self.image_folder
         return embedded_images(self.model.run)
 
+    @property
+    def pages(self) -> list[tuple[str, str]]:
+        """Return the pages to choose from: path and title."""
+        several = len(self.files) > 1 or self.runs is not None
+        listed = [
+            ("/", "Home", True),
+            ("/labels", "Labels", True),
+            ("/errors", "Errors", True),
+            ("/decide", "Decide", True),
+            ("/review", "Review", self.reviewing is not None),
+            ("/compare", "Compare", several),
+            ("/try", "Try it", self.model is not None),
+            ("/bring", "Bring a file", True),
+            ("/docs", "API", True),
+        ]
+        return [(path, title) for path, title, there in listed if there]
+
     @cached_property
     def comparing(self) -> Comparing:
         """Return the numbers of all files beside each other."""
@@ -119,6 +139,11 @@ class AppState:
             with suppress(InputError, OSError):
                 self.model.warm_up()
                 _ = self.images
+
+    def begin(self) -> None:
+        """Work out ahead what the first pages need."""
+        for file in self.files[:1]:
+            file.begin()
 
     @cached_property
     def workbench(self) -> Workbench:
@@ -166,6 +191,14 @@ def create_app(
         raise InputError("the web app needs at least one predictions file; got none.")
     folders = [Path(path) for path in predictions if is_folder_of_runs(path)]
     alone = [Path(path) for path in predictions if Path(path) not in folders]
+    if any(map(holds_top_labels, alone)):
+        unused = {"run": run, "joint": joint, "annotate": annotate, "runs": folders or None}
+        state = _top_state(alone, partial, unused)
+        shown = {} if texts is None else _texts(texts, state.files[0].labels, text)
+        folder = None if images is None else ImageFolder(images)
+        served = replace(state, images=folder, texts=shown)
+        others = _top_pages.refusing((*APIS, *PAGES))
+        return _app(served, (_top_pages.api, _top_pages.router, others), hosts)
     files = [
         ServedPredictions(path, partial=partial, joint=joint, name=name)
         for path, name in zip(alone, names_of(alone), strict=True)
@@ -182,6 +215,16 @@ def create_app(
         log=None if annotate is None else _log(annotate, predictions),
         runs=runs,
     )
+    first_page = "/compare" if runs is not None else ""
+    return _app(served, (*APIS, *PAGES), hosts, first_page)
+
+
+def _app(
+    served: AppState | TopState,
+    routers: Sequence[APIRouter],
+    hosts: Sequence[str],
+    first_page: str = "",
+) -> Guard:
     app = FastAPI(
         title="credibly",
         version=__version__,
@@ -191,7 +234,7 @@ def create_app(
         lifespan=_lifespan,
     )
     app.state.served = served
-    for router in (*APIS, *PAGES):
+    for router in routers:
         app.include_router(router)
     app.add_exception_handler(InputError, _input_error)
     app.add_exception_handler(Busy, _busy)
@@ -200,7 +243,30 @@ def create_app(
     app.add_exception_handler(OSError, _unreadable)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-    return Guard(app, hosts, first_page="/compare" if runs is not None else "")
+    return Guard(app, hosts, first_page=first_page)
+
+
+def _top_state(paths: Sequence[Path], partial: bool, unused: Mapping[str, object]) -> TopState:
+    """Return the state over files that hold the most probable labels of each row."""
+    wide = next((path for path in paths if not holds_top_labels(path)), None)
+    if wide is not None:
+        raise InputError(
+            f"a server shows files of one layout; {wide} has a column per label, others hold the "
+            "most probable labels of each row. Start two servers."
+        )
+    given = [name for name, value in unused.items() if value is not None]
+    if given:
+        raise InputError(
+            f"{', '.join(given)}: needs files with a column per label; {paths[0]} holds the most "
+            "probable labels of each row. Leave it out."
+        )
+    names = names_of(list(paths))
+    return TopState(
+        [
+            ServedTop(path, partial=partial, name=name)
+            for path, name in zip(paths, names, strict=True)
+        ]
+    )
 
 
 @asynccontextmanager
@@ -208,8 +274,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
     # Kernels are compiled and files read before the first request is answered.
     await to_thread.run_sync(app.state.served.warm_up)
-    for file in app.state.served.files[:1]:
-        file.begin()
+    app.state.served.begin()
     async with create_task_group() as tasks:
         tasks.start_soon(_give_back_memory, app.state.served.uploads)
         yield

@@ -10,6 +10,7 @@ biased_labels    labels whose number of hits is no chance, under a false-discove
 budget           what an average number of labels per row means
 outcome          what decisions by cost come to where the truth is known
 cost_curve       cost per row over thresholds, with intervals
+top_summary      what files with the most probable labels of each row are worth
 observed_share   how often a label was there when its probability was about a given one
 """
 
@@ -36,6 +37,7 @@ from credibly.summaries._paired import (
     label_differences,
     paired_difference,
 )
+from credibly.summaries._top_labels import TopLabelSummary, TopSummary, top_summary
 from credibly.summaries._verdict import Verdict, verdict
 
 __all__ = [
@@ -56,6 +58,8 @@ __all__ = [
     "Overview",
     "Pairs",
     "ThresholdCounts",
+    "TopLabelSummary",
+    "TopSummary",
     "Verdict",
     "biased_labels",
     "budget",
@@ -74,5 +78,6 @@ __all__ = [
     "size_bars",
     "summarize_columns",
     "threshold_counts",
+    "top_summary",
     "verdict",
 ]

@@ -12,7 +12,7 @@ from torch import nn
 
 from credibly.checks import InputError
 from credibly.data import CALIBRATION, TEST, TRAIN
-from credibly.targets import SparseTargets
+from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings
 from credibly.train.distributed import SingleProcess
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from credibly.models import Network
 
 SMALL_IMAGE = 64
+SPARSE_HIDDEN = (96, 512)
+SPARSE_WEIGHTS = 20_000_000
+"""Of ``mlp`` on sparse features: least and largest width of the hidden layer, and the number of
+weights of the first layer that it is made for, in steps of 32 units."""
+
 FOLDS = 3
 MIN_ROWS_TO_FOLD = 20
 
@@ -42,6 +47,8 @@ MIN_ROWS_TO_FOLD = 20
 def resolve_settings(settings: Settings, data: Data) -> Settings:
     """Return ``settings`` with loss, model and batch size resolved, checked against ``data``."""
     loss = default_loss(data) if settings.loss == "auto" else settings.loss
+    if data.sparse_features is not None:
+        settings = _resolve_sparse(settings, data)
     if compares(settings, data):
         return _resolve_comparison(settings, loss, data)
     model = settings.model
@@ -70,6 +77,27 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
         raise InputError("`features` caches a backbone's output; tfidf has none. Leave it out.")
     size = rows_per_step(settings.batch_size, int((data.split == TRAIN).sum()))
     return dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
+
+
+def _resolve_sparse(settings: Settings, data: Data) -> Settings:
+    """Return settings for sparse features; refuse what needs a dense matrix."""
+    assert data.input_shape is not None
+    what = f"{data.source} holds {data.input_shape[0]:,} sparse features"
+    model = "mlp" if settings.model == "auto" else settings.model
+    if model not in ("linear", "mlp") or settings.ensemble:
+        raise InputError(f"{what}, which `model` linear and mlp take; got {settings.model!r}.")
+    if settings.solver == "lbfgs" or settings.mixup:
+        raise InputError(f"{what}; `solver` lbfgs and `mixup` need a dense matrix. Leave them out.")
+    if model == "linear" and len(data.labels) >= MANY_LABELS:
+        raise InputError(
+            f"{what} and {len(data.labels):,} labels: a linear model would have a weight for each "
+            "pair of them. Use --model mlp, which goes through a hidden layer."
+        )
+    width = settings.hidden
+    if model == "mlp" and width is None:
+        least, most = SPARSE_HIDDEN
+        width = min(max(SPARSE_WEIGHTS // data.input_shape[0] // 32 * 32, least), most)
+    return dataclasses.replace(settings, model=model, hidden=width)
 
 
 def compares(settings: Settings, data: Data) -> bool:

@@ -136,4 +136,7 @@ class _Batches(torch.utils.data.Dataset[Any]):
         return len(self.batches)
 
     def __getitem__(self, number: int) -> tuple[Tensor, ...]:
-        return self.dataset.batch(self.batches[number])
+        # A batch is sent from a thread of the worker, which moves the memory of its row numbers to
+        # where the other process sees it. Batches cut from one permutation share that memory, so
+        # without a copy it would move while the next batch reads its rows from there.
+        return self.dataset.batch(self.batches[number].clone())

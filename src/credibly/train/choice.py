@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from credibly.checks import InputError
+from credibly.models import ForestOptions
 from credibly.pipeline import Pipeline
 from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
@@ -73,13 +74,14 @@ def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
         return trained * steps.epochs * (updates * 2e-3 + work / 2e10)
     if name == "forest":
         columns = max(1.0, 0.3 * d)
-        return len(LEAVES) * 200 * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
+        trees = len(LEAVES) * ForestOptions().trees
+        return trees * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
     trees = STAGES[-1] * labels * size.fits
     return trees * (1.5e-3 + 1.2e-8 * d * max(n, 2000))
 
 
 def _forest_numbers(size: Size) -> int:
-    return 200 * max(size.rows // 2, 1) * size.labels
+    return ForestOptions().trees * max(size.rows // 2, 1) * size.labels
 
 
 def candidates(size: Size, settings: Settings) -> list[dict[str, Any]]:

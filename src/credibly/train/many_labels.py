@@ -56,6 +56,11 @@ def check_many(
             f"softmax, twl or quasibinary; got {processes} processes, model {settings.model!r}, "
             f"loss {settings.loss!r}."
         )
+    if data.sparse_features is not None and settings.model == "linear":
+        raise InputError(
+            f"{data.source} holds sparse features and sparse targets; use `model` mlp, which goes "
+            "through a hidden layer."
+        )
     if settings.mixup or settings.folds or settings.solver == "lbfgs":
         raise InputError("sparse targets do not go with `mixup`, `folds` or `solver` lbfgs.")
     if settings.select == "average-k" or settings.average_size is not None:

@@ -108,7 +108,13 @@ class _Fused(torch.autograd.Function):
         return gradient, None, None
 
 
-_ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
+ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
+"""A number of each dtype that kernels take."""
+
+
+def takes_kernels(scores: Tensor) -> bool:
+    """Return whether kernels run on tensors like ``scores``."""
+    return scores.is_cpu and scores.dtype in ZEROS and not _torch_everywhere
 
 
 def run_flat(
@@ -146,5 +152,5 @@ def _run(
     gradient = torch.empty_like(scores) if needs_grad else None
     out = scores if gradient is None else gradient
     pointers = scores.data_ptr(), targets.data_ptr(), out.data_ptr()
-    value = kernel(pointers, shape, _ZEROS[scores.dtype], needs_grad, *arguments)
+    value = kernel(pointers, shape, ZEROS[scores.dtype], needs_grad, *arguments)
     return torch.scalar_tensor(value, dtype=scores.dtype), gradient

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from credibly.losses.fused.elementwise import EXACT_FROM, weights_of
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
 from credibly.losses.fused.kernels.chebyshev import tables
-from credibly.losses.fused.kernels.spa_pairs import spa_pairs_at
+from credibly.losses.fused.kernels.spa_pairs import spa_pairs
 from credibly.losses.fused.label_pairs import PairsForm, pairs_in_torch
 from credibly.types import Scores, Targets
 
@@ -30,7 +30,7 @@ class SPAPairsForm(FusedForm):
     def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
         sides = self.loss.sides
         arguments = (*sides, self.weight, tables(scores.dtype == torch.float64))
-        return run_rows(spa_pairs_at, scores, targets, needs_grad, *arguments)
+        return run_rows(spa_pairs, scores, targets, needs_grad, *arguments)
 
     def in_torch(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
         loss = self.loss

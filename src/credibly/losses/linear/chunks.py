@@ -110,6 +110,10 @@ class TargetChunks(ABC):
     def known_counts(self) -> list[int]:
         """Return the number of known entries of each chunk."""
 
+    @abstractmethod
+    def total_present(self) -> float:
+        """Return the number of positive labels; soft ones count by their size."""
+
 
 class DenseChunks(TargetChunks):
     """Columns of a matrix."""
@@ -127,6 +131,11 @@ class DenseChunks(TargetChunks):
     def known_counts(self) -> list[int]:
         ends = zip(self.edges, self.edges[1:], strict=False)
         return [int((self.targets[:, start:stop] >= 0).sum()) for start, stop in ends]
+
+    def total_present(self) -> float:
+        parts = (self.chunk(number)[0] for number in range(len(self.edges) - 1))
+        sums = (torch.where(part >= 0, part, 0.0).sum(dtype=torch.float64) for part in parts)
+        return float(sum(sums, torch.zeros((), dtype=torch.float64, device=self.like.device)))
 
 
 class SparseChunks(TargetChunks):
@@ -169,6 +178,9 @@ class SparseChunks(TargetChunks):
 
     def known_counts(self) -> list[int]:
         return self.known
+
+    def total_present(self) -> float:
+        return float(torch.where(self.values >= 0, self.values, 0.0).sum(dtype=torch.float64))
 
 
 def target_chunks(targets: Any, num_rows: int, num_labels: int) -> TargetChunks:

@@ -17,6 +17,8 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses import collectives
+from credibly.losses.fused.form import ZEROS, takes_kernels
+from credibly.losses.fused.kernels.row_sums import add_row_sums_at, row_gradient_at
 from credibly.losses.fused.two_way import TwoWayForm
 from credibly.losses.linear.chunks import Chunk, ScoreChunks
 from credibly.losses.linear.form import LinearForm
@@ -33,6 +35,55 @@ def _row_log_sums(exponents: Tensor, before: Tensor) -> Tensor:
     top = torch.where(torch.isneginf(top), 0.0, top)
     total = (exponents - top).exp_().sum(1, dtype=torch.float64)
     return torch.logaddexp(before, total.log() + top[:, 0].double())
+
+
+def _has_kernel(chunk: Chunk) -> bool:
+    return chunk.all_known and takes_kernels(chunk.scores)
+
+
+@dataclass(frozen=True)
+class _RowKernels:
+    """Two kernels for sums of exponentials: over all labels of a row, and over its positives.
+
+    Attributes:
+        scales: of the scores in these sums.
+        spared: whether the first sum leaves out positives.
+    """
+
+    scales: tuple[float, float]
+    spared: bool
+
+    def add(self, chunk: Chunk, sums: Tensor) -> None:
+        """Add a chunk to the columns log Σ exp, log Σ y exp, Σ y x and Σ y of ``sums``."""
+        scores = chunk.scores
+        counted = torch.where(chunk.targets < 1, scores, -torch.inf) if self.spared else scores
+        top = counted.amax(1) if scores.shape[1] else scores.new_zeros(len(scores))
+        top = torch.where(torch.isneginf(top), 0.0, top)
+        pointers = scores.data_ptr(), chunk.targets.data_ptr(), top.data_ptr()
+        zero, spared = ZEROS[scores.dtype], float(self.spared)
+        add_row_sums_at(pointers, tuple(scores.shape), zero, self.scales, spared, sums.data_ptr())
+
+    def gradient(
+        self,
+        chunk: Chunk,
+        log_sums: tuple[Tensor, Tensor],
+        slopes: tuple[Tensor, Tensor],
+        linear: bool,
+    ) -> Tensor:
+        """Return the gradient of a chunk, in place of its scores."""
+        columns = log_sums[0], slopes[0], log_sums[1], slopes[1]
+        numbers = torch.stack(columns, 1).contiguous()
+        scores = chunk.scores
+        pointers = scores.data_ptr(), chunk.targets.data_ptr()
+        zero, spared = ZEROS[scores.dtype], float(self.spared)
+        row_gradient_at(
+            pointers, tuple(scores.shape), zero, self.scales, spared, numbers.data_ptr(), linear
+        )
+        return scores
+
+
+def _empty_sums(chunks: ScoreChunks) -> Tensor:
+    return torch.stack([_zeros(chunks, value) for value in (-math.inf, -math.inf, 0.0, 0.0)], 1)
 
 
 def _zeros(chunks: ScoreChunks, value: float = 0.0) -> Tensor:
@@ -71,7 +122,17 @@ class SoftmaxLinear(LinearForm):
         # The class "none" has score 0, which is exp(0) = 1 in the sum.
         sums["log"] = _zeros(chunks, 0.0 if none else -math.inf)
         sums["top"] = _zeros(chunks, -math.inf)
+        needs_more = self.loss.zero_label in ("uniform", "max_confidence")
         for chunk in chunks:
+            if _has_kernel(chunk) and not needs_more:
+                columns = _empty_sums(chunks)
+                columns[:, 0] = sums["log"]
+                _SOFTMAX.add(chunk, columns)
+                sums["log"] = columns[:, 0].clone()
+                sums["dot"] += columns[:, 2]
+                sums["count"] += columns[:, 3]
+                sums["size"] += chunk.scores.shape[1]
+                continue
             known = chunk.known()
             scores = chunk.scores
             inside = scores if chunk.all_known else torch.where(known, scores, -torch.inf)
@@ -80,7 +141,7 @@ class SoftmaxLinear(LinearForm):
             sums["dot"] += (present * torch.where(known, scores, 0.0)).sum(1, dtype=torch.float64)
             sums["count"] += present.sum(1, dtype=torch.float64)
             sums["size"] += known.sum(1)
-            if self.loss.zero_label in ("uniform", "max_confidence"):
+            if needs_more:
                 sums["plain"] += torch.where(known, scores, 0.0).sum(1, dtype=torch.float64)
                 sums["top"] = torch.maximum(sums["top"], inside.amax(1).double())
         return sums
@@ -107,9 +168,12 @@ class SoftmaxLinear(LinearForm):
     ) -> Tensor:
         kind = chunk.scores.dtype
         log = torch.where(torch.isneginf(sums["log"]), 0.0, sums["log"])
-        gradient = (chunk.scores - log[:, None]).to(kind).exp_()
         slope = slopes["log"]
         assert slope is not None
+        if _has_kernel(chunk) and slopes["plain"] is None and slopes["top"] is None:
+            dot = torch.zeros_like(slope) if slopes["dot"] is None else slopes["dot"]
+            return _SOFTMAX.gradient(chunk, (log, torch.zeros_like(log)), (slope, dot), True)
+        gradient = (chunk.scores - log[:, None]).to(kind).exp_()
         gradient.mul_(slope[:, None].to(kind))
         known = chunk.known()
         dot = slopes["dot"]
@@ -121,6 +185,9 @@ class SoftmaxLinear(LinearForm):
             at_top = chunk.scores.double() == sums["top"][:, None]
             gradient.add_(at_top * slopes["top"][:, None].to(kind))
         return gradient if chunk.all_known else gradient.masked_fill_(~known, 0.0)
+
+
+_SOFTMAX = _RowKernels((1.0, 0.0), spared=False)
 
 
 @dataclass(frozen=True)
@@ -145,15 +212,16 @@ class TwoWayLinear(LinearForm):
         column_form = TwoWayForm(self._columns_only()) if columns else None
         shares = [count / max(sum(valid_columns), 1) for count in valid_columns]
         for chunk, column_share in zip(chunks, shares, strict=True):
-            gradient = torch.zeros_like(chunk.scores)
+            parts = []
             if column_form is not None and column_share:
                 part, own = column_form.value_and_gradient(chunk.scores, chunk.targets, needs_grad)
                 value = value + part.double() * column_share
-                gradient = gradient if own is None else own.mul_(column_share)
+                parts += [] if own is None else [own.mul_(column_share)]
             if rows and needs_grad:
-                gradient.add_(self._row_gradient(chunk, hard, weak, slope))
+                parts.append(self._row_gradient(chunk, hard, weak, slope))
             if needs_grad:
-                chunks.add_gradient(chunk, gradient)
+                gradient = torch.zeros_like(chunk.scores) if not parts else parts[0]
+                chunks.add_gradient(chunk, gradient.add_(parts[1]) if parts[1:] else gradient)
         return value
 
     def _columns_only(self) -> TwoWay:
@@ -168,13 +236,19 @@ class TwoWayLinear(LinearForm):
         hard, weak = _zeros(chunks, -math.inf), _zeros(chunks, -math.inf)
         counts: list[Tensor] = []
         for chunk in chunks:
-            known, share = chunk.known(), chunk.targets
-            if rows:
+            if rows and _has_kernel(chunk):
+                sums = torch.stack((hard, weak, hard, weak), 1)
+                self._kernels().add(chunk, sums)
+                hard, weak = sums[:, 0].clone(), sums[:, 1].clone()
+            elif rows:
                 absent, present = self._exponents(chunk)
                 hard, weak = _row_log_sums(absent, hard), _row_log_sums(present, weak)
-            some_absent, some_present = (known & (share < 1)).any(0), (known & (share > 0)).any(0)
-            counts.append((some_absent & some_present).sum() if columns else known.new_zeros(()))
+            counts.append(_columns_that_count(chunk) if columns else torch.zeros(()))
         return hard, weak, [int(count) for count in counts]
+
+    def _kernels(self) -> _RowKernels:
+        scales = 1 / self.loss.temperature_neg, -1 / self.loss.temperature_pos
+        return _RowKernels(scales, spared=True)
 
     def _exponents(self, chunk: Chunk) -> tuple[Tensor, Tensor]:
         """Return x/T_N + log(1 − y) and −x/T_P + log y; −inf where a label takes no part."""
@@ -187,15 +261,23 @@ class TwoWayLinear(LinearForm):
         return absent, present
 
     def _row_gradient(self, chunk: Chunk, hard: Tensor, weak: Tensor, slope: Tensor) -> Tensor:
-        kind = chunk.scores.dtype
-        absent, present = self._exponents(chunk)
-        factor = slope[:, None].to(kind)
         # A row that drops out has slope 0 and sums of −inf, from which nothing may be subtracted.
         hard = torch.where(torch.isneginf(hard), 0.0, hard)
         weak = torch.where(torch.isneginf(weak), 0.0, weak)
+        if _has_kernel(chunk):
+            return self._kernels().gradient(chunk, (hard, weak), (slope, -slope), False)
+        kind = chunk.scores.dtype
+        absent, present = self._exponents(chunk)
+        factor = slope[:, None].to(kind)
         up = (absent - hard[:, None]).to(kind).exp_()
         down = (present - weak[:, None]).to(kind).exp_()
         return torch.where(factor > 0, up.sub_(down).mul_(factor), 0.0)
+
+
+def _columns_that_count(chunk: Chunk) -> Tensor:
+    """Return how many columns have a positive and a negative."""
+    known, share = chunk.known(), chunk.targets
+    return ((known & (share < 1)).any(0) & (known & (share > 0)).any(0)).sum()
 
 
 @dataclass(frozen=True)
@@ -207,10 +289,12 @@ class QuasibinaryLinear(LinearForm):
     def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
         _refuse_processes(self.loss)
         loss, running = self.loss, float(self.loss.log_normalizer)
-        sums = self._sums(chunks, running)
-        by_batch = loss.training and sums.count > 0
-        log_c = sums.log_sum - math.log(sums.count) if by_batch else running
+        count = chunks.targets.total_present()
+        by_batch = loss.training and count > 0
         by_running = not by_batch or (loss.penalty == "running" and bool(loss.count > 0))
+        needs_above = by_batch and (not by_running or loss.penalty == "batch")
+        sums = self._sums(chunks, count, running if by_running else math.inf, needs_above)
+        log_c = sums.log_sum - math.log(sums.count) if by_batch else running
         bound = running if by_running else log_c
         above = sums.above[sums.above > log_c]
         excess = sums.excess_running if by_running else float((above - log_c).sum())
@@ -234,42 +318,54 @@ class QuasibinaryLinear(LinearForm):
         log_sum, count = like.new_tensor(sums.log_sum), like.new_tensor(sums.count)
         self.loss.remember(log_sum, count, torch.isfinite(log_sum))
 
-    def _sums(self, chunks: ScoreChunks, running: float) -> _Sums:
+    def _sums(self, chunks: ScoreChunks, count: float, running: float, needs_above: bool) -> _Sums:
+        """Return the sums; ``running`` is infinite where the excess over it is not needed."""
         log_sum = torch.tensor(-math.inf, dtype=torch.float64, device=chunks.hidden.device)
         dot, inside, excess = (torch.zeros_like(log_sum) for _ in range(3))
         rows, above = _zeros(chunks), log_sum.new_empty(0)
-        count = self._count(chunks)
         log_count = math.log(count) if count else -math.inf
         for chunk in chunks:
             known, scores = chunk.known(), chunk.scores
             masked = scores if chunk.all_known else torch.where(known, scores, -torch.inf)
-            present = torch.where(known, chunk.targets, 0.0)
-            dot += (present * torch.where(known, scores, 0.0)).sum(dtype=torch.float64)
-            rows += known.sum(1)
-            by_row = _row_log_sums(masked, _zeros(chunks, -math.inf))
+            by_row, part = self._log_sums_and_dot(chunks, chunk, masked)
+            dot += part
+            rows += known.sum(1) if not chunk.all_known else scores.shape[1]
             log_sum = torch.logaddexp(log_sum, by_row.logsumexp(0))
             # Σ exp(z) = C · N: fewer than N entries lie above log C, and the sum of some of the
             # entries is a lower bound of it.
             bound = log_sum - log_count
-            above = torch.cat([above[above > bound], masked[masked > bound].double()])
-            excess += (masked - running).relu().sum(dtype=torch.float64)
+            highest = masked.amax() if masked.numel() else bound
+            if needs_above and not highest <= bound:
+                above = torch.cat([above[above > bound], masked[masked > bound].double()])
+            if not highest <= running:
+                excess += (masked - running).relu().sum(dtype=torch.float64)
             if not self.loss.training:
                 inside += (masked - running).clamp(max=0).exp().sum(dtype=torch.float64)
         totals = (float(log_sum), count, float(dot), float(inside), float(excess))
         return _Sums(*totals, rows=int((rows > 0).sum()), above=above)
 
-    def _count(self, chunks: ScoreChunks) -> float:
-        """Return the number of positive labels; soft ones count by their size."""
-        total = 0.0
-        for number in range(len(chunks.edges) - 1):
-            targets = chunks.targets.chunk(number)[0]
-            total += float(torch.where(targets >= 0, targets, 0.0).sum(dtype=torch.float64))
-        return total
+    def _log_sums_and_dot(
+        self, chunks: ScoreChunks, chunk: Chunk, masked: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return log Σ exp of each row of a chunk, and Σ y z."""
+        if _has_kernel(chunk) and self.loss.training:
+            columns = _empty_sums(chunks)
+            _SOFTMAX.add(chunk, columns)
+            return columns[:, 0], columns[:, 2].sum()
+        known = chunk.known()
+        present = torch.where(known, chunk.targets, 0.0)
+        dot = (present * torch.where(known, chunk.scores, 0.0)).sum(dtype=torch.float64)
+        return _row_log_sums(masked, _zeros(chunks, -math.inf)), dot
 
     def _gradient(self, chunk: Chunk, log_c: float, bound: float, through: float) -> Tensor:
+        above = chunk.scores > bound
+        if _has_kernel(chunk) and self.loss.training:
+            like = chunk.scores.new_zeros(len(chunk.scores), dtype=torch.float64)
+            logs, slopes = (like + log_c, like), (like + through, like - 1.0)
+            gradient = _SOFTMAX.gradient(chunk, logs, slopes, True)
+            return gradient.add_(above) if above.any() else gradient
         known = chunk.known()
         q = (chunk.scores - log_c).exp_()
-        above = chunk.scores > bound
         if self.loss.training and through:
             gradient = q.mul_(through)
         else:

@@ -17,7 +17,7 @@ from numba import njit
 from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 from credibly.types import Array
-from credibly.vectormath import EXACT, JIT, exp_nonpositive, log_positive
+from credibly.vectormath import EXACT, INNER, JIT, THIN, exp_nonpositive, log_positive
 
 HIGHEST_WHOLE = 4
 """Powers with whole exponents up to this are a polynomial with one coefficient 1."""
@@ -59,7 +59,7 @@ def _general_powers(t: float, gamma: float, follow: Any, zero: float, one: float
     return weight + (t - t), follow * gamma * weight / inside
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, numbers: Any) -> float:
     """Return the sum for targets 0 or 1 and whole exponents; fill ``g``."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
@@ -79,7 +79,7 @@ def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, numbers: Any) -> flo
     return total
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _soft(v: Array, y: Array, g: Array, gammas: Any, follow: Any, numbers: Any) -> Any:
     """Return the sum and the number of known entries for any targets and exponents; fill ``g``."""
     zero, half, one, tiny, far, far_neg, margin, scale = numbers
@@ -101,7 +101,7 @@ def _soft(v: Array, y: Array, g: Array, gammas: Any, follow: Any, numbers: Any) 
     return total, known
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _polynomial(kind: Any, gamma: float, follow: bool) -> Any:
     """Return the coefficients of t^(γ−1), 1 if γ is 0, and γ, or 0 if weights are constants."""
     return (
@@ -114,12 +114,12 @@ def _polynomial(kind: Any, gamma: float, follow: bool) -> Any:
     )
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _whole(gamma: float) -> bool:
     return gamma <= HIGHEST_WHOLE and gamma == np.floor(gamma)
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def asymmetric(
     scores: Array,
     targets: Array,

@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numba import njit
 
-from credibly.compiled import compiled
 from credibly.types import Array
-from credibly.vectormath import JIT
+from credibly.vectormath import INNER, THIN
 
 INTERVALS = 64
 """Rows whose log-odds lie in more intervals than this take the direct form."""
@@ -46,7 +46,7 @@ def tables(double: bool) -> tuple[Any, Any, float, float]:
     return np.ascontiguousarray(values), np.ascontiguousarray(slopes), *pays
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _add_moments(moments: Array, x: float, weight: float) -> None:
     """Add weight · T_k(x) for every k."""
     before, now = weight, weight * x
@@ -57,7 +57,7 @@ def _add_moments(moments: Array, x: float, weight: float) -> None:
         moments[k] += now
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _series(coefficients: Array, x: float) -> float:
     """Return Σ c_k T_k(x) by Clenshaw's recurrence."""
     now, before = 0.0, 0.0
@@ -66,7 +66,7 @@ def _series(coefficients: Array, x: float) -> float:
     return x * now - before + coefficients[0]
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _interval_pairs(values: Array, slopes: Array, spaces: Any, used: int) -> float:
     """Return the sum over pairs of intervals; fill the series of slopes of both sides."""
     moments_neg, moments_pos, series_neg, series_pos = spaces
@@ -92,7 +92,7 @@ def _interval_pairs(values: Array, slopes: Array, spaces: Any, used: int) -> flo
     return total
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def moments_row(
     u: Array, y: Array, absent: Array, g: Array, tables: Any, spaces: Any, reach: float
 ) -> float:
@@ -118,7 +118,7 @@ def moments_row(
     return total
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _interval_of(u: float, low: float, used: int) -> Any:
     """Return the interval of ``u``, and its position there in [−1, 1]."""
     position = 0.5 * (u - low)

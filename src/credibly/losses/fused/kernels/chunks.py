@@ -14,9 +14,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from credibly.compiled import compiled
 from credibly.types import Array
-from credibly.vectormath import EXACT, JIT
+from credibly.vectormath import EXACT, INNER, THIN
 
 CHUNK = 512
 
@@ -33,7 +32,7 @@ def _to_pointer(_typing: Any, address: Any, zero: Any) -> Any:
 _pointer: Any = intrinsic(_to_pointer)
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
     """Return arrays over the memory of scores, targets and gradient.
 
@@ -52,16 +51,13 @@ def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
     )
 
 
-@compiled(**JIT)
-def borrowed(array: Array) -> Any:
-    """Return a view of an array that the caller keeps alive, without a reference count.
-
-    Counting is atomic: for short rows it would take longer than the arithmetic.
-    """
-    return carray(_pointer(array.ctypes.data, array.dtype.type(0)), array.shape)
+@njit(**THIN)
+def array_at(address: int, size: int, zero: Any) -> Any:
+    """Return an array of the type of ``zero`` over memory that the caller keeps alive."""
+    return carray(_pointer(address, zero), size)
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def all_hard(targets: Array) -> bool:
     """Return whether every target is exactly 0 or 1: none soft, none unknown."""
     off = targets.dtype.type(0)
@@ -79,7 +75,7 @@ def known_weights(target: float, one: float) -> Any:
     return one - one, one - one, one - one
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def rescale(gradient: Array, factor: float) -> None:
     """Multiply ``gradient`` by ``factor`` in place."""
     factor = gradient.dtype.type(factor)

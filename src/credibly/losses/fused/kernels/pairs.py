@@ -10,30 +10,25 @@ import math
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chebyshev import INTERVALS, moments_row
-from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, tensors_at
+from credibly.losses.fused.kernels.chunks import CHUNK, tensors_at
 from credibly.losses.fused.kernels.spa import softplus_and_sigmoid
 from credibly.types import Array
-from credibly.vectormath import JIT, bits_float, exp_nonpositive, float_bits, log1p_unit
+from credibly.vectormath import (
+    INNER,
+    JIT,
+    THIN,
+    bits_float,
+    exp_nonpositive,
+    float_bits,
+    log1p_unit,
+)
 
 
-@compiled(**JIT)
-def known_counts(targets: Array) -> Any:
-    """Return how many entries are known, and how many rows have one."""
-    if all_hard(targets.reshape(-1)):
-        return targets.size, targets.shape[0] if targets.size else 0
-    entries, rows = 0, 0
-    for b in range(targets.shape[0]):
-        y = targets[b]
-        known = y.size if all_hard(y) else known_labels(y)
-        entries += known
-        rows += 1 if known > 0 else 0
-    return entries, rows
-
-
-@compiled(**JIT)
+@njit(**THIN)
 def pair_factor(labels: int, rows: int, weight: float) -> float:
     """Return the factor of a row's sum, weight · 2/(T(T − 1)) over the number of rows.
 
@@ -42,7 +37,7 @@ def pair_factor(labels: int, rows: int, weight: float) -> float:
     return weight * 2 / (labels * (labels - 1.0)) / rows if labels > 1 and rows > 0 else 0.0
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def known_labels(y: Array) -> int:
     """Return how many labels of a row are known."""
     known = 0
@@ -51,7 +46,7 @@ def known_labels(y: Array) -> int:
     return known
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def positives(y: Array, index: Array) -> Any:
     """Write the indices of labels with a target above 0 into ``index``; return their number."""
     count = 0
@@ -69,7 +64,7 @@ def positives(y: Array, index: Array) -> Any:
     return count
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _near(
     u: Array, absent: Array, rise: Array, fall: Array, g: Array, positive: Any, share: float
 ) -> Any:
@@ -88,7 +83,7 @@ def _near(
     return values, slopes
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _far(u: Array, absent: Array, g: Array, level: float, share: float) -> Any:
     """Return the same for rows so spread out that those exponentials would not fit."""
     zero, one = u.dtype.type(0), u.dtype.type(1)
@@ -102,7 +97,7 @@ def _far(u: Array, absent: Array, g: Array, level: float, share: float) -> Any:
     return values, slopes
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _block(
     u: Array,
     absent: Array,
@@ -128,7 +123,7 @@ def _block(
     return total
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _direct(
     y: Array,
     u: Array,
@@ -163,7 +158,7 @@ def _direct(
     return total
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _exponentials(u: Array, rise: Array, fall: Array) -> None:
     zero, one = u.dtype.type(0), u.dtype.type(1)
     for t in range(u.size):
@@ -173,7 +168,7 @@ def _exponentials(u: Array, rise: Array, fall: Array) -> None:
         fall[t] = large if u[t] < zero else small
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def workspace(labels: int, like: Array) -> Any:
     """Return arrays for one row, targets first, padded to whole vector instructions."""
     size = (labels + 31) // 32 * 32
@@ -184,7 +179,7 @@ def workspace(labels: int, like: Array) -> Any:
     return y, u, absent, g, rise, fall, index, levels
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def row_pairs(
     y: Array,
     u: Array,
@@ -218,7 +213,7 @@ def row_pairs(
     return total - alone * math.log(2.0)
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _centre(u: Array, y: Array, absent: Array, origin: Any) -> Any:
     """Fill ``absent`` with 1 − y and subtract ``origin`` from ``u``; unknown labels become 0.
 
@@ -239,14 +234,14 @@ def _centre(u: Array, y: Array, absent: Array, origin: Any) -> Any:
     return negatives, alone, reach if reach < np.inf else np.inf
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def copy_into(out: Array, source: Array) -> None:
     """Copy a row to the start of a padded one."""
     for t in range(source.size):
         out[t] = source[t]
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def pairs(
     log_odds: Array,
     targets: Array,
@@ -257,7 +252,9 @@ def pairs(
 ) -> float:
     """Return weight × the mean over rows with a known label; ``gradient`` is by the log-odds."""
     rows, labels = log_odds.shape
-    known_rows = known_counts(targets)[1]
+    known_rows = 0
+    for b in range(rows):
+        known_rows += 1 if known_labels(targets[b]) > 0 else 0
     y, u, absent, g, rise, fall, index, levels = workspace(labels, log_odds)
     spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
     total = 0.0
@@ -273,7 +270,7 @@ def pairs(
     return total
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _scale_into(out: Array, g: Array, factor: float) -> None:
     for t in range(out.size):
         out[t] = factor * g[t]

@@ -10,7 +10,7 @@ from numba import njit
 from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, known_weights, rescale, tensors_at
 from credibly.types import Array
-from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
+from credibly.vectormath import EXACT, INNER, JIT, THIN, exp_nonpositive, log1p_unit
 
 
 @njit(**EXACT)
@@ -21,7 +21,7 @@ def softplus_and_sigmoid(x: float, zero: float, one: float) -> Any:
     return (x if x > zero else zero) + log1p_unit(e), e * r if x < zero else r
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: float) -> float:
     """Return the sum for targets 0 or 1, where each entry needs only one partial loss."""
     total = zero
@@ -37,7 +37,7 @@ def _hard(v: Array, y: Array, g: Array, pos: Any, neg: Any, zero: float, one: fl
     return total
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _soft(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> Any:
     """Return the sum and the number of known entries for any targets; fill ``g``."""
     total, known = zero, zero
@@ -52,7 +52,7 @@ def _soft(v: Any, y: Any, g: Any, pos: Any, neg: Any, zero: Any, one: Any) -> An
     return total, known
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
     """Return (slope, offset, weight, gradient factor) of each partial loss, as ``kind``.
 
@@ -66,7 +66,7 @@ def sides(kind: Any, pos: Any, neg: Any, count: float) -> Any:
     )
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def spa(
     scores: Array, targets: Array, gradient: Array, needs_grad: bool, pos: Any, neg: Any
 ) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
 
 from credibly.compiled import compiled
@@ -13,16 +13,19 @@ from credibly.losses.fused.kernels.chebyshev import INTERVALS
 from credibly.losses.fused.kernels.chunks import CHUNK, known_weights, tensors_at
 from credibly.losses.fused.kernels.pairs import (
     copy_into,
-    known_counts,
     known_labels,
     pair_factor,
     row_pairs,
     workspace,
 )
-from credibly.losses.fused.kernels.spa import sides
-from credibly.losses.fused.kernels.spa_pairs_hard import hard_rows, hard_workspace
+from credibly.losses.fused.kernels.spa_pairs_hard import (
+    hard_rows_at,
+    rows_left_at,
+    spa_pairs_numbers,
+    workspace_bytes,
+)
 from credibly.types import Array
-from credibly.vectormath import EXACT, JIT, exp_nonpositive, log1p_unit
+from credibly.vectormath import EXACT, INNER, JIT, THIN, exp_nonpositive, log1p_unit
 
 
 @njit(**EXACT)
@@ -37,7 +40,7 @@ def _both_ways(x: float, zero: float, one: float) -> Any:
     return x + rest, r, -rest, far
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _entries(
     v: Array,
     y: Array,
@@ -64,78 +67,27 @@ def _entries(
     return total
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _add_chained(out: Array, g: Array, slopes: Array, rise: Array, factor: float) -> None:
     for t in range(out.size):
         out[t] = g[t] + factor * slopes[t] * rise[t]
 
 
-@compiled(**JIT)
-def spa_pairs(
-    scores: Array,
-    targets: Array,
-    gradient: Array,
-    needs_grad: bool,
-    pos: Any,
-    neg: Any,
-    weight: float,
-    tables: Any,
-) -> float:
-    """Return the mean of SPA over known entries + weight × mean of the pairs over known rows."""
-    rows, labels = scores.shape
-    kind = scores.dtype.type
-    entries, known_rows = known_counts(targets)
-    present, absent = sides(kind, pos, neg, max(entries, 1))
-    ratio = neg[1] / neg[0] * pos[0] / pos[1]
-    factor = pair_factor(labels, known_rows, weight)
-    numbers = (present, absent, kind(math.log(ratio)), kind(ratio), kind(factor))
-    most = tables[2] + tables[3] / labels if labels > 0 else 0.0
-    left = np.zeros(rows, np.bool_)
-    buffers, index = hard_workspace(scores)
-    total, total_pairs = hard_rows(
-        scores, targets, gradient, needs_grad, numbers, most, left, buffers, index
-    )
-    left_pairs = 0.0
-    if left.any():
-        arrays = workspace(labels, scores)
-        v = np.zeros_like(arrays[0])
-        more = (v, np.zeros_like(v), np.zeros_like(v))
-        spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
-        for b in range(rows):
-            if left[b]:
-                # Rows that are left may have unknown labels, and with them a factor of their own.
-                own = pair_factor(known_labels(targets[b]), known_rows, weight)
-                row_numbers = (present, absent, numbers[2], numbers[3], kind(own))
-                value, pairs = _any_row(
-                    scores[b],
-                    targets[b],
-                    gradient[b],
-                    needs_grad,
-                    row_numbers,
-                    arrays,
-                    more,
-                    tables,
-                    spaces,
-                )
-                total += value
-                left_pairs += pairs * own
-    return total / max(entries, 1) + total_pairs * factor + left_pairs
-
-
-@compiled(**JIT)
+@njit(**THIN)
 def _any_row(
     scores: Array,
     targets: Array,
     out: Array,
     needs_grad: bool,
     numbers: Any,
+    factor: float,
     arrays: Any,
     more: Any,
     tables: Any,
     spaces: Any,
 ) -> Any:
     """Return sums of SPA and of the pairs for a row of any targets and any score range."""
-    present, absent, offset, _, factor = numbers
+    present, absent, offset, _ = numbers
     y, u, absences, slopes, up, down, index, levels = arrays
     zero, one = y.dtype.type(0), y.dtype.type(1)
     v, g, rise = more
@@ -152,8 +104,9 @@ def _any_row(
 
 
 @compiled(**JIT)
-def spa_pairs_at(
+def left_rows_at(
     pointers: Any,
+    work: int,
     shape: Any,
     zero: float,
     needs_grad: bool,
@@ -161,7 +114,69 @@ def spa_pairs_at(
     neg: Any,
     weight: float,
     tables: Any,
+    counts: Any,
 ) -> float:
-    """Run ``spa_pairs`` on tensors; see ``tensors_at``."""
+    """Return the share of the rows that ``hard_rows_at`` left out.
+
+    ``counts`` are the numbers of known entries and of rows that have one; ``tables`` are those of
+    ``chebyshev``, the others see ``hard_rows_at``.
+    """
     scores, targets, gradient = tensors_at(pointers, shape, zero)
-    return spa_pairs(scores, targets, gradient, needs_grad, pos, neg, weight, tables)
+    rows, labels = shape
+    entries, known_rows = counts
+    left = rows_left_at(work, rows, labels)
+    kind = scores.dtype.type
+    numbers = spa_pairs_numbers(kind, pos, neg, entries)
+    arrays = workspace(labels, scores)
+    v = np.zeros_like(arrays[0])
+    more = (v, np.zeros_like(v), np.zeros_like(v))
+    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
+    total, total_pairs = 0.0, 0.0
+    for b in range(rows):
+        if left[b]:
+            # These rows may have unknown labels, and with them a factor of their own.
+            factor = pair_factor(known_labels(targets[b]), known_rows, weight)
+            value, pairs = _any_row(
+                scores[b],
+                targets[b],
+                gradient[b],
+                needs_grad,
+                numbers,
+                kind(factor),
+                arrays,
+                more,
+                tables,
+                spaces,
+            )
+            total += value
+            total_pairs += pairs * factor
+    return total / max(entries, 1) + total_pairs
+
+
+def spa_pairs(
+    pointers: tuple[int, int, int],
+    shape: Any,
+    zero: Any,
+    needs_grad: bool,
+    pos: Any,
+    neg: Any,
+    weight: float,
+    tables: Any,
+) -> float:
+    """Return the mean of SPA over known entries + weight × mean of the pairs over known rows.
+
+    Rows of ordinary targets and scores have a kernel of their own, so that the other, which takes
+    longer to compile, is compiled only where it is needed. See ``tensors_at``.
+    """
+    rows, labels = shape
+    work = torch.empty(workspace_bytes(rows, labels), dtype=torch.uint8)
+    address = work.data_ptr()
+    most = tables[2] + tables[3] / labels if labels else 0.0
+    value, left, *counts = hard_rows_at(
+        pointers, address, shape, zero, needs_grad, pos, neg, weight, most
+    )
+    if left:
+        value += left_rows_at(
+            pointers, address, shape, zero, needs_grad, pos, neg, weight, tables, tuple(counts)
+        )
+    return value

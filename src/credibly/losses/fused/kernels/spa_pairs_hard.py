@@ -15,14 +15,16 @@ import numpy as np
 from numba import njit
 
 from credibly.compiled import compiled
-from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, borrowed
-from credibly.losses.fused.kernels.pairs import positives
+from credibly.losses.fused.kernels.chunks import CHUNK, all_hard, array_at, tensors_at
+from credibly.losses.fused.kernels.pairs import known_labels, pair_factor, positives
+from credibly.losses.fused.kernels.spa import sides
 from credibly.types import Array
-from credibly.vectormath import EXACT, JIT, exp_nonpositive, float_bits, log1p_unit
+from credibly.vectormath import EXACT, INNER, JIT, THIN, exp_nonpositive, float_bits, log1p_unit
 
 # All tables are parts of one array. As separate arrays, the loops would have to check at run time
 # that none overlap, and would not become vector instructions.
 _U, _RISE, _FALL, _CHAIN, _SLOPE = (k * CHUNK for k in range(1, 6))
+_TABLES = 13 * CHUNK
 _NOWHERE = -1e30
 _ORDINARY = 24.0
 """Rows whose first positive has a larger slope · score + offset count exp(u) from its log-odds."""
@@ -40,10 +42,10 @@ def _logs(x: Any, e: Any, zero: Any) -> Any:
     return above + rest, (x - above) - rest
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
     """Fill the tables; return the sum of SPA and the largest exp(u), as bits."""
-    pos, neg, offset, ratio, _ = numbers
+    pos, neg, offset, ratio = numbers
     zero, one = v.dtype.type(0), v.dtype.type(1)
     total, highest = zero, float_bits(zero)
     for t in range(v.size):
@@ -69,7 +71,7 @@ def _fill(v: Any, y: Any, tables: Any, numbers: Any) -> Any:
     return total, highest
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
     """Return the sum of the pairs of one positive with the chunk, and its slope."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
@@ -84,24 +86,25 @@ def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
     return values, slopes
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _write_gradient(out: Any, tables: Any, factor: Any) -> None:
     for t in range(out.size):
         out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any) -> None:
     """Fill the tables of the positives of a long row, which all of its chunks need."""
     whole = (index.size + 7) // 8 * 8  # rounded up, so that no step is a single one
     v = picked[:whole]
-    v[:] = 0
+    for k in range(whole):
+        v[k] = 0
     for k in range(index.size):
         v[k] = scores[index[k]]
     _fill(v, v, few, numbers)
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
     """Remove positive ``k``, at index ``t``, from the tables; copy it to ``few`` unless known."""
     if not known:
@@ -114,14 +117,14 @@ def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
     tables[_U + t], tables[_RISE + t], tables[_FALL + t] = _NOWHERE, 0, np.inf
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _centre(numbers: Any, score: Any) -> Any:
     """Return whether exp(u) must be counted from the log-odds at ``score``, and these log-odds.
 
     Pairs only see differences of log-odds, so the origin cancels. Without it rows whose scores are
     all far below 0 would not fit, as exp(u) underflows.
     """
-    pos, neg, offset, _, _ = numbers
+    pos, neg, offset, _ = numbers
     x_pos, x_neg = float(pos[0] * score + pos[1]), float(neg[0] * score + neg[1])
     if max(abs(x_pos), abs(x_neg)) < _ORDINARY:
         return False, 0.0
@@ -130,7 +133,7 @@ def _centre(numbers: Any, score: Any) -> Any:
     return True, float(offset) + log_neg - log_pos
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _recentre(tables: Any, size: int, origin: Any) -> Any:
     """Count exp(u) and exp(−u) from ``origin``; return the largest exp(u), as bits."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
@@ -146,7 +149,7 @@ def _recentre(tables: Any, size: int, origin: Any) -> Any:
     return highest
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def _row(
     scores: Array,
     targets: Array,
@@ -154,6 +157,7 @@ def _row(
     needs_grad: bool,
     index: Array,
     numbers: Any,
+    factor: float,
     buffers: Any,
 ) -> Any:
     """Return whether the row fits, and its sums of SPA and of the pairs.
@@ -165,7 +169,7 @@ def _row(
     far, origin = False, 0.0
     if index.size > 0:
         far, origin = _centre(numbers, scores[index[0]])
-    factor, limit = numbers[4], float_bits(kind(_REACH))
+    limit = float_bits(kind(_REACH))
     size, count = scores.size, index.size
     if size > CHUNK:
         _look_up(scores, index, picked, few, numbers)
@@ -201,43 +205,110 @@ def _row(
     return True, total, pairs
 
 
-@compiled(**JIT)
-def hard_workspace(scores: Any) -> Any:
-    """Return work space for ``hard_rows``: tables, scores of positives, and their indices."""
-    return np.empty(13 * CHUNK, scores.dtype), np.empty(scores.shape[1] + 1, np.int64)
+def workspace_bytes(rows: int, labels: int) -> int:
+    """Return how much memory ``hard_rows_at`` works in: indices, tables, and a mark per row."""
+    return 8 * (labels + 1) + 8 * _TABLES + rows
+
+
+@njit(**THIN)
+def _workspace(address: int, rows: int, labels: int, zero: float) -> Any:
+    tables = address + 8 * (labels + 1)
+    return (
+        array_at(address, labels + 1, np.int64(0)),
+        array_at(tables, _TABLES, zero),
+        rows_left_at(address, rows, labels),
+    )
+
+
+@njit(**THIN)
+def rows_left_at(address: int, rows: int, labels: int) -> Any:
+    """Return the marks of the rows that ``hard_rows_at`` left out, in its work space."""
+    return array_at(address + 8 * (labels + 1) + 8 * _TABLES, rows, np.int8(0))
+
+
+@njit(**THIN)
+def _known(targets: Array, left: Array) -> Any:
+    """Return how many entries are known and how many rows have one.
+
+    Rows with a target that is neither 0 nor 1 are marked in ``left``.
+    """
+    entries, rows = 0, 0
+    for b in range(targets.shape[0]):
+        y = targets[b]
+        hard = all_hard(y)
+        known = y.size if hard else known_labels(y)
+        left[b] = 0 if hard else 1
+        entries += known
+        rows += 1 if known > 0 else 0
+    return entries, rows
 
 
 @compiled(**JIT)
-def hard_rows(
-    scores: Array,
-    targets: Array,
-    gradient: Array,
+def hard_rows_at(
+    pointers: Any,
+    work: int,
+    shape: Any,
+    zero: float,
     needs_grad: bool,
-    numbers: Any,
+    pos: Any,
+    neg: Any,
+    weight: float,
     most: float,
-    left: Any,
-    buffers: Any,
-    index: Array,
 ) -> Any:
-    """Return sums of SPA and of the pairs over the rows of this form; ``left`` marks the others.
+    """Compute the rows of this form; mark the others in the work space.
 
     Other rows have a target that is neither 0 nor 1, at least ``most`` positives, or log-odds too
     far apart.
+
+    Args:
+        pointers, shape, zero: see ``tensors_at``.
+        work: address of as many bytes as ``workspace_bytes`` says.
+        needs_grad: whether to fill the gradient.
+        pos, neg: (scale, slope, shift) of the partial losses.
+        weight: of the pairs.
+        most: number of positives from which on another form is faster.
+
+    Returns:
+        The share of these rows in the loss, how many rows are left, and the numbers of known
+        entries and of rows that have one, which all rows need.
     """
-    buffers, index = borrowed(buffers), borrowed(index)
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
+    rows, labels = shape
+    kind = scores.dtype.type
+    index, buffers, left = _workspace(work, rows, labels, zero)
     parts = buffers[: 6 * CHUNK], buffers[6 * CHUNK : 12 * CHUNK], buffers[12 * CHUNK :]
-    total, total_pairs = 0.0, 0.0
-    for b in range(scores.shape[0]):
-        v, y = scores[b], targets[b]
-        fits = all_hard(y)
+    entries, known_rows = _known(targets, left)
+    numbers = spa_pairs_numbers(kind, pos, neg, entries)
+    factor = pair_factor(labels, known_rows, weight)
+    total, total_pairs, num_left = 0.0, 0.0, 0
+    for b in range(rows):
+        fits = left[b] == 0
         if fits:
-            count = positives(y, index)
+            count = positives(targets[b], index)
             fits = count < most
             if fits:
                 fits, value, pairs = _row(
-                    v, y, gradient[b], needs_grad, index[:count], numbers, parts
+                    scores[b],
+                    targets[b],
+                    gradient[b],
+                    needs_grad,
+                    index[:count],
+                    numbers,
+                    kind(factor),
+                    parts,
                 )
                 total += value
                 total_pairs += pairs
-        left[b] = not fits
-    return total, total_pairs
+        if not fits:
+            left[b] = 1
+            num_left += 1
+    value = total / max(entries, 1) + total_pairs * factor
+    return value, num_left, entries, known_rows
+
+
+@njit(**THIN)
+def spa_pairs_numbers(kind: Any, pos: Any, neg: Any, entries: int) -> Any:
+    """Return the numbers of the two partial losses, and the offset of the log-odds and its exp."""
+    present, absent = sides(kind, pos, neg, max(entries, 1))
+    ratio = neg[1] / neg[0] * pos[0] / pos[1]
+    return present, absent, kind(math.log(ratio)), kind(ratio)

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from credibly.compiled import compiled
 from credibly.losses.fused.kernels.chunks import tensors_at
 from credibly.types import Array
-from credibly.vectormath import JIT, exp_nonpositive
+from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, float_bits
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NO_SIGN = np.int32(0x7FFFFFFF)
@@ -30,7 +31,7 @@ def two_way_at(
     return two_way(scores, targets, gradient, needs_grad, numbers, ways, safe)
 
 
-@compiled(**JIT)
+@njit(**THIN)
 def two_way(
     scores: Any,
     targets: Any,
@@ -86,7 +87,7 @@ def two_way(
     return value
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _exponentials(
     scores: Array,
     targets: Array,
@@ -100,7 +101,6 @@ def _exponentials(
     rows, labels = scores.shape
     # Sizes are compared as bit patterns, in which NaN is the largest: a float maximum that
     # respects NaN does not become vector code.
-    bits = scores.view(np.int32)
     highest = np.int32(0)
     down = np.zeros(labels, np.float32)
     for i in range(rows):
@@ -108,10 +108,10 @@ def _exponentials(
         for start in range(0, labels, _STRIPE):
             stop = min(labels, start + _STRIPE)
             x, y, e = scores[i, start:stop], targets[i, start:stop], out[i, start:stop]
-            column, size = down[start:stop], bits[i, start:stop]
+            column = down[start:stop]
             part, largest = _ZERO, np.int32(0)
             for j in range(x.size):
-                largest = max(largest, np.int32(size[j] & _NO_SIGN))
+                largest = max(largest, np.int32(float_bits(x[j]) & _NO_SIGN))
                 weight = _ONE - y[j] if y[j] >= _ZERO else _ZERO
                 # The polynomial holds above 0, too, as far as 2ⁿ does: to 88, beyond what is safe.
                 term = exp_nonpositive(x[j] * scale) * weight
@@ -125,10 +125,10 @@ def _exponentials(
             for j in range(labels):
                 hard_label[j] += down[j]
                 down[j] = _ZERO
-    return highest <= np.array([bound], np.float32).view(np.int32)[0]
+    return highest <= float_bits(bound)
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _positives(
     scores: Array, targets: Array, temperature_pos: float, weak_row: Array, weak_label: Array
 ) -> tuple[Any, Any]:
@@ -150,7 +150,7 @@ def _positives(
     return listed, present
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _blocks_with_some(y: Array) -> tuple[Any, int]:
     """Return starts of the blocks with a positive, and how many positives they hold."""
     starts = np.empty((y.size + _BLOCK - 1) // _BLOCK, np.int64)
@@ -170,7 +170,7 @@ def _blocks_with_some(y: Array) -> tuple[Any, int]:
     return starts[:blocks], count
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> float:
     """Return the mean over sets; replace ``hard`` and ``weak`` by the slopes in them."""
     count = 0
@@ -189,7 +189,7 @@ def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> 
     return value / max(count, 1)
 
 
-@compiled(**JIT)
+@njit(**INNER)
 def _scale(gradient: Array, row: Any, label: Any) -> None:
     down = label.astype(np.float32)
     for i in range(gradient.shape[0]):

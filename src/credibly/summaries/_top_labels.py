@@ -1,0 +1,222 @@
+"""What files with the most probable labels of each row are worth: in one pass over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from credibly import metrics
+from credibly.metrics import Reliability
+from credibly.predictions import Dataset
+from credibly.types import Array
+
+PLACES = (1, 3, 5, 10, 20, 50)
+"""Numbers of most probable labels that tables show, as far as rows hold so many."""
+
+MOST_PLACES = 100
+"""Places of the ranking that are measured at most."""
+
+
+@dataclass(frozen=True)
+class TopLabelSummary:
+    """One label in the rows that hold it.
+
+    Attributes:
+        label: its name.
+        held: rows that hold it among their most probable labels.
+        present: rows known to have it; None without truth.
+        hits: rows that hold it and are known to have it; None without truth.
+        expected: sum of its probabilities over the rows that hold it and whose truth is known, or
+            over all that hold it without truth.
+        known: rows that hold it and whose truth is known.
+    """
+
+    label: str
+    held: int
+    present: int | None
+    hits: int | None
+    expected: float
+    known: int
+
+    @property
+    def gap(self) -> float:
+        """Return hits − expected hits per row that holds the label; NaN where nothing is known."""
+        if self.hits is None or not self.known:
+            return float("nan")
+        return (self.hits - self.expected) / self.known
+
+    @property
+    def recall(self) -> float:
+        """Return the share of the rows with the label that hold it; NaN where none has it."""
+        if self.hits is None or not self.present:
+            return float("nan")
+        return self.hits / self.present
+
+
+@dataclass(frozen=True, eq=False)
+class TopSummary:
+    """Ranking, calibration and labels of predictions that hold the k most probable ones.
+
+    Attributes:
+        num_rows, num_known: rows, and rows whose truth is known.
+        k: labels that a row holds at most.
+        figures: calibration error, NLL and Brier score of the labels held; empty without truth.
+        precision, ndcg, recall: at 1 … k (at most 100); empty without truth.
+        reliability: of the labels held, or None without truth.
+        names: of all labels.
+        held, present, hits, expected, known: as in ``TopLabelSummary``, one value per label.
+    """
+
+    num_rows: int
+    num_known: int
+    k: int
+    figures: dict[str, float]
+    precision: Array
+    ndcg: Array
+    recall: Array
+    reliability: Reliability | None
+    names: Sequence[str]
+    held: Array
+    present: Array
+    hits: Array
+    expected: Array
+    known: Array
+
+    @property
+    def has_truth(self) -> bool:
+        """Return whether some truth is known."""
+        return self.num_known > 0
+
+    @property
+    def places(self) -> list[int]:
+        """Return the numbers of labels that tables show."""
+        return [place for place in PLACES if place <= self.k]
+
+    def at_places(self) -> list[tuple[int, float, float, float]]:
+        """Return place, precision, nDCG and recall at the places that tables show."""
+        if not self.has_truth:
+            return []
+        return [
+            (k, float(self.precision[k - 1]), float(self.ndcg[k - 1]), float(self.recall[k - 1]))
+            for k in self.places
+        ]
+
+    def sentences(self) -> list[str]:
+        """Return in words what the predictions are worth."""
+        seen = int((self.held > 0).sum())
+        found = [
+            f"{self.num_rows:,} rows hold their {self.k} most probable labels; {seen:,} of "
+            f"{len(self.names):,} labels are held somewhere. Nothing is known about the others."
+        ]
+        if not self.has_truth:
+            return [*found, "The truth is not known, so nothing can be measured."]
+        expected, real, known = self.expected.sum(), self.hits.sum(), self.known.sum()
+        far = "more" if expected > real else "fewer"
+        share = abs(expected - real) / max(real, 1)
+        bias = "as many as there are" if share < 0.01 else f"{share:.0%} {far} than there are"
+        return [
+            *found,
+            f"The most probable label is right in {self.precision[0]:.1%} of the rows; the "
+            f"{self.k} labels held contain {self.recall[-1]:.1%} of a row's labels on average.",
+            f"Among {known:,.0f} labels held, the probabilities expect {expected:,.0f} to be "
+            f"right, {bias} ({real:,.0f}).",
+        ]
+
+    def label(self, number: int) -> TopLabelSummary:
+        """Return the summary of one label."""
+        return TopLabelSummary(
+            self.names[number],
+            int(self.held[number]),
+            int(self.present[number]) if self.has_truth else None,
+            int(self.hits[number]) if self.has_truth else None,
+            float(self.expected[number]),
+            int(self.known[number]),
+        )
+
+    def by_surprise(self) -> Array:
+        """Return label numbers, those first whose hits differ most from what was expected.
+
+        The difference counts in standard deviations of a Poisson variable; labels that no row
+        holds or has come last, by number.
+        """
+        if not self.has_truth:
+            return np.argsort(-self.held, kind="stable")
+        off = np.abs(self.hits - self.expected) / np.sqrt(self.expected + 1)
+        return np.lexsort((-self.present, -self.held, -off))
+
+
+def top_summary(
+    dataset: Dataset, *, advance: Callable[[float], None] = lambda share: None
+) -> TopSummary:
+    """Return what the rows of files with the most probable labels are worth.
+
+    One pass in batches; memory is five numbers per label, whatever the number of rows.
+
+    Args:
+        dataset: files that hold the most probable labels of each row.
+        advance: called with the share of the rows done since its last call.
+
+    Raises:
+        InputError: if the files have one column per label.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from credibly.predictions import TopPredictions
+        >>> from credibly.targets import SparseTargets
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "top.parquet"
+        >>> TopPredictions.from_arrays(
+        ...     top=[[7, 3], [99, 0]], probabilities=[[0.9, 0.2], [0.5, 0.4]],
+        ...     labels=[f"label-{i}" for i in range(100)],
+        ...     targets=SparseTargets.from_lists([[7], [0]], 100)).write(path)
+        >>> found = top_summary(Dataset(path))
+        >>> found.precision, round(found.label(7).gap, 6)
+        (array([0.5, 0.5]), 0.1)
+    """
+    count = len(dataset.labels)
+    held, present, hits, expected, known = (np.zeros(count) for _ in range(5))
+    ranking = metrics.TopLabels(MOST_PLACES)
+    running = metrics.Running(1, coding="unknown")
+    num_known = width = 0
+    for batch in dataset.top_batches(16_384):
+        width = max(width, batch.k)
+        inside = batch.top >= 0
+        numbers, values = batch.top[inside], batch.probabilities[inside]
+        held += np.bincount(numbers, minlength=count)
+        if batch.targets is None:
+            if not dataset.has_targets:
+                expected += np.bincount(numbers, values, minlength=count)
+        else:
+            truth = batch.hits()[inside]
+            sure = truth >= 0
+            known += np.bincount(numbers[sure], minlength=count)
+            hits += np.bincount(numbers[sure], truth[sure], minlength=count)
+            expected += np.bincount(numbers[sure], values[sure], minlength=count)
+            present += np.bincount(batch.targets.indices, minlength=count)
+            known_rows = batch.targets.known
+            num_known += len(batch) if known_rows is None else int(known_rows.sum())
+            running.update(values[:, None], truth[:, None])
+            ranking.update(batch.top, batch.targets)
+        advance(len(batch) / dataset.num_rows)
+    figures: dict[str, float] = {}
+    if num_known:
+        summary = running.summary(np.full(1, np.nan), metrics.MIN_COUNT)
+        figures = {name: summary[name] for name in ("ACE", "MCE", "ECE", "NLL", "Brier")}
+    shown = slice(width if num_known else 0)
+    return TopSummary(
+        num_rows=dataset.num_rows,
+        num_known=num_known,
+        k=width,
+        figures=figures,
+        precision=ranking.precision()[shown],
+        ndcg=ranking.ndcg()[shown],
+        recall=ranking.recall()[shown],
+        reliability=running.reliability() if num_known else None,
+        names=dataset.labels,
+        held=held,
+        present=present,
+        hits=hits,
+        expected=expected,
+        known=known,
+    )
