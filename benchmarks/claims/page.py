@@ -66,7 +66,7 @@ NETWORKS = ("digits, cnn", *networks.SETUPS)
 """Setups trained end to end on images; the others train heads on frozen features, or tables."""
 
 HEADS = (*(setup for setup in calibrated.SETUPS if setup not in NETWORKS), networks.FEATURES)
-ONE_LABEL_NETWORKS = ("digits:6+4", *networks.CIFAR_SETUPS)
+ONE_LABEL_NETWORKS = ("digits:6+4", *networks.CIFAR_SETUPS, networks.NO_LABEL)
 ONE_LABEL_HEADS = (*quasibinary.GROWTH, "tinyimagenet:120+80")
 
 Notes = dict[str, Any]
@@ -182,7 +182,8 @@ def _results(book: Book, change: Callable[[Method], Method] | None = None) -> di
     results["networks"] = Results(plan, book)
     results["several"] = Results([*results["calibrated"].methods, *plan], book)
     results["ranking"] = Results([_two_way_name(m) for m in results["several"].methods], book)
-    results["one"] = Results([*results["quasibinary"].methods, *plan], book)
+    for name, study in (("one", "quasibinary"), ("sets", "average_k"), ("probes", "two_way")):
+        results[name] = Results([*results[study].methods, *plan], book)
     return results
 
 
@@ -202,11 +203,12 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
         **quasibinary.findings(one, ONE_LABEL_NETWORKS),
         **quasibinary.findings_several(several, NETWORKS),
         **two_way.findings(results["ranking"], NETWORKS, ()),
-        **average_k.findings(results["average_k"], {"digits:one": (2,)}),
+        **average_k.findings(
+            results["sets"], {"digits:one": (2,), networks.FLOWERS: (networks.FLOWERS_SIZE,)}
+        ),
     }
-    trained["002-transfer"] = two_way.findings(results["two_way"], (), (two_way.TRANSFER,))[
-        "002-transfer"
-    ]
+    probes = (two_way.TRANSFER, networks.THROUGH)
+    trained["002-transfer"] = two_way.findings(results["probes"], (), probes)["002-transfer"]
     heads = {
         **calibrated.findings(several, HEADS),
         **quasibinary.findings(one, ONE_LABEL_HEADS),

@@ -86,12 +86,14 @@ def tables(results: Results) -> list[Table]:
         for name in (*ONE, "binary, prior")
     ]
     errors = Table("quasibinary-ace", "ACE of the same, %", ["classifier", *GROWTH], calibration)
-    return [growth, errors, *(_zero(results, data) for data in ZERO_LABEL)]
+    every = (*ZERO, "binary, prior")
+    return [growth, errors, *(zero_label_table(results, data, every) for data in ZERO_LABEL)]
 
 
-def _zero(results: Results, data: str) -> Table:
+def zero_label_table(results: Results, data: str, names: Sequence[str]) -> Table:
+    """Rows with and without a label, by classifier."""
     rows = []
-    for name in (*ZERO, "binary, prior"):
+    for name in names:
         for reading in ("link", "link + affine"):
             cells = [
                 spread(results.values(data, name, "readings", reading, figure))

@@ -9,8 +9,10 @@ of NAME: a quarter of its training rows stands in for them.
 ``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:1500`` is
 a draw of 1500 training rows, a third as many held-out rows, and 1500 test rows, the same for every
 seed. ``cifar100:50`` has the images of 50 classes, 100 of each outside the test rows;
-``flowers102:tail`` is Flowers-102, thinned to a long tail. Both are made by
-``benchmarks.claims.assets``.
+``cifar100:60+40`` has those of all, 40 of each, and no label for two of every five classes that are
+alike; ``flowers102:tail`` is Flowers-102, thinned to a long tail; ``flowers102:through-bce`` has
+features of a network trained on 50 classes of CIFAR-100 (``transfer``).
+``benchmarks.claims.assets`` makes both files.
 
 ``reuters``, ``goemotions`` and ``banking`` are texts (``benchmarks.studies.text`` says where the
 files come from): many labels, many labels, one of 77. ``goemotions:4000`` is a draw as above.
@@ -46,6 +48,31 @@ ASSETS = ("cifar100", "flowers102")
 """Files made from public repositories, in the folder CREDIBLY_ASSETS."""
 
 CIFAR_PER_CLASS = 100
+CIFAR_PER_CLASS_OF_ALL = 40
+CIFAR_GROUPS = (
+    "beaver dolphin otter seal whale",
+    "aquarium_fish flatfish ray shark trout",
+    "orchid poppy rose sunflower tulip",
+    "bottle bowl can cup plate",
+    "apple mushroom orange pear sweet_pepper",
+    "clock keyboard lamp telephone television",
+    "bed chair couch table wardrobe",
+    "bee beetle butterfly caterpillar cockroach",
+    "bear leopard lion tiger wolf",
+    "bridge castle house road skyscraper",
+    "cloud forest mountain plain sea",
+    "camel cattle chimpanzee elephant kangaroo",
+    "fox porcupine possum raccoon skunk",
+    "crab lobster snail spider worm",
+    "baby boy girl man woman",
+    "crocodile dinosaur lizard snake turtle",
+    "hamster mouse rabbit shrew squirrel",
+    "maple_tree oak_tree palm_tree pine_tree willow_tree",
+    "bicycle bus motorcycle pickup_truck train",
+    "lawn_mower rocket streetcar tank tractor",
+)
+"""CIFAR-100's coarse classes; the first three of each keep their labels in ``cifar100:60+40``."""
+
 TAIL = (100, 4)
 FLOWERS_TAIL = (60, 4)
 """Training rows of the most and the least frequent class of ``tinyimagenet:tail`` and
@@ -82,15 +109,21 @@ def _rows(name: str, seed: int) -> Data:
         chosen, split = _drawn(read, int(form), seed)
         return dataclasses.replace(read.take(chosen), split=split, _hash=[])
     if form.startswith("through-"):
-        from benchmarks.claims.transfer import features
+        from benchmarks.claims import transfer
 
-        return features(form.removeprefix("through-"), seed)
+        loss = form.removeprefix("through-")
+        if file == "digits":
+            return transfer.through_scenes(loss, seed)
+        return transfer.through_cifar(_rows("cifar100:50", seed), _asset(file, seed), loss, seed)
     if file in ASSETS:
-        path = Path(os.environ.get("CREDIBLY_ASSETS", ".")) / f"{file}.npz"
-        read = data.load(path, seed=seed)
+        read = _asset(file, seed)
         if form == "tail":
             return _thinned(read, seed, FLOWERS_TAIL)
-        return _some_images(_some_classes(read, int(form)), seed)
+        if "+" in form:
+            fewer = _some_images(read, seed, CIFAR_PER_CLASS_OF_ALL)
+            kept = {name for group in CIFAR_GROUPS for name in group.split()[:3]}
+            return with_labels(fewer, [k for k, name in enumerate(read.labels) if name in kept])
+        return _some_images(_some_classes(read, int(form)), seed, CIFAR_PER_CLASS)
     read = data.load(data_file(f"{file}.npz"), seed=seed)
     if not form:
         return read
@@ -99,6 +132,11 @@ def _rows(name: str, seed: int) -> Data:
     if "+" in form:
         return with_labels(read, _kept_classes(read))
     return _some_classes(read, int(form))
+
+
+def _asset(file: str, seed: int) -> Data:
+    path = Path(os.environ.get("CREDIBLY_ASSETS", ".")) / f"{file}.npz"
+    return data.load(path, seed=seed)
 
 
 def _drawn(read: Data, number: int, seed: int) -> tuple[Any, Any]:
@@ -138,14 +176,14 @@ def _some_classes(read: Data, number: int) -> Data:
     )
 
 
-def _some_images(read: Data, seed: int) -> Data:
+def _some_images(read: Data, seed: int, per_class: int) -> Data:
     """Some training images of each class, a fifth of them held out; all test images."""
     generator = np.random.default_rng(seed)
     classes = read.targets.argmax(axis=1)
     kept = [np.flatnonzero(read.split == TEST)]
     for label in range(read.num_labels):
         own = np.flatnonzero((classes == label) & (read.split != TEST))
-        kept.append(generator.permutation(own)[:CIFAR_PER_CLASS])
+        kept.append(generator.permutation(own)[:per_class])
     some = read.take(np.sort(np.concatenate(kept)))
     split = np.where(some.split == TEST, TEST, TRAIN)
     return dataclasses.replace(some, split=hold_out(some.targets, split, 0.2, seed), _hash=[])

@@ -8,7 +8,7 @@ from benchmarks.claims.calibrated import SETUPS
 from benchmarks.claims.findings import NOT_RUN, Finding, judged, tally, told
 from benchmarks.claims.plan import Method
 from benchmarks.claims.tables import Results, Table, difference, spread
-from benchmarks.claims.transfer import UNTRAINED
+from benchmarks.claims.transfer import TRANSFERRED
 
 CHOSEN = ("voc2012, linear", "scene", "yeast", "emotions")
 MAIN = {
@@ -47,10 +47,7 @@ def methods() -> list[Method]:
             settings = {"loss": MAIN[name], "solver": "lbfgs", "sweep": "l2", "prior_bias": False}
             found.append(Method(name, setup, data, settings, seeds=(1, 2, 3)))
     probe = {"loss": "bce", "solver": "lbfgs", "sweep": "l2"}
-    return found + [
-        Method(loss, TRANSFER, f"digits:through-{loss}", probe)
-        for loss in ("bce", "softmax", "twl", UNTRAINED)
-    ]
+    return found + [Method(loss, TRANSFER, f"digits:through-{loss}", probe) for loss in TRANSFERRED]
 
 
 # The tables and the claims -------------------------------------------------------------------

@@ -42,9 +42,10 @@ def findings(results: Results, sizes: Sizes) -> dict[str, Finding]:
         "003-set-sizes": _single(results, sizes),
         "003-which-head": _heads(results, every),
     }
+    for data in (data for data in sizes if data.endswith("tail")):
+        found["003-few-shot-classes"] = _few(results, data, sizes[data])
     if TAIL in sizes:
         found |= {
-            "003-few-shot-classes": _few(results),
             "003-threshold-carries-over": _carries(results, every),
             "003-batch-size-and-alpha": _batch_and_alpha(results),
         }
@@ -94,13 +95,13 @@ def _grows(results: Results, setups: Sizes) -> Finding:
     return Finding(judged(above, below, open_), ours) if parts else NOT_RUN
 
 
-def _few(results: Results) -> Finding:
+def _few(results: Results, data: str, sizes: tuple[int, ...]) -> Finding:
     parts, signs = [], []
-    for size in (2, 5, 10):
+    for size in (k for k in sizes if k != 3):
         gains, weighed = (
             {
                 group: difference(
-                    at(results, TAIL, name, size, group), at(results, TAIL, "ce", size, group)
+                    at(results, data, name, size, group), at(results, data, "ce", size, group)
                 )
                 for group in ("few", "medium", "many")
             }

@@ -4,13 +4,27 @@ methods   what is trained, in which order
 tables    beside the papers' tables; what biases and optimizers change; what could be seen
 """
 
-from benchmarks.claims.networks.methods import CIFAR_SETUPS, FEATURES, SETUPS, heads, methods
+from benchmarks.claims.networks.methods import (
+    CIFAR_SETUPS,
+    FEATURES,
+    FLOWERS,
+    FLOWERS_SIZE,
+    NO_LABEL,
+    SETUPS,
+    THROUGH,
+    heads,
+    methods,
+)
 from benchmarks.claims.networks.tables import power, tables, unfinished
 
 __all__ = [
     "CIFAR_SETUPS",
     "FEATURES",
+    "FLOWERS",
+    "FLOWERS_SIZE",
+    "NO_LABEL",
     "SETUPS",
+    "THROUGH",
     "heads",
     "methods",
     "power",

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any
 
 from benchmarks.claims.plan import Method
+from benchmarks.claims.transfer import TRANSFERRED
 
 SEEDS = (0, 1, 2)
 WEIGHTS = "$CREDIBLY_ASSETS/efficientnet-lite0.safetensors"
@@ -31,6 +32,7 @@ SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "ucmerced": ("ucmerced-images", {**LITE, "image_size": 96}, ADAMW),
     "voc": ("voc2012-images:1500", {**LITE, "image_size": 112}, ADAMW),
     "ucmerced, sgd": ("ucmerced-images", {**LITE, **BY_SGD, "image_size": 96}, SGD),
+    "coco, 64 px": ("coco80-images:1500", {**LITE, "image_size": 64}, ADAMW),
 }
 """By name: data, budget, and what the trials of every method try."""
 
@@ -56,9 +58,11 @@ RANKING = {
     "rml": "rml",
     "softmax": "softmax",
 }
+"""The two-way paper's ways, temperature, margin and rivals, by the names of its study."""
+
+FROM_ZERO = {**RANKING, "quasibinary": "quasibinary"}
 RANKED = ("ucmerced", "coco")
-"""The two-way paper's ways, temperature, margin and rivals, by the names of its study, and where
-they are trained from zero biases."""
+"""What is trained from zero biases beside the others, and where."""
 
 SCENES: dict[str, Any] = {"model": "cnn", "batch_size": 32, "learning_rate": 3e-3}
 LONGER = {"digits, 20 epochs": 20, "digits, 60 epochs": 60}
@@ -66,7 +70,7 @@ LONGER_LOSSES = ("bce", "spa", "bce, prior", "twl", "bce+twl, prior")
 """Does a loss only learn sooner? The embedded scenes and their small CNN, short and long."""
 
 FEWER = {"coco, sgd": ("bce", "spa", "bce, prior", "spa, prior")}
-FEWER["ucmerced, sgd"] = FEWER["coco, sgd"]
+FEWER["ucmerced, sgd"] = FEWER["coco, 64 px"] = FEWER["coco, sgd"]
 LIKE = dict.fromkeys((name for name in LOSSES if name != "bce"), "bce")
 LIKE_BY_SGD = {"bce, prior": "bce", "spa, prior": "spa"}
 """Whose rate a loss takes over. AdamW does not mind the scale of a loss, so one rate serves all;
@@ -97,14 +101,27 @@ ONE_LABEL = {
     "quasibinary, running": ("quasibinary(penalty=running)", False),
 }
 
+NO_LABEL = "cifar100:60+40"
+NO_LABEL_LOSSES = {
+    "binary": ("bce", False),
+    "binary, prior": ("bce", True),
+    "softmax + uniform": ("softmax(zero_label=uniform)", False),
+    "softmax + max confidence": ("softmax(zero_label=max_confidence)", False),
+    "quasibinary": ("quasibinary", False),
+}
+"""Rows of two classes in every five have no label."""
+
+THROUGH = "flowers102, transfer"
+"""Linear probes for flowers on networks trained on CIFAR-100 and frozen."""
+
 FLOWERS = "flowers102:tail"
-FLOWERS_SIZE = 5.0
+FLOWERS_SIZE = 5
 FLOWERS_BUDGET: dict[str, Any] = {
     **LITE,
-    "image_size": 96,
+    "image_size": 64,
     "epochs": 4,
     "learning_rate": 1.5e-3,
-    "average_size": FLOWERS_SIZE,
+    "average_size": float(FLOWERS_SIZE),
     "prior_bias": False,
 }
 WITH_A_BUDGET: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
@@ -137,7 +154,7 @@ def methods() -> list[Method]:
                 settings = {**budget, "loss": loss, "prior_bias": prior}
                 found.append(_method(name, setup, data, settings, grid))
     for setup in RANKED:
-        for name, loss in RANKING.items():
+        for name, loss in FROM_ZERO.items():
             settings = {"loss": loss, "prior_bias": False}
             data = SETUPS[setup][0]
             found.append(_method(name, setup, data, settings, ({},), like="bce"))
@@ -151,9 +168,16 @@ def methods() -> list[Method]:
         for name, (loss, prior) in ONE_LABEL.items():
             settings = {**CIFAR, "loss": loss, "prior_bias": prior}
             found.append(_method(name, data, data, settings, CIFAR_RATES, by="top1"))
+    for name, (loss, prior) in NO_LABEL_LOSSES.items():
+        settings = {**CIFAR, "loss": loss, "prior_bias": prior}
+        found.append(_method(name, NO_LABEL, NO_LABEL, settings, CIFAR_RATES))
     for name, (loss, grid) in WITH_A_BUDGET.items():
         settings = {**FLOWERS_BUDGET, "loss": loss}
+        name = f"{name}, K = {FLOWERS_SIZE}"
         found.append(_method(name, FLOWERS, FLOWERS, settings, grid, by="average-k"))
+    probe = {"loss": "softmax", "model": "linear", "solver": "lbfgs", "sweep": "l2"}
+    for loss in TRANSFERRED:
+        found.append(_method(loss, THROUGH, f"flowers102:through-{loss}", probe, ({},)))
     return found
 
 

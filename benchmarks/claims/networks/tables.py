@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -15,16 +16,22 @@ from benchmarks.claims.networks.methods import (
     CIFAR_SETUPS,
     FEATURES,
     FLOWERS,
+    FLOWERS_SIZE,
     LONGER,
     LONGER_LOSSES,
+    NO_LABEL,
+    NO_LABEL_LOSSES,
     ONE_LABEL,
     RANKED,
     RANKING,
     SETUPS,
+    THROUGH,
     WITH_A_BUDGET,
 )
 from benchmarks.claims.plan import TRIAL_SEED, Method
+from benchmarks.claims.quasibinary import zero_label_table
 from benchmarks.claims.tables import LEVEL, Results, Table, difference, spread
+from benchmarks.claims.transfer import TRANSFERRED
 
 Printed = dict[str, str]
 PAPER: dict[str, tuple[str, Printed]] = {
@@ -76,8 +83,13 @@ SEARCHED = (
 def tables(results: Results) -> list[Table]:
     """Every setup by recipe; SPA minus BCE by optimizer and biases; CIFAR-100 by classes."""
     every = [_setup(results, setup) for setup in (*SETUPS, FEATURES)]
-    further = (_switches, _ahead, _ranking, _longer, _retrieval, _growth, _rates, _sets)
-    return [*every, *(table(results) for table in further)]
+    further = (_switches, _ahead, _ranking, _several, _longer, _retrieval, _growth, _rates)
+    return [
+        *every,
+        *(table(results) for table in further),
+        zero_label_table(results, NO_LABEL, tuple(NO_LABEL_LOSSES)),
+        *(table(results) for table in (_transfer, _sets, _frequency)),
+    ]
 
 
 def _setup(results: Results, setup: str) -> Table:
@@ -95,7 +107,7 @@ def _setup(results: Results, setup: str) -> Table:
     if printed:
         header.append("the paper")
         note = f"The paper: {title}, mAP@y / mAP@x, ACE / MCE."
-    name = f"networks-{setup.replace(', ', '-')}"
+    name = f"networks-{setup.replace(', ', '-').replace(' ', '')}"
     data = SETUPS[setup][0] if setup in SETUPS else setup
     return Table(name, f"{setup} ({data}), test", header, rows, note)
 
@@ -172,21 +184,86 @@ def _longer(results: Results) -> Table:
 def _sets(results: Results) -> Table:
     """Average-K accuracy on Flowers-102 with a long tail, by loss and by the probabilities used."""
     rows = []
-    for name in WITH_A_BUDGET:
-        found = results.by_seed(FLOWERS, name, "sets")
-        for reading in dict.fromkeys(key for sets in found.values() for key in sets):
-            cells = [spread(results.values(FLOWERS, name, "top-1 error"))]
-            for size in ("2", "3", "5", "10"):
-                values = {
-                    seed: 100 * sets[reading][size]["accuracy"]
-                    for seed, sets in found.items()
-                    if size in sets.get(reading, {})
-                }
-                cells.append(spread(values))
-            rows.append([f"{name}, {reading}", *cells])
+    for name, reading, found in _sets_found(results):
+        cells = [spread(results.values(FLOWERS, name, "top-1 error"))]
+        for size in ("2", "3", "5", "10"):
+            cells.append(spread(_share(found, reading, size, "accuracy")))
+        rows.append([_read(name, reading), *cells])
     header = ["loss, probabilities", "top-1 error, %", *(f"K = {k}" for k in (2, 3, 5, 10))]
-    title = "Flowers-102 with a long tail, Lite0 fine-tuned: average-K accuracy, %"
+    title = "Flowers-102 with a long tail, Lite0 fine-tuned at 64 px: average-K accuracy, %"
     return Table("networks-sets", title, header, rows)
+
+
+def _frequency(results: Results) -> Table:
+    """The same at one size, by how many training rows a class has."""
+    groups = ("few", "medium", "many")
+    rows = []
+    for name, reading, found in _sets_found(results):
+        size = str(FLOWERS_SIZE)
+        cells = [spread(_share(found, reading, size, group)) for group in (*groups, "single")]
+        rows.append([_read(name, reading), *cells])
+    header = [
+        "loss, probabilities",
+        "few (< 10 rows)",
+        "medium",
+        "many (> 50)",
+        "sets of one class",
+    ]
+    title = f"The same at K = {FLOWERS_SIZE} by frequency of the class, and sets of one class, %"
+    return Table("networks-sets-frequency", title, header, rows)
+
+
+def _sets_found(results: Results) -> list[tuple[str, str, dict[int, Any]]]:
+    """Every method with each of its maps to probabilities, and its sets by seed."""
+    found = []
+    for name in (f"{loss}, K = {FLOWERS_SIZE}" for loss in WITH_A_BUDGET):
+        sets = results.by_seed(FLOWERS, name, "sets")
+        readings = dict.fromkeys(key for one in sets.values() for key in one)
+        found += [(name, reading, sets) for reading in readings]
+    return found
+
+
+def _share(found: dict[int, Any], reading: str, size: str, figure: str) -> dict[int, float]:
+    return {
+        seed: 100 * sets[reading][size][figure]
+        for seed, sets in found.items()
+        if sets.get(reading, {}).get(size, {}).get(figure) is not None
+    }
+
+
+def _read(name: str, reading: str) -> str:
+    return f"{name.partition(', K')[0]}, {reading}"
+
+
+def _several(results: Results) -> Table:
+    """F1 and ECE of the four most probable labels, as the quasibinary paper has them for COCO."""
+    names = ("bce", "bce, prior", "softmax", "quasibinary")
+    rows = []
+    for name in names:
+        cells = [
+            spread(results.values(setup, name, "readings", "link", figure))
+            for setup in RANKED
+            for figure in ("F1-top-4", "ECE-top-4")
+        ]
+        above = [spread(results.values(setup, name, "above one")) for setup in RANKED]
+        rows.append([name, *cells, *above])
+    header = ["classifier", *(f"{s}, {f}" for s in RANKED for f in ("F1-top-4", "ECE-top-4"))]
+    header += [f"{s}, q > 1" for s in RANKED]
+    title = "The four most probable labels, each loss through its own link, %"
+    return Table("networks-top-4", title, header, rows)
+
+
+def _transfer(results: Results) -> Table:
+    rows = [
+        [
+            loss,
+            *(spread(results.values(THROUGH, loss, f)) for f in ("mAP@y", "mAP@x", "top-1 error")),
+        ]
+        for loss in TRANSFERRED
+    ]
+    title = "Linear probes for 102 flowers on a ResNet-20 trained for 50 classes of CIFAR-100"
+    header = ["trained with", "mAP@y, %", "mAP@x, %", "top-1 error, %"]
+    return Table("networks-transfer", title, header, rows)
 
 
 def _ranking(results: Results) -> Table:
