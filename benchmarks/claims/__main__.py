@@ -67,10 +67,12 @@ def _further(name: str, book: Book) -> None:
     from benchmarks.claims import cost, diagram, normalizer
 
     if name == "quasibinary":
-        normalizer.measure(book.folder)
+        normalizer.measure(book.folder, normalizer.HEADS)
         diagram.measure(book)
     elif name == "average_k":
         cost.measure(book.folder)
+    elif name == "networks":
+        normalizer.measure(book.folder, normalizer.NETWORK)
 
 
 def _quick(method: Method) -> Method:

@@ -207,13 +207,14 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
             results["sets"], {"digits:one": (2,), networks.FLOWERS: (networks.FLOWERS_SIZE,)}
         ),
     }
+    trained |= normalizer.finding(folder, normalizer.NETWORK)
     probes = (two_way.TRANSFER, networks.THROUGH)
     trained["002-transfer"] = two_way.findings(results["probes"], (), probes)["002-transfer"]
     heads = {
         **calibrated.findings(several, HEADS),
         **quasibinary.findings(one, ONE_LABEL_HEADS),
         **quasibinary.findings_several(several, HEADS),
-        **normalizer.finding(folder),
+        **normalizer.finding(folder, normalizer.HEADS),
         **two_way.findings(results["two_way"], two_way.CHOSEN, ()),
         **average_k.findings(
             results["average_k"], {data: sizes for data, (_, sizes) in average_k.SETUPS.items()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -67,6 +70,8 @@ def union(step, rows, single_label):
 
 def work(rank, world, folder):
     """Every loss through three steps; values, gradients and state go to a file."""
+    os.dup2(os.open(f"{folder}/{rank}.err", os.O_WRONLY | os.O_CREAT), 2)
+    faulthandler.enable()
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/start", rank=rank, world_size=world
     )
@@ -136,7 +141,11 @@ def ddp_gradient(rank, sizes):
 def found(request, tmp_path_factory):
     world = request.param
     folder = tmp_path_factory.mktemp(f"processes{world}")
-    mp.spawn(work, args=(world, str(folder)), nprocs=world)
+    try:
+        mp.spawn(work, args=(world, str(folder)), nprocs=world)
+    except mp.ProcessExitedException as error:  # by a signal: say where, in the summary too
+        said = " | ".join(path.read_text().replace("\n", " / ") for path in folder.glob("*.err"))
+        raise AssertionError(f"{error}: {said}") from error
     ranks = []
     for rank in range(world):
         with np.load(folder / f"{rank}.npz") as file:
