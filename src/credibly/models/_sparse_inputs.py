@@ -73,8 +73,9 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
         occurring, places, values, starts = ctx.saved_tensors
-        ends = torch.cat([starts.long()[1:], torch.tensor([len(places)])])
-        rows = torch.arange(len(starts)).repeat_interleave(ends - starts.long())
+        starts, device = starts.long(), gradient.device
+        ends = torch.cat([starts[1:], torch.tensor([len(places)], device=device)])
+        rows = torch.arange(len(starts), device=device).repeat_interleave(ends - starts)
         sums = gradient.new_zeros(len(occurring), gradient.shape[1])
         sums.index_add_(0, places, gradient[rows] * values[:, None])
         whole = gradient.new_zeros(gradient.shape[1], ctx.terms)
