@@ -33,6 +33,7 @@ SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "voc": ("voc2012-images:1500", {**LITE, "image_size": 112}, ADAMW),
     "ucmerced, sgd": ("ucmerced-images", {**LITE, **BY_SGD, "image_size": 96}, SGD),
     "coco, 64 px": ("coco80-images:1500", {**LITE, "image_size": 64}, ADAMW),
+    "coco, 15 epochs": ("coco80-images:500", {**LITE, "image_size": 64, "epochs": 15}, ADAMW),
 }
 """By name: data, budget, and what the trials of every method try."""
 
@@ -60,7 +61,7 @@ RANKING = {
 }
 """The two-way paper's ways, temperature, margin and rivals, by the names of its study."""
 
-FROM_ZERO = {**RANKING, "quasibinary": "quasibinary"}
+FROM_ZERO = {"quasibinary": "quasibinary", "softmax": "softmax", **RANKING}
 RANKED = ("ucmerced", "coco")
 """What is trained from zero biases beside the others, and where."""
 
@@ -70,7 +71,7 @@ LONGER_LOSSES = ("bce", "spa", "bce, prior", "twl", "bce+twl, prior")
 """Does a loss only learn sooner? The embedded scenes and their small CNN, short and long."""
 
 FEWER = {"coco, sgd": ("bce", "spa", "bce, prior", "spa, prior")}
-FEWER["ucmerced, sgd"] = FEWER["coco, 64 px"] = FEWER["coco, sgd"]
+FEWER |= dict.fromkeys(("ucmerced, sgd", "coco, 64 px", "coco, 15 epochs"), FEWER["coco, sgd"])
 LIKE = dict.fromkeys((name for name in LOSSES if name != "bce"), "bce")
 LIKE_BY_SGD = {"bce, prior": "bce", "spa, prior": "spa"}
 """Whose rate a loss takes over. AdamW does not mind the scale of a loss, so one rate serves all;
