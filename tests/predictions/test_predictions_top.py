@@ -112,6 +112,43 @@ def test_evaluate_gives_ranking_and_calibration_of_held_labels(files):
     assert numbers["NLL, held labels"] == pytest.approx(metrics.log_loss(*held))
 
 
+def test_intervals_are_as_wide_as_those_of_resampled_rows(files):
+    result = cr.evaluate(files / "top.parquet", intervals=True)
+    assert list(result.intervals) == list(result.numbers)
+    assert all(
+        low <= result.numbers[name] <= high for name, (low, high) in result.intervals.items()
+    )
+    (rows,) = Dataset(files / "top.parquet").top_batches()
+    rng = np.random.default_rng(1)
+    held = rows.probabilities, rows.hits()
+    draws = {"precision@1": [], "nDCG@3": [], "recall@5": [], "NLL, held labels": []}
+    for _ in range(500):
+        drawn = rng.integers(0, ROWS, ROWS)
+        top, truth = rows.top[drawn], rows.targets[drawn]
+        draws["precision@1"].append(metrics.precision_at_k(top, truth, 1)[0])
+        draws["nDCG@3"].append(metrics.ndcg_at_k(top, truth, 3)[2])
+        draws["recall@5"].append(metrics.recall_at_k(top, truth, 5)[4])
+        draws["NLL, held labels"].append(metrics.log_loss(held[0][drawn], held[1][drawn]))
+    for name, values in draws.items():
+        low, high = result.intervals[name]
+        assert high - low == pytest.approx(np.diff(np.quantile(values, [0.025, 0.975]))[0], rel=0.2)
+
+
+def test_intervals_of_batches_are_those_of_the_whole(files):
+    whole, batches = metrics.TopGroupSums(5, groups=70), metrics.TopGroupSums(5, groups=70)
+    for sums, size in ((whole, ROWS), (batches, 33)):
+        first = 0
+        for some in Dataset(files / "top.parquet").top_batches(rows=size):
+            sums.update(some.top, some.probabilities, some.hits(), some.targets, first_row=first)
+            first += len(some)
+    again = metrics.TopGroupSums(5, groups=70)
+    again.add(batches.state())
+    estimates = cr.evaluate(files / "top.parquet").numbers
+    for sums in (batches, again):
+        for name, interval in sums.intervals(estimates).items():
+            assert interval == pytest.approx(whole.intervals(estimates)[name])
+
+
 def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys):
     out = tmp_path / "calibrated.parquet"
     assert main(["calibrate", str(files / "top.parquet"), "--out", str(out), "--json"]) == 0
