@@ -12,7 +12,7 @@ import pytest
 import credibly as cr
 from credibly import InputError, Predictions, decide, metrics, write_sets
 from credibly.cli import main
-from credibly.predictions import Dataset, TopPredictions, Writer
+from credibly.predictions import Dataset, TopPredictions, Writer, _validation
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -73,6 +73,13 @@ def test_what_is_written_is_read(tmp_path):
     assert read[0].metadata["loss"] == "spa"
     stored = json.loads(pq.read_metadata(tmp_path / "top.parquet").metadata[b"credibly"])
     assert stored["version"] == "2.0"
+
+
+def test_labels_are_checked_once_whatever_the_number_of_batches(files, monkeypatch):
+    dataset, checked = Dataset(files / "top.parquet"), []
+    monkeypatch.setattr(_validation, "as_labels", lambda labels, where="": checked.append(labels))
+    assert len(list(dataset.top_batches(rows=10))) == 30
+    assert not checked
 
 
 def test_rows_may_hold_different_numbers_of_labels_and_unknown_truth(tmp_path):
