@@ -566,11 +566,12 @@ def joint_step(rows: int, _: str) -> tuple[Step, Step]:
 def evaluate_step(folder: Path, rows: int, labels: int) -> tuple[Step, Step]:
     """Return the evaluation of a file, by credibly and two of its numbers by scikit-learn."""
     import pyarrow.parquet as pq
-    from sklearn.metrics import average_precision_score
+    from sklearn import metrics as peers
 
     import credibly as cr
 
     path = written_predictions(folder, rows, labels)
+    score: Any = peers.average_precision_score
 
     def matrix(table: Any, prefix: str) -> Any:
         return np.stack([table[f"{prefix}:l{place:02d}"] for place in range(labels)], axis=1)
@@ -578,8 +579,8 @@ def evaluate_step(folder: Path, rows: int, labels: int) -> tuple[Step, Step]:
     def plain() -> Any:
         table = pq.read_table(path)
         chances, truth = matrix(table, "p"), matrix(table, "y")
-        score: Any = average_precision_score(truth, chances, average=None)
-        return float(np.mean(score)), float(((chances - truth) ** 2).mean())
+        precisions = score(truth, chances, average=None)
+        return float(np.mean(precisions)), float(((chances - truth) ** 2).mean())
 
     ours, theirs = cr.evaluate(path).numbers, plain()
     assert abs(ours["mAP@y"] - theirs[0]) < 1e-5
