@@ -174,6 +174,54 @@ def cases(folder: Path) -> Iterator[Case]:
             return polars_parquet_step(folder, rows)
 
         yield Case(f"{search}, 5 conditions", "polars", "rows", sizes, polars_step)
+    yield from many_label_cases(folder)
+    yield from evaluation_cases(folder)
+    yield Case(
+        "search in memory, joint model, 80 labels",
+        "independent labels",
+        "rows",
+        (50_000, 100_000, 200_000),
+        joint_step,
+    )
+
+
+def many_label_cases(folder: Path) -> Iterator[Case]:
+    """Yield searches of files with very many labels, in both layouts."""
+
+    def wide_step(labels: int, _: str) -> tuple[Step, Step]:
+        return parquet_step(folder, 500, 5, labels)
+
+    def top_step(rows: int, _: str) -> tuple[Step, Step]:
+        return top_labels_step(folder, rows)
+
+    yield Case(
+        "search from Parquet with truth, 500 rows, 5 conditions",
+        "plain DuckDB",
+        "labels",
+        (1_000, 3_000, 10_000),
+        wide_step,
+    )
+    yield Case(
+        "search of 50 most probable labels of 100,000, 3 conditions",
+        "plain DuckDB",
+        "rows",
+        (10_000, 30_000, 100_000),
+        top_step,
+    )
+
+
+def evaluation_cases(folder: Path) -> Iterator[Case]:
+    """Yield ``evaluate`` over rows and over labels."""
+
+    def rows_step(rows: int, _: str) -> tuple[Step, Step]:
+        return evaluate_step(folder, rows, 20)
+
+    def labels_step(labels: int, _: str) -> tuple[Step, Step]:
+        return evaluate_step(folder, 1_000, labels)
+
+    peer = "scikit-learn, mAP@y and Brier alone"
+    yield Case("evaluate, 20 labels", peer, "rows", (10_000, 40_000, 160_000), rows_step)
+    yield Case("evaluate, 1,000 rows", peer, "labels", (300, 1_000, 3_000), labels_step)
 
 
 # Losses -----------------------------------------------------------------------------------------
@@ -395,7 +443,7 @@ def polars_parquet_step(folder: Path, rows: int) -> tuple[Step, Step]:
         *(pl.col(f"y:{name}") == 0 for name in names[3:]),
     )
     shown = ["id", *(f"p:{name}" for name in names)]
-    file = folder / f"{rows}.parquet"
+    file = written_predictions(folder, rows, 80)
 
     def plain() -> Any:
         scored = pl.scan_parquet(file).select(*shown, p=product, hit=hit)
@@ -417,15 +465,13 @@ def _polars_product(wanted: list[str], unwanted: list[str]) -> Any:
     return product
 
 
-def parquet_step(folder: Path, rows: int, conditions: int) -> tuple[Step, Step]:
+def parquet_step(folder: Path, rows: int, conditions: int, labels: int = 80) -> tuple[Step, Step]:
     """Return a search of a file with truth, by credibly and by two statements for DuckDB."""
     import duckdb
 
     from credibly.retrieve import search
 
-    path = folder / f"{rows}.parquet"
-    if not path.exists():
-        write_predictions(path, rows)
+    path = written_predictions(folder, rows, labels)
     names = [f"l{place:02d}" for place in range(conditions)]
     wanted, unwanted = names[: (conditions + 1) // 2], names[(conditions + 1) // 2 :]
     query = " ".join([f"+{name}" for name in wanted] + [f"-{name}" for name in unwanted])
@@ -448,18 +494,98 @@ def parquet_step(folder: Path, rows: int, conditions: int) -> tuple[Step, Step]:
     return lambda: search(path, query, top=TOP), plain
 
 
-def write_predictions(path: Path, rows: int) -> None:
-    """Write 80 labels with truth, block by block."""
+def written_predictions(folder: Path, rows: int, labels: int) -> Path:
+    """Return a file with truth, written block by block where it is not there yet."""
     from credibly.predictions import Writer
 
+    path = folder / f"{rows}-{labels}.parquet"
+    if path.exists():
+        return path
     generator = np.random.default_rng(0)
-    with Writer(path, [f"l{place:02d}" for place in range(80)]) as writer:
-        for first in range(0, rows, 100_000):
-            size = min(100_000, rows - first)
-            chances = generator.random((size, 80), dtype=np.float32) ** 3
-            truth = generator.random((size, 80), dtype=np.float32) < chances
+    block = min(100_000, 8_000_000 // labels)
+    with Writer(path, [f"l{place:02d}" for place in range(labels)]) as writer:
+        for first in range(0, rows, block):
+            size = min(block, rows - first)
+            chances = generator.random((size, labels), dtype=np.float32) ** 3
+            truth = generator.random((size, labels), dtype=np.float32) < chances
             ids = [f"row{first + place:08d}" for place in range(size)]
             writer.append(probabilities=chances, targets=truth.astype(np.int8), ids=ids)
+    return path
+
+
+def top_labels_step(folder: Path, rows: int) -> tuple[Step, Step]:
+    """Return a search of files with the most probable labels, by credibly and by DuckDB."""
+    import duckdb
+
+    from credibly.predictions import TopPredictions
+    from credibly.retrieve import search
+
+    path, labels, held = folder / f"top-{rows}.parquet", 100_000, 50
+    generator = np.random.default_rng(0)
+    numbers = np.sort(generator.integers(0, 2_000, (rows, held)), axis=1)
+    numbers = (numbers + np.arange(held)) % labels  # distinct labels, some of them often
+    TopPredictions.from_arrays(
+        top=numbers,
+        probabilities=generator.random((rows, held), dtype=np.float32) ** 3,
+        labels=[f"l{place:05d}" for place in range(labels)],
+    ).write(path)
+    present = [f"coalesce(p[list_position(top, {place})], 0)::DOUBLE" for place in (500, 900, 1000)]
+    product = f"{present[0]} * (1 - {present[1]}) * (1 - {present[2]})"
+    table = f"read_parquet('{path}')"
+    best = f"SELECT id, {product} AS p FROM {table} ORDER BY p DESC LIMIT {TOP}"
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    query = "+l00500 -l00900 -l01000"
+
+    def plain() -> Any:
+        total = connection.execute(f"SELECT sum({product}) FROM {table}").fetchall()
+        return connection.execute(best).fetchall(), total
+
+    assert abs(search(path, query, top=TOP).expected_hits / plain()[1][0][0] - 1) < 1e-6
+    return lambda: search(path, query, top=TOP), plain
+
+
+def joint_step(rows: int, _: str) -> tuple[Step, Step]:
+    """Return a search in memory by a joint model, and with independent labels."""
+    from benchmarks import joint_search
+    from credibly.retrieve import Index, MixtureJoint
+
+    names = [f"l{place:02d}" for place in range(joint_search.LABELS)]
+    joint = MixtureJoint(3).fit(*joint_search.drawn(2000, 1), names)
+    index = Index(joint_search.drawn(rows, 2)[0].astype(np.float32), names)
+    query = joint_search.QUERY
+    return (
+        lambda: index.search(query, top=TOP, joint=joint),
+        lambda: index.search(query, top=TOP),
+    )
+
+
+# Evaluate ---------------------------------------------------------------------------------------
+
+
+def evaluate_step(folder: Path, rows: int, labels: int) -> tuple[Step, Step]:
+    """Return the evaluation of a file, by credibly and two of its numbers by scikit-learn."""
+    import pyarrow.parquet as pq
+    from sklearn import metrics as peers
+
+    import credibly as cr
+
+    path = written_predictions(folder, rows, labels)
+    score: Any = peers.average_precision_score
+
+    def matrix(table: Any, prefix: str) -> Any:
+        return np.stack([table[f"{prefix}:l{place:02d}"] for place in range(labels)], axis=1)
+
+    def plain() -> Any:
+        table = pq.read_table(path)
+        chances, truth = matrix(table, "p"), matrix(table, "y")
+        precisions = score(truth, chances, average=None)
+        return float(np.mean(precisions)), float(((chances - truth) ** 2).mean())
+
+    ours, theirs = cr.evaluate(path).numbers, plain()
+    assert abs(ours["mAP@y"] - theirs[0]) < 1e-5
+    assert abs(ours["Brier"] - theirs[1]) < 1e-5
+    return lambda: cr.evaluate(path), plain
 
 
 # Clients ----------------------------------------------------------------------------------------

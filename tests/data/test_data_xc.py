@@ -106,11 +106,21 @@ def test_train_and_test_files_may_name_different_features(tmp_path):
     assert rows.part("test").sparse_features.matrix.indices.tolist() == [9000]
 
 
+def test_the_first_line_may_claim_millions_of_labels(tmp_path):
+    (tmp_path / "rows.svm").write_text("2 3 2812281\n2812280 0:1\n7 1:1\n")
+    rows = data.load(tmp_path / "rows.svm", calibration=0.0, test=0.0)
+    assert len(rows.labels) == 2_812_281
+    assert rows.targets.label_counts()[[7, 2_812_280]].tolist() == [1, 1]
+
+
 BAD = {
     "a feature twice": ("1 0:1 0:2\n", "line 1 must hold each feature once"),
     "a feature number too large": (f"1 {2**40}:1\n", "must be below"),
     "too many features claimed": (f"1 {2**40} 3\n1 0:1\n", "line 1: there must be at most"),
-    "too many labels claimed": (f"1 3 {2**40}\n1 0:1\n", "below 1,000,000"),
+    "too many labels claimed": (f"1 3 {2**40}\n1 0:1\n", "at most 8,388,608 labels"),
+    "too large a label number": (f"{2**40} 0:1\n", "below 1,000,000"),
+    "a label beyond those claimed": ("2 3 5\n4 0:1\n5 1:1\n", "line 3: .* label numbers below 5"),
+    "a feature beyond those claimed": ("1 3 5\n1 3:1\n", "line 2: feature numbers must be below 3"),
     "an infinite value": ("1 5000:inf\n", "row 0, column 5000"),
     "fewer rows than claimed": ("9 3 5\n1 0:1\n", "must hold 9 rows"),
     "a word": ("1,dog 0:1\n", "line 1 must be"),

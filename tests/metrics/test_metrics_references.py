@@ -10,6 +10,7 @@ import torch
 from metric_cases import CASES, make_case
 
 from credibly import metrics
+from credibly.metrics._top import top_k_sets
 
 each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
 KNOWN = [(name, *CASES[name]) for name in ("plain", "ties", "one label", "many labels")]
@@ -73,11 +74,12 @@ def test_sample_average_precision_is_scikit_learns(name):
     assert ours == pytest.approx(theirs, abs=1e-12)
 
 
+@pytest.mark.parametrize("labels", [200, 600, 1200])  # counted, both, sorted
 @pytest.mark.parametrize("seed", range(3))
-def test_rows_with_many_positives_have_the_same_average_precision(seed):
+def test_rows_with_many_positives_have_the_same_average_precision(seed, labels):
     rng = np.random.default_rng(seed)
-    scores = np.round(rng.normal(size=(6, 200)), 1)
-    targets = rng.integers(-1, 2, (6, 200))
+    scores = np.round(rng.normal(size=(6, labels)), 1)
+    targets = rng.integers(-1, 2, (6, labels))
     by_row = [plain.average_precision(*each) for each in zip(scores, targets, strict=True)]
     np.testing.assert_allclose(metrics.sample_average_precision(scores, targets), by_row, **EXACT)
 
@@ -169,6 +171,19 @@ def test_top_k_metrics_are_those_of_the_k_highest_labels(k):
     assert ours == pytest.approx(theirs, abs=1e-12)
     theirs = sk.f1_score(targets, chosen, average="macro", zero_division=0)
     assert metrics.top_k_f1(probabilities, targets, k) == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 4, 16, 17, 30])
+@pytest.mark.parametrize("unknown", [0.0, 0.3, 0.95])
+def test_top_labels_are_the_first_of_a_stable_sort_of_known_labels(k, unknown):
+    rng = np.random.default_rng(k)
+    values = np.round(rng.random((200, 30)), 1).astype(np.float32)
+    truth = np.where(rng.random(values.shape) < unknown, -1, rng.integers(0, 2, values.shape))
+    expected = np.zeros(values.shape, bool)
+    for row, known in enumerate(truth >= 0):
+        places = np.flatnonzero(known)
+        expected[row, places[np.argsort(-values[row, places], kind="stable")][:k]] = True
+    np.testing.assert_array_equal(top_k_sets(values, truth.astype(np.int8), k), expected)
 
 
 @each_known

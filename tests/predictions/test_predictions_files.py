@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from predictions_instances import ODD_LABELS, RECORDS, random_record, write_pieces
 
 from credibly import InputError, Predictions
-from credibly.predictions import Writer, _schema
+from credibly.predictions import Writer, _schema, _shard
 
 UNICODE = st.characters(exclude_categories=["Cs"])  # all but halves of surrogate pairs
 each_record = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
@@ -58,6 +58,31 @@ def test_some_labels_and_rows_are_those_of_the_whole(record, tmp_path):
             assert targets is None
         else:
             np.testing.assert_array_equal(targets, record.targets[:, place])
+
+
+@each_record
+@pytest.mark.parametrize("rows", [1, 10, 10_000])
+def test_labels_read_some_at_a_time_make_the_whole(record, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(_shard, "_MOST_LABELS", 3)
+    path = tmp_path / "p.parquet"
+    record.write(path)
+    assert Predictions.read(path) == record
+    assert Predictions.read(path, rows=[len(record) - 1]) == record[[len(record) - 1]]
+    pieces = list(Predictions.batches(path, rows=rows))
+    assert pieces == [record[at : at + rows] for at in range(0, len(record), rows)]
+
+
+def test_an_error_names_row_and_column_where_labels_are_read_some_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(_shard, "_MOST_LABELS", 3)
+    random_record(8).write(tmp_path / "p.parquet")
+    table = pq.read_table(tmp_path / "p.parquet")
+    name = f"p:{ODD_LABELS[5]}"
+    bad = pa.array([0.5] * 6 + [1.5, 0.5], pa.float32())
+    pq.write_table(
+        table.set_column(table.column_names.index(name), name, bad), tmp_path / "b.parquet"
+    )
+    with pytest.raises(InputError, match=rf"1.5 at row 6, column '{name}'"):
+        Predictions.read(tmp_path / "b.parquet")
 
 
 @each_record

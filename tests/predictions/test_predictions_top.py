@@ -12,7 +12,7 @@ import pytest
 import credibly as cr
 from credibly import InputError, Predictions, decide, metrics, write_sets
 from credibly.cli import main
-from credibly.predictions import Dataset, TopPredictions, Writer
+from credibly.predictions import Dataset, TopPredictions, Writer, _validation
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -75,6 +75,13 @@ def test_what_is_written_is_read(tmp_path):
     assert stored["version"] == "2.0"
 
 
+def test_labels_are_checked_once_whatever_the_number_of_batches(files, monkeypatch):
+    dataset, checked = Dataset(files / "top.parquet"), []
+    monkeypatch.setattr(_validation, "as_labels", lambda labels, where="": checked.append(labels))
+    assert len(list(dataset.top_batches(rows=10))) == 30
+    assert not checked
+
+
 def test_rows_may_hold_different_numbers_of_labels_and_unknown_truth(tmp_path):
     truth = SparseTargets([0, 1, 1, 1], [3], 60, known=[True, True, False])
     rows = TopPredictions.from_arrays(
@@ -110,6 +117,43 @@ def test_evaluate_gives_ranking_and_calibration_of_held_labels(files):
     expected = metrics.calibration_error(*held, "ece")
     assert numbers["ECE, held labels"] == pytest.approx(expected)
     assert numbers["NLL, held labels"] == pytest.approx(metrics.log_loss(*held))
+
+
+def test_intervals_are_as_wide_as_those_of_resampled_rows(files):
+    result = cr.evaluate(files / "top.parquet", intervals=True)
+    assert list(result.intervals) == list(result.numbers)
+    assert all(
+        low <= result.numbers[name] <= high for name, (low, high) in result.intervals.items()
+    )
+    (rows,) = Dataset(files / "top.parquet").top_batches()
+    rng = np.random.default_rng(1)
+    held = rows.probabilities, rows.hits()
+    draws = {"precision@1": [], "nDCG@3": [], "recall@5": [], "NLL, held labels": []}
+    for _ in range(500):
+        drawn = rng.integers(0, ROWS, ROWS)
+        top, truth = rows.top[drawn], rows.targets[drawn]
+        draws["precision@1"].append(metrics.precision_at_k(top, truth, 1)[0])
+        draws["nDCG@3"].append(metrics.ndcg_at_k(top, truth, 3)[2])
+        draws["recall@5"].append(metrics.recall_at_k(top, truth, 5)[4])
+        draws["NLL, held labels"].append(metrics.log_loss(held[0][drawn], held[1][drawn]))
+    for name, values in draws.items():
+        low, high = result.intervals[name]
+        assert high - low == pytest.approx(np.diff(np.quantile(values, [0.025, 0.975]))[0], rel=0.2)
+
+
+def test_intervals_of_batches_are_those_of_the_whole(files):
+    whole, batches = metrics.TopGroupSums(5, groups=70), metrics.TopGroupSums(5, groups=70)
+    for sums, size in ((whole, ROWS), (batches, 33)):
+        first = 0
+        for some in Dataset(files / "top.parquet").top_batches(rows=size):
+            sums.update(some.top, some.probabilities, some.hits(), some.targets, first_row=first)
+            first += len(some)
+    again = metrics.TopGroupSums(5, groups=70)
+    again.add(batches.state())
+    estimates = cr.evaluate(files / "top.parquet").numbers
+    for sums in (batches, again):
+        for name, interval in sums.intervals(estimates).items():
+            assert interval == pytest.approx(whole.intervals(estimates)[name])
 
 
 def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys):

@@ -114,3 +114,11 @@ def test_what_needs_all_scores_is_refused(case, tmp_path):
     with pytest.raises(InputError, match=message):
         fit(rows(), tmp_path / "run", dataclasses.replace(SETTINGS, **changes))
     assert not (tmp_path / "run" / "config.toml").exists()
+
+
+def test_compare_refuses_sparse_targets_before_it_trains(tmp_path):
+    lines = ["20 3 5000", *(f"{row},{4000 + row} 0:1.0 2:0.5" for row in range(20))]
+    (tmp_path / "rows.txt").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"5,000 labels as sparse targets; .*`credibly train"):
+        cr.compare(f"xc:{tmp_path / 'rows.txt'}", tmp_path / "out", ["bce", "spa"])
+    assert not (tmp_path / "out").exists()

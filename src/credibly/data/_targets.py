@@ -13,15 +13,15 @@ from credibly.types import Array
 UNNAMED = 1_000_000
 
 
-def default_labels(count: int) -> list[str]:
+def default_labels(count: int, most: int = UNNAMED) -> list[str]:
     """Return names for labels that have none: ``label-00``, ``label-01``, ….
 
     Raises:
-        InputError: for more than a million, which is a class index gone wrong.
+        InputError: for more than ``most``, which is a class index gone wrong.
     """
-    if count > UNNAMED:
+    if count > most:
         raise InputError(
-            f"class indices must lie below {UNNAMED:,} where `labels` are not given; got "
+            f"class indices must lie below {most:,} where `labels` are not given; got "
             f"{count - 1:,}. Give `labels`, or check the targets."
         )
     width = len(str(count - 1))

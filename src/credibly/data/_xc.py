@@ -18,12 +18,15 @@ from credibly.checks import InputError, input_file, located
 from credibly.data._rows import Data
 from credibly.data._sparse_features import MANY_FEATURES, SparseFeatures
 from credibly.data._split import TEST, TRAIN
-from credibly.data._targets import default_labels, numbered_targets
+from credibly.data._targets import UNNAMED, default_labels, numbered_targets
 
 TRAIN_FILES = ("train.txt", "train.svm", "train.svmlight", "train.libsvm")
 
 MOST_FEATURES = 2**31
 """Larger feature numbers are a mistake in the file."""
+
+MOST_LABELS = 2**23
+"""The first line may claim so many labels; without it, label numbers end at a million."""
 
 
 @dataclass
@@ -36,6 +39,7 @@ class _Rows:
     values: array[float] = field(default_factory=lambda: array("f"))
     num_features: int = 0
     num_labels: int = 0
+    claimed: tuple[int, int] | None = None  # features and labels, by the first line
 
 
 def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
@@ -58,7 +62,8 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
     width = max(part.num_features for part in parts)
     count = max(part.num_labels for part in parts) if labels is None else len(labels)
     with located(str(path)):
-        names = default_labels(count) if labels is None else list(labels)
+        most = MOST_LABELS if all(part.claimed for part in parts) else UNNAMED
+        names = default_labels(count, most) if labels is None else list(labels)
         targets = numbered_targets([row for part in parts for row in part.labels], count, str(path))
     split = np.concatenate(
         [np.full(len(part.labels), kind) for part, (_, kind) in zip(parts, files, strict=True)]
@@ -92,29 +97,37 @@ def _matrix(parts: list[_Rows], width: int) -> Any:
 def _read(path: Path) -> _Rows:
     input_file(path)
     rows = _Rows()
-    claimed = 0
+    expected = 0
     for number, line in _lines(path):
         cells = line.split()
         if number == 1 and len(cells) == 3 and all(cell.isdigit() for cell in cells):
-            claimed, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
-            if rows.num_features > MOST_FEATURES:
-                raise InputError(
-                    f"{path}, line 1: there must be at most {MOST_FEATURES} features; got "
-                    f"{rows.num_features}."
-                )
+            expected = _claim(rows, cells, f"{path}, line 1")
             continue
         # Where the first line tells the number of rows, an empty line is a row with nothing in it.
-        if not cells and len(rows.labels) >= claimed:
+        if not cells and len(rows.labels) >= expected:
             continue
         _add(rows, line, cells, f"{path}, line {number}")
-    if claimed and claimed != len(rows.labels):
+    if expected and expected != len(rows.labels):
         raise InputError(
-            f"{path} must hold {claimed:,} rows, as its first line says; it holds "
+            f"{path} must hold {expected:,} rows, as its first line says; it holds "
             f"{len(rows.labels):,}. Is the file complete?"
         )
     if not rows.labels:
         raise InputError(f"{path} must hold rows; it has none.")
     return rows
+
+
+def _claim(rows: _Rows, cells: list[str], where: str) -> int:
+    """Note the numbers of features and labels that the first line claims; return that of rows."""
+    count, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
+    for name, claimed, most in (
+        ("features", rows.num_features, MOST_FEATURES),
+        ("labels", rows.num_labels, MOST_LABELS),
+    ):
+        if claimed > most:
+            raise InputError(f"{where}: there must be at most {most:,} {name}; got {claimed:,}.")
+    rows.claimed = rows.num_features, rows.num_labels
+    return count
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -152,3 +165,8 @@ def _add(rows: _Rows, line: str, cells: list[str], where: str) -> None:
     rows.values.extend(values)
     rows.num_features = max(rows.num_features, max(features, default=-1) + 1)
     rows.num_labels = max(rows.num_labels, max(labels, default=-1) + 1)
+    if rows.claimed is not None and (rows.num_features, rows.num_labels) != rows.claimed:
+        raise InputError(
+            f"{where}: feature numbers must be below {rows.claimed[0]:,} and label numbers below "
+            f"{rows.claimed[1]:,}, as the first line says; got {line[:80]!r}."
+        )

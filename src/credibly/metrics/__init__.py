@@ -18,7 +18,7 @@ zero labels   zero_label, ZeroLabelCounts (batches of rows)
 retrieval     retrieval_map
 many labels   precision_at_k, ndcg_at_k, recall_at_k, inverse_propensities, TopLabels (batches)
 answers       vqa_accuracy, count_accuracy, answer_accuracy, normalize_answer
-trust         interval, paired_interval, proportion_interval, GroupSums (batches of rows)
+trust         interval, paired_interval, proportion_interval, GroupSums, TopGroupSums
 together      summary, summary_intervals, Running (batches of rows), streaming (torchmetrics)
 elsewhere     scorer (scikit-learn), measure (its numbers by name)
 """
@@ -34,7 +34,7 @@ from credibly.metrics.calibration import (
     reliability,
     top_k_calibration_error,
 )
-from credibly.metrics.group_sums import GroupSums
+from credibly.metrics.group_sums import GroupSums, TopGroupSums
 from credibly.metrics.intervals import Interval, interval, paired_interval
 from credibly.metrics.label_sets import (
     coverage_by_frequency,
@@ -94,6 +94,7 @@ __all__ = [
     "RetrievalMap",
     "Running",
     "Scorer",
+    "TopGroupSums",
     "TopLabels",
     "ZeroLabel",
     "ZeroLabelCounts",

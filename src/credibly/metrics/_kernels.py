@@ -78,10 +78,11 @@ def _first_not_below(ranked: Array, value: float, low: int) -> int:
 
 
 @compiled(error_model="numpy")
-def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
+def row_average_precision(scores: Array, targets: Array, most: int, out: Array) -> None:
     """Average precision of each row; NaN for rows without a positive.
 
-    Counts instead of sorting: rows have few positives, and counting runs at vector speed.
+    Counts instead of sorting: rows have few positives, and counting runs at vector speed. Rows
+    with more than ``most`` positives get -1, to be sorted instead.
     """
     num_labels = scores.shape[1]
     present = np.empty(num_labels, np.int64)
@@ -91,6 +92,9 @@ def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
         for t in range(num_labels):
             present[count] = t
             count += truth[t] > 0
+        if count > most:
+            out[row] = -1.0
+            continue
         total = 0.0
         for a in present[:count]:
             above, hits = 0, 0
@@ -100,6 +104,26 @@ def row_average_precision(scores: Array, targets: Array, out: Array) -> None:
                 hits += values[b] >= values[a]
             total += hits / above
         out[row] = total / count  # 0/0 is NaN
+
+
+@compiled(error_model="numpy")
+def mark_top(scores: Array, targets: Array, k: int, chosen: Array) -> None:
+    """Set ``chosen`` at each row's ``k`` highest known labels; ties go to the first label."""
+    best, places = np.empty(k, scores.dtype), np.empty(k, np.int64)
+    for row in range(scores.shape[0]):
+        values, truth = scores[row], targets[row]
+        count = 0
+        for t in range(len(values)):
+            if truth[t] < 0 or (count == k and not values[t] > best[k - 1]):
+                continue
+            at = min(count, k - 1)
+            while at > 0 and values[t] > best[at - 1]:
+                best[at], places[at] = best[at - 1], places[at - 1]
+                at -= 1
+            best[at], places[at] = values[t], t
+            count = min(count + 1, k)
+        for place in places[:count]:
+            chosen[row, place] = True
 
 
 @compiled(error_model="numpy")

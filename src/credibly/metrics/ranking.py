@@ -14,6 +14,7 @@ from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
 _BLOCK = 16  # labels gathered at once: a cache line of float32, and little memory
+_MOST_COUNTED = 200  # positives of a row; with more, sorting it is faster than counting for each
 
 
 def average_precision(
@@ -64,9 +65,17 @@ def sample_average_precision(
         array([0.58333333])
     """
     values, truth = score_pair(scores, targets, coding)
+    values, truth = np.ascontiguousarray(values), np.ascontiguousarray(truth)
     out = np.empty(len(values))
-    kernel = _kernels.row_soft_precision if is_soft(truth) else _kernels.row_average_precision
-    kernel(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
+    if is_soft(truth):
+        _kernels.row_soft_precision(values, truth, out)
+    else:
+        _kernels.row_average_precision(values, truth, _MOST_COUNTED, out)
+        for row in np.flatnonzero(out < 0):
+            ranked, hits = values[row, truth[row] >= 0], values[row, truth[row] > 0]
+            ranked.sort()
+            hits.sort()
+            out[row] = _kernels.sorted_average_precision(ranked, hits)
     return like(out, scores, targets)
 
 

@@ -122,6 +122,35 @@ class TopLabels:
 
     def update(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> None:
         """Add rows; rows of which nothing is known are left out."""
+        numbers, truth, weights = self._checked(top, targets)
+        if truth.known is not None:
+            numbers, truth = numbers[truth.known], truth[truth.known]
+        if not len(truth):
+            return
+        counts = truth.row_counts()
+        for place, flags in enumerate(
+            (_flags(numbers, truth, weights), _best_flags(truth, weights, self.k))
+        ):
+            figures = _row_figures(flags, counts).sum(axis=0)
+            for sums, each in zip((self.hits, self.gains, self.found), figures, strict=True):
+                sums[place] += each
+        self.rows += len(truth)
+
+    def row_figures(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> Array:
+        """Return precision, nDCG and recall of each row, (rows, 3, k); NaN for unknown rows.
+
+        With weights they are not yet divided by what the best ranking has.
+        """
+        numbers, truth, weights = self._checked(top, targets)
+        figures = _row_figures(_flags(numbers, truth, weights), truth.row_counts())
+        if truth.known is not None:
+            figures[~truth.known] = np.nan
+        return figures
+
+    def _checked(
+        self, top: ArrayLike, targets: SparseTargets | ArrayLike
+    ) -> tuple[Array, SparseTargets, Array]:
+        """Return the first k label numbers, the truth and one weight per label."""
         truth = _sparse(targets)
         numbers = to_numpy(top)
         if numbers.ndim != 2 or len(numbers) != len(truth) or numbers.dtype.kind not in "iu":
@@ -129,33 +158,14 @@ class TopLabels:
                 f"`top` must hold label numbers for each of the {len(truth)} rows of `targets`; "
                 f"got {numbers.dtype} of shape {numbers.shape}."
             )
-        if truth.known is not None:
-            numbers, truth = numbers[truth.known], truth[truth.known]
-        if not len(truth):
-            return
-        numbers = _padded(numbers, self.k)
         weights = np.ones(truth.num_labels) if self.weights is None else self.weights
+        numbers = _padded(numbers, self.k)
         if len(weights) != truth.num_labels or numbers.max(initial=-1) >= truth.num_labels:
             raise checks.InputError(
                 f"`top` and `weights` must be of the {truth.num_labels:,} labels of `targets`; got "
                 f"label {numbers.max(initial=-1):,} and {len(weights):,} weights."
             )
-        present = truth.at(np.maximum(numbers, 0)) * (numbers >= 0)
-        flags = np.clip(present, 0, None) * weights[np.maximum(numbers, 0)]
-        counts = truth.row_counts()
-        for place, each in enumerate((flags, _best_flags(truth, weights, self.k))):
-            self._add(place, each, counts)
-        self.rows += len(truth)
-
-    def _add(self, place: int, flags: Array, counts: Array) -> None:
-        discount = 1 / np.log2(np.arange(self.k) + 2)
-        ideal = np.cumsum(discount)
-        reached = ideal[np.clip(counts, 1, self.k).astype(int) - 1]
-        sums = np.cumsum(flags, axis=1)
-        self.hits[place] += (sums / np.arange(1, self.k + 1)).sum(axis=0)
-        dcg = np.cumsum(flags * discount, axis=1)
-        self.gains[place] += (dcg / np.minimum(reached[:, None], ideal)).sum(axis=0)
-        self.found[place] += (sums / np.maximum(counts, 1)[:, None]).sum(axis=0)
+        return numbers, truth, weights
 
     def merge(self, other: TopLabels) -> TopLabels:
         """Return the tally of both together."""
@@ -203,6 +213,23 @@ def _padded(numbers: Array, k: int) -> Array:
     """Return the first k label numbers of each row; −1 where there are fewer."""
     missing = max(0, k - numbers.shape[1])
     return np.pad(numbers[:, :k], ((0, 0), (0, missing)), constant_values=-1)
+
+
+def _flags(numbers: Array, truth: SparseTargets, weights: Array) -> Array:
+    """Return the weight of each label that is present, 0 for the others."""
+    held = np.maximum(numbers, 0)
+    return np.clip(truth.at(held) * (numbers >= 0), 0, None) * weights[held]
+
+
+def _row_figures(flags: Array, counts: Array) -> Array:
+    """Return precision, nDCG and recall at 1 … k of each row, (rows, 3, k)."""
+    places = np.arange(1, flags.shape[1] + 1)
+    discount = 1 / np.log2(places + 1)
+    ideal = np.cumsum(discount)
+    reached = ideal[np.clip(counts, 1, len(places)).astype(int) - 1]
+    sums = np.cumsum(flags, axis=1)
+    gains = np.cumsum(flags * discount, axis=1) / np.minimum(reached[:, None], ideal)
+    return np.stack([sums / places, gains, sums / np.maximum(counts, 1)[:, None]], axis=1)
 
 
 def _best_flags(truth: SparseTargets, weights: Array, k: int) -> Array:

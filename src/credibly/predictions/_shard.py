@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from credibly.checks import InputError
 from credibly.predictions import _schema, _top, _validation
 from credibly.predictions._arrow import id_array, number_matrix
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
+# Arrow takes 9 kB for each column that it reads, beside its values: with 50,000 labels and their
+# truth 0.9 GB, and some labels at a time are even read faster.
+_MOST_LABELS = 2048
+_MOST_CELLS = 2**26  # of a row group, which is then in memory as a whole
+
+
 class Batch(NamedTuple):
     """Some rows of a file; ``first_row`` counts from the start of the file."""
 
@@ -27,6 +35,11 @@ class Batch(NamedTuple):
     probabilities: Array | None = None
     scores: Array | None = None
     targets: Array | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of rows."""
+        return next(len(cells) for cells in self[1:] if cells is not None)
 
 
 @dataclass(frozen=True)
@@ -130,19 +143,51 @@ class Shard:
     def _group(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None
     ) -> Iterator[Batch]:
+        read = self._by_labels if self._is_wide(group, wanted) else self._by_rows
         try:
-            # Selecting a column named "p:a" also selects "p:a.b": columns are taken by name below.
-            for record in file.iter_batches(
-                wanted.rows, row_groups=[group], columns=wanted.columns
-            ):
-                batch = self._batch(record, first, wanted)
-                last = first + record.num_rows
+            for batch in read(file, group, first, wanted):
+                last = first + batch.num_rows
                 yield batch if keep is None else _masked(batch, keep[first:last])
                 first = last
         except (OSError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(_damaged(self.path, error)) from error
+
+    def _is_wide(self, group: int, wanted: Selection) -> bool:
+        """Return whether a group is better read some labels at a time: many columns, few rows."""
+        cells = self.group_rows[group] * len(wanted.labels)
+        return len(wanted.labels) > _MOST_LABELS and 0 < cells <= _MOST_CELLS
+
+    def _by_rows(
+        self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
+    ) -> Iterator[Batch]:
+        # Selecting a column named "p:a" also selects "p:a.b": columns are taken by name below.
+        for record in file.iter_batches(wanted.rows, row_groups=[group], columns=wanted.columns):
+            yield self._batch(record, first, wanted)
+            first += record.num_rows
+
+    def _by_labels(
+        self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
+    ) -> Iterator[Batch]:
+        parts: list[Batch] = []
+        for start in range(0, len(wanted.labels), _MOST_LABELS):
+            kinds = [kind for kind in wanted.kinds if kind != ID or start == 0]
+            some = Selection(wanted.labels[start : start + _MOST_LABELS], kinds, wanted.rows)
+            table = file.read_row_group(group, columns=some.columns)
+            parts.append(self._batch(table.combine_chunks().to_batches()[0], first, some))
+        together = [
+            _side_by_side(cells) for cells in zip(*(part[2:] for part in parts), strict=True)
+        ]
+        ids = parts[0].ids
+        parts.clear()
+        for begin in range(0, self.group_rows[group], wanted.rows):
+            rows = slice(begin, begin + wanted.rows)
+            yield Batch(
+                first + begin,
+                None if ids is None else ids[rows],
+                *(None if cells is None else cells[rows] for cells in together),
+            )
 
     def _batch(self, record: pa.RecordBatch, first: int, wanted: Selection) -> Batch:
         ids = probabilities = scores = targets = None
@@ -201,6 +246,12 @@ def _damaged(path: Path, error: Exception) -> str:
         f"{path} must be a complete Parquet file; reading it failed: {reason}. If it is still "
         "being written, wait until it is complete; otherwise write it again."
     )
+
+
+def _side_by_side(parts: Sequence[Array | None]) -> Array | None:
+    """Return the columns of all parts; soft truth in one part makes all of it soft."""
+    held = [part for part in parts if part is not None]
+    return np.concatenate(held, axis=1) if held else None
 
 
 def _masked(batch: Batch, keep: Array) -> Batch:

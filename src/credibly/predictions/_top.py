@@ -98,27 +98,43 @@ class TopPredictions:
             InputError: if shapes disagree, a label number is out of range or twice in a row, or a
                 value is out of range.
         """
-        names = _validation.as_labels(labels, where)
+        return cls._of_checked_labels(
+            _validation.as_labels(labels, where),
+            top=top,
+            probabilities=probabilities,
+            targets=targets,
+            ids=ids,
+            scores=scores,
+            metadata={"created_by": f"credibly {__version__}", **(metadata or {})},
+            where=where,
+        )
+
+    @classmethod
+    def _of_checked_labels(
+        cls,
+        labels: list[str],
+        *,
+        top: ArrayLike | object,
+        probabilities: ArrayLike | object,
+        targets: SparseTargets | None,
+        ids: Sequence[object] | Array | None,
+        scores: ArrayLike | object,
+        metadata: dict[str, Any],
+        where: str = "",
+    ) -> TopPredictions:
+        """Return checked predictions; a million labels are not checked again for every batch."""
         numbers = to_numpy(top)
         values = to_numpy(probabilities).astype(np.float32)
         raw = None if scores is None else to_numpy(scores).astype(np.float32)
-        _check_arrays(numbers, values, raw, targets, len(names), where)
+        _check_arrays(numbers, values, raw, targets, len(labels), where)
         numbers = numbers.astype(np.int32)
         values = np.where(numbers >= 0, values, np.float32(0))
-        order = np.argsort(-values, axis=1, kind="stable")
-        falling = bool((np.diff(values, axis=1) <= 0).all())
-        if not falling:
+        if not (np.diff(values, axis=1) <= 0).all():
+            order = np.argsort(-values, axis=1, kind="stable")
             numbers, values = (np.take_along_axis(each, order, 1) for each in (numbers, values))
             raw = None if raw is None else np.take_along_axis(raw, order, 1)
-        return cls(
-            numbers,
-            values,
-            names,
-            _validation.as_ids(ids, len(numbers), where),
-            targets,
-            raw,
-            {"created_by": f"credibly {__version__}", **(metadata or {})},
-        )
+        row_ids = _validation.as_ids(ids, len(numbers), where)
+        return cls(numbers, values, labels, row_ids, targets, raw, metadata)
 
     def __len__(self) -> int:
         return len(self.top)
@@ -138,10 +154,10 @@ class TopPredictions:
 
     def with_probabilities(self, probabilities: Array) -> TopPredictions:
         """Return the same rows with other probabilities, sorted by them."""
-        return TopPredictions.from_arrays(
+        return TopPredictions._of_checked_labels(
+            self.labels,
             top=self.top,
             probabilities=probabilities,
-            labels=self.labels,
             targets=self.targets,
             ids=self.ids,
             scores=self.scores,
@@ -321,16 +337,16 @@ def from_arrow(
     targets = None
     if TOP_TRUTH in names:
         targets = _truth(record.column(TOP_TRUTH), len(labels), where)
-    result = TopPredictions.from_arrays(
+    return TopPredictions._of_checked_labels(
+        labels,
         top=top,
         probabilities=values,
-        labels=labels,
         targets=targets,
         scores=scores,
         ids=id_array(record.column("id"), where, first),
+        metadata=metadata,
         where=where,
     )
-    return replace(result, metadata=metadata)
 
 
 def _padded(column: pa.Array, fill: Any, where: str) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ from credibly.checks import InputError, at_least
 from credibly.child_processes import in_processes
 from credibly.files import read_json_object, sweep, write_json
 from credibly.notebook import number_table
+from credibly.targets import SparseTargets
 from credibly.train import Settings
 
 if TYPE_CHECKING:
@@ -135,6 +136,12 @@ def compare(
     settings = settings or Settings()
     options = data_options or {}
     rows = _load(source, settings.split_seed, tuple(sorted(options.items())))
+    if isinstance(rows.targets, SparseTargets):
+        raise InputError(
+            f"{source} has {len(rows.labels):,} labels as sparse targets; `compare` measures sets "
+            "and queries, which need a column per label. Train each loss by `credibly train --loss "
+            "…`, then `credibly evaluate --intervals` their predictions side by side."
+        )
     if settings.model == "auto" and rows.kind == "features" and settings.solver != "lbfgs":
         # Losses are compared on one model: a network can be trained with all of them.
         settings = dataclasses.replace(settings, model="mlp")

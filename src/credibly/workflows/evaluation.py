@@ -23,7 +23,13 @@ from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.retrieve import JointNumbers, JointTally, MixtureJoint
 from credibly.types import Array
-from credibly.workflows.tallies import EvaluationTally, IntervalTally, RankTally, Tallies
+from credibly.workflows.tallies import (
+    EvaluationTally,
+    IntervalTally,
+    RankTally,
+    Tallies,
+    TopIntervalTally,
+)
 
 Advance = Callable[[float], None]
 Progress = Callable[[str], AbstractContextManager[Advance]]
@@ -185,7 +191,9 @@ def evaluate(
         result = measure(dataset, worker, bins=bins, min_count=min_count, advance=advance)
         if joint is not None:
             result = _with_joint(result, dataset, joint)
-        if intervals and engine == "duckdb" and dataset.num_rows <= MOST_RESAMPLED:
+        if intervals and dataset.top:
+            result = _with_top_intervals(result, dataset, worker, seed)
+        elif intervals and engine == "duckdb" and dataset.num_rows <= MOST_RESAMPLED:
             result = _with_intervals(result, dataset, seed)
         elif intervals:
             result = _with_group_intervals(result, dataset, worker, seed)
@@ -403,17 +411,24 @@ def _with_group_intervals(
     result: Evaluation, dataset: Dataset, engine: Engine, seed: int
 ) -> Evaluation:
     """Add a 95 % interval for each number, by resampling groups of rows; nothing kept per row."""
-    if dataset.top:
-        raise InputError(
-            f"{dataset.path} holds the most probable labels of each row, whose numbers have no "
-            "intervals yet. Leave out --intervals."
-        )
     count = len(dataset.labels)
     evaluation = EvaluationTally(count, result.bins, soft=dataset.soft)
     ranks = RankTally(count)
     engine.tally(dataset, Tallies(evaluation=evaluation, ranks=ranks))
     sums = metrics.GroupSums(evaluation.running, ranks.counts.influence(), evaluation.zero)
     engine.tally(dataset, IntervalTally(sums))
+    found = sums.intervals(result.numbers, result.min_count, seed=seed)
+    return replace(result, intervals={name: (each.low, each.high) for name, each in found.items()})
+
+
+def _with_top_intervals(
+    result: Evaluation, dataset: Dataset, engine: Engine, seed: int
+) -> Evaluation:
+    """Add a 95 % interval for each number of the most probable labels, by groups of rows."""
+    from credibly.workflows.top_labels import PLACES
+
+    sums = metrics.TopGroupSums(max(PLACES), result.bins)
+    engine.tally(dataset, TopIntervalTally(sums))
     found = sums.intervals(result.numbers, result.min_count, seed=seed)
     return replace(result, intervals={name: (each.low, each.high) for name, each in found.items()})
 

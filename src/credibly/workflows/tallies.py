@@ -161,3 +161,29 @@ class TopTally:
         self.held.add(part_of(state, "held"))
         for name, ranking in self.rankings.items():
             ranking.add(part_of(state, f"top{name}"))
+
+
+class TopIntervalTally:
+    """``metrics.TopGroupSums`` of the rows, for intervals.
+
+    Args:
+        sums: the sums, still empty.
+    """
+
+    def __init__(self, sums: metrics.TopGroupSums) -> None:
+        self.sums = sums
+
+    def update(self, batch: TopPredictions, first_row: int) -> None:
+        """Add rows; the first has this number."""
+        assert batch.targets is not None
+        self.sums.update(
+            batch.top, batch.probabilities, batch.hits(), batch.targets, first_row=first_row
+        )
+
+    def state(self) -> dict[str, Array]:
+        """Return the sums."""
+        return self.sums.state()
+
+    def add(self, state: State) -> None:
+        """Add the sums of other rows."""
+        self.sums.add(state)
