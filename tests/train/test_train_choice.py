@@ -168,6 +168,31 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     assert (counts >= 1).all()
 
 
+def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_scores(
+    rows, tmp_path
+):
+    run = fit(rows, tmp_path / "run", settings("auto", ensemble=2))
+    test = rows.part("test")
+    names = list(run.members)
+    assert [name.rpartition("-")[0] for name in names] == run.candidates["members"]
+    assert len(set(names)) == len(names)
+    paths = cr.train.predict_members_to(load(tmp_path / "run"), test, tmp_path / "members")
+    assert [path.stem for path in paths] == names
+    kept = [cr.predictions.Predictions.read(path) for path in paths]
+    odds = np.stack([np.log(p) - np.log1p(-p) for p in (k.probabilities for k in kept)])
+    mean = np.tensordot(run.model.weights.numpy(), odds, axes=1)
+    np.testing.assert_allclose(mean, run.scores(test).numpy(), rtol=1e-3, atol=1e-3)
+    assert kept[0].metadata["member"] == names[0]
+    assert kept[0].metadata["calibrator"] is None
+
+
+def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):
+    run = fit(rows, tmp_path / "run", settings("linear", epochs=1))
+    assert run.members == {}
+    with pytest.raises(InputError, match="has one network and no members"):
+        cr.train.predict_members_to(run, rows, tmp_path / "members")
+
+
 def test_the_report_shows_what_was_compared(rows, tmp_path):
     run = fit(rows, tmp_path / "run", settings("forest"))
     path = cr.report.write(
