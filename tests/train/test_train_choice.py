@@ -11,7 +11,7 @@ from train_instances import awkward
 import credibly as cr
 from credibly.checks import InputError
 from credibly.data import Data
-from credibly.train import Settings, fit, load
+from credibly.train import Settings, choice, fit, load
 from credibly.train import candidates as kinds
 from credibly.train.choice import Size, candidates, choose, problem_of
 
@@ -275,3 +275,59 @@ def test_left_out_rows_of_the_first_part_choose_the_dropout(given, better, monke
         return
     assert calls == [(0, None), (0, 0.0), (1, better), (2, better)]
     assert found.options == ({} if better is None else {"dropout": 0.0})
+
+
+def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
+    """Noise is predicted best by few trees, so the other parts need not grow many."""
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(120, 3)).astype(np.float32)
+    targets = noise.integers(0, 2, (120, 2)).astype(np.float32)
+    rows = Data(["a", "b"], targets, features=features, drawn=True)
+    problem = problem_of(rows, cr.losses.BCE(), Settings(folds=3, loss="bce"))
+    monkeypatch.setattr(kinds, "STAGES", (1, 2, 20, 40))
+    grown, options = [], cr.models.BoostingOptions
+    booster = cr.models.Booster
+
+    def watched(features, targets, seed, given: options, **others):
+        grown.append(given.iterations)
+        return booster(features, targets, seed, given, **others)
+
+    monkeypatch.setattr(cr.models, "Booster", watched)
+    found = kinds.fit_boosting(problem)
+    assert grown[0] == 40
+    assert grown[1] == grown[2] < 40
+    assert found.options["iterations"] == grown[3] <= grown[1]
+    assert found.scores.shape == targets.shape
+
+
+@pytest.mark.parametrize("loss", ["bce", "softmax"])
+def test_few_rows_of_many_features_have_the_optimum_of_all_columns(loss, monkeypatch):
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(60, 90)).astype(np.float32)
+    targets = np.eye(3, dtype=np.float32)[noise.integers(0, 3, 60)]
+    rows = Data(list("abc"), targets, features=features, split=np.arange(60) % 3, drawn=True)
+    criterion = cr.losses.from_name(loss, num_labels=3, num_rows=60).eval()
+    monkeypatch.setattr(kinds, "SOLVER_ITERATIONS", 1000)
+    problem = problem_of(rows, criterion, Settings(folds=2, loss=loss))
+    few = kinds.fit_linear(problem)
+    monkeypatch.setattr(kinds, "_row_space", lambda inputs, head: (None, head))
+    many = kinds.fit_linear(problem)
+    assert few.options == many.options
+    np.testing.assert_allclose(few.scores, many.scores, atol=1e-3)
+    inputs = torch.from_numpy(noise.normal(size=(20, 90)).astype(np.float32))
+    with torch.no_grad():
+        torch.testing.assert_close(
+            few.members[0](inputs), many.members[0](inputs), atol=1e-3, rtol=0
+        )
+
+
+def test_rare_features_cost_a_forest_little():
+    noise = np.random.default_rng(0)
+    rows = cr.data.synthetic(300)
+    dense = problem_of(rows, cr.losses.BCE().eval(), Settings(folds=2, loss="bce"))
+    sparse = dataclasses.replace(dense, features=(noise.random((300, 800)) < 0.02) * 1.0)
+    assert choice._sparse(dense) == 0
+    assert choice._sparse(sparse) == 800
+    sizes = [Size(300, 800, 45, 5, number) for number in (0, 800)]
+    few, many = (choice.estimated_seconds("forest", size, Settings()) for size in sizes[::-1])
+    assert few - 0.5 < (many - 0.5) / 4  # beside what every forest takes
