@@ -10,6 +10,7 @@ from train_instances import awkward
 
 import credibly as cr
 from credibly.checks import InputError
+from credibly.cli import main
 from credibly.data import Data
 from credibly.train import Settings, choice, fit, load
 from credibly.train import candidates as kinds
@@ -184,6 +185,27 @@ def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_
     np.testing.assert_allclose(mean, run.scores(test).numpy(), rtol=1e-3, atol=1e-3)
     assert kept[0].metadata["member"] == names[0]
     assert kept[0].metadata["calibrator"] is None
+
+
+def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, capsys):
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(80, 3)).astype(np.float32)
+    names = np.array(["a", "b"])
+    np.savez(tmp_path / "rows.npz", features=features, targets=features[:, :2] > 0, labels=names)
+    source, out = str(tmp_path / "rows.npz"), str(tmp_path / "run")
+    assert main(["train", source, "--out", out, "--budget", "20s"]) == 0
+    shown = capsys.readouterr().out
+    assert "models compared on rows they did not see" in shown
+    assert all(name in shown for name in kinds.FIT)
+    assert main(["train", source, "--out", out, "--budget", "20s", "--resume", "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)["candidates"]
+    assert [row["model"] for row in table] == list(kinds.FIT)
+    folder = tmp_path / "members"
+    given = ["predict", out, source, "--out", str(tmp_path / "p.parquet"), "--members", str(folder)]
+    assert main(given) == 0
+    assert {path.stem for path in folder.iterdir()} == set(load(out).members)
+    assert main([*given, "--engine", "spark"]) == 2
+    assert "--members takes the folder of a run" in capsys.readouterr().err
 
 
 def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):
