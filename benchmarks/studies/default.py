@@ -381,7 +381,7 @@ def tables() -> str:
     if any(line["method"] == "left out" for line in lines):
         first.append(_left_out(lines))
     first = [*first, *([_regret(lines)] if measured else [])]
-    return "\n\n".join([*first, _behind(lines), *parts, _images()])
+    return "\n\n".join([*first, _behind(lines), *parts, _images(), _texts()])
 
 
 def _shown(values: list[float], metric: str) -> str:
@@ -482,28 +482,61 @@ def _behind(lines: list[dict[str, Any]]) -> str:
 
 PEERS_ON_IMAGES = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way + temperature")
 PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "two-way + affine", "SPA", "SPA + affine", "SPA+LPR")
+PEERS_ON_TEXTS = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way, sigmoid")
+PEERS_ON_TEXTS = (*PEERS_ON_TEXTS, "two-way + affine", "SPA", "SPA + affine")
 
 
 def _images() -> str:
     """The default's recipe beside others on networks trained on images (the study of claims)."""
     from benchmarks.claims import networks
     from benchmarks.claims.networks.tables import RECIPES
+
+    setups = ("coco", "voc", "ucmerced")
+    return (
+        "EfficientNet-Lite0 fine-tuned on images for three epochs "
+        "([networks](results/networks.md)): the default's recipe (BCE, biases at the rates, affine "
+        "map) minus others', each as its paper uses it or with the affine map too.\n\n"
+        + _recipes("images", networks.methods(), RECIPES, setups, PEERS_ON_IMAGES)
+    )
+
+
+def _texts() -> str:
+    """The same on words of texts."""
+    from benchmarks.claims import texts
+    from benchmarks.claims.texts.tables import RECIPES
+
+    setups = ("reuters, tfidf", "goemotions, tfidf")
+    return (
+        "TF-IDF on texts ([texts](results/texts.md)), with held-out rows as in `--folds 0`: BCE, "
+        "biases at the rates and one affine map, minus others'. The default has folds and a map "
+        "per label besides; it is compared with scikit-learn in [text](text.md).\n\n"
+        + _recipes("texts", texts.methods(), RECIPES, setups, PEERS_ON_TEXTS)
+    )
+
+
+def _recipes(
+    kind: str,
+    methods: list[Any],
+    recipes: dict[str, tuple[str, str]],
+    setups: tuple[str, ...],
+    peers: tuple[str, ...],
+) -> str:
     from benchmarks.claims.runner import Book
     from benchmarks.claims.tables import Results, difference
 
-    results = Results(networks.methods(), Book())
+    results = Results(methods, Book())
 
     def figures(setup: str, recipe: str) -> list[dict[int, float]]:
-        method, reading = RECIPES[recipe]
+        method, reading = recipes[recipe]
         path = (setup, method, "readings", reading)
         nll = results.values(*path, "NLL", scale=1000)
         ranking = [results.values(setup, method, name) for name in ("mAP@y", "mAP@x")]
         return [nll, results.values(*path, "ACE"), *ranking]
 
     rows = []
-    for setup in ("coco", "voc", "ucmerced"):
+    for setup in setups:
         own = figures(setup, "BCE, prior bias + affine")
-        for recipe in PEERS_ON_IMAGES:
+        for recipe in peers:
             gaps = [difference(*pair) for pair in zip(own, figures(setup, recipe), strict=True)]
             if gaps[0].n < 2:
                 continue
@@ -515,13 +548,8 @@ def _images() -> str:
                 for gap, bad in zip(gaps, worse, strict=True)
             ]
             rows.append([setup, recipe, str(gaps[0].n), *cells])
-    header = ["images", "default minus", "seeds", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
-    return (
-        "EfficientNet-Lite0 fine-tuned on images for three epochs "
-        "([networks](results/networks.md)): the default's recipe (BCE, biases at the rates, affine "
-        "map) minus others', each as its paper uses it or with the affine map too.\n\n"
-        + markdown(header, rows)
-    )
+    header = [kind, "recipe minus", "seeds", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
+    return markdown(header, rows)
 
 
 def _regret(lines: list[dict[str, Any]]) -> str:
