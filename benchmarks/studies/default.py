@@ -18,8 +18,13 @@ Peers, as a user of scikit-learn or PyTorch would run them:
 - MLP: one hidden layer of 512, BCE, Adam at 1e-3 for 30 epochs; the same with the official
   asymmetric loss and with the two-way loss, their scores read by the sigmoid, as the papers do.
 
+On texts, auto is ``tfidf`` with its defaults, and the peers are scikit-learn's ``TfidfVectorizer``
+with one-vs-rest logistic regression, calibrated, with C = 10 or the best C of seven by three folds
+(``benchmarks.studies.text`` has both).
+
 Labels with fewer than five rows of a kind keep their rate where a peer cannot be fitted.
-``candidates`` measures every candidate of auto alone, for the regret of the choice.
+``candidates`` measures every candidate of auto alone, for the regret of the choice; ``left out``
+compares auto and the random forest on training rows, without any test row.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +53,19 @@ PAGE = Path(__file__).parents[2] / "docs" / "default.md"
 START, END = "<!-- default study: start -->", "<!-- default study: end -->"
 SETS = ("emotions", "medical", "yeast", "scene", "voc2012", "cifar10h", "tinyimagenet")
 SETS = (*SETS, "bibtex", "coco80-features")
+TEXTS = {
+    "auto": "credibly",
+    "logistic C = 10, calibrated": "scikit-learn C=10",
+    "logistic CV, calibrated": "scikit-learn C=chosen",
+}
+"""Methods on texts, by their name in the study of texts."""
+
+TEXT_SETS = ("reuters",)
+ALL_SETS = (*SETS, *TEXT_SETS)
 METRICS = ("NLL", "ACE", "mAP@y", "mAP@x", "retrieval 3", "retrieval 5", "coverage")
+COMPARED = METRICS[:-1]
 COSTS = ("CPU s", "MB")
+UNIT = {"NLL": " × 1000"}
 LOWER = ("NLL", "ACE", *COSTS)
 FACTOR = dict.fromkeys(METRICS, 100) | {"NLL": 1000, "CPU s": 1, "MB": 1}
 FEWEST = 5
@@ -129,6 +145,35 @@ def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     return found, {"alone": alone}
 
 
+def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """Auto and a random forest on training rows that neither was trained on; no test row."""
+    import credibly as cr
+    from credibly.train import Settings, build_loss, resolve_settings
+    from credibly.train.choice import choose, problem_of
+    from credibly.train.maps import fitted_map
+    from credibly.train.run_folder import pooled
+
+    data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
+    settings = resolve_settings(Settings(seed=seed, split_seed=seed), data)
+    rows = pooled(data, settings)
+    loss = build_loss(settings, data, len(rows.part("train")))
+    problem = problem_of(rows, loss, settings)
+    targets = problem.targets[problem.scored]
+    odds = cr.Pipeline(loss).link_log_odds(choose(problem, settings).scores)
+    calibrator = fitted_map(settings.calibrate, odds, targets, has_link=True)
+    votes = np.empty(problem.targets.shape)
+    for inside, outside in problem.parts:
+        votes[outside] = _votes(
+            problem.features[inside], problem.targets[inside], problem.features[outside], seed
+        )
+    found = {
+        "auto": cr.Pipeline(None, calibrator).probabilities(odds),
+        "random forest": votes[problem.scored],
+    }
+    figures = {method: _measured(values, targets) for method, values in found.items()}
+    return np.zeros(0), {"left out": figures}
+
+
 # Peers ----------------------------------------------------------------------------------------
 
 
@@ -177,7 +222,12 @@ def _forest(name: str, seed: int, calibrated: bool) -> np.ndarray:
     rows = rows_of(name)
     if calibrated:
         return _labels(rows, lambda _: RandomForestClassifier(100, random_state=seed), 5, seed)
-    features, targets, test, _ = rows
+    return _votes(*rows[:3], seed)
+
+
+def _votes(features: np.ndarray, targets: np.ndarray, test: np.ndarray, seed: int) -> np.ndarray:
+    from sklearn.ensemble import RandomForestClassifier
+
     model = RandomForestClassifier(300, random_state=seed).fit(features, targets > 0.5)
     votes = model.predict_proba(test)
     votes = votes if isinstance(votes, list) else [votes]
@@ -235,7 +285,11 @@ METHODS: dict[str, Callable[[str, int], tuple[np.ndarray, dict[str, Any]]]] = {
     "random forest, calibrated": _peer(_forest, True),
     "boosting, calibrated": _peer(_boosting, True),
     "candidates": candidates,
+    "left out": left_out,
 }
+
+NOT_PEERS = ("candidates", "left out")
+NAMES = tuple(dict.fromkeys((*METHODS, *TEXTS)))
 
 
 # Measuring ------------------------------------------------------------------------------------
@@ -270,10 +324,19 @@ def one(name: str, method: str, seed: int) -> dict[str, Any]:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    if name in TEXT_SETS:
+        from benchmarks.studies import text
+
+        probabilities, targets, cost = text.predicted(name, TEXTS[method], seed)
+        cost["all MB"] = _peak()
+        figures = _measured(np.asarray(probabilities, np.float64), targets)
+        return {"set": name, "method": method, "seed": seed, **figures, **cost}
     before, started = _peak(), time.process_time()
     probabilities, more = METHODS[method](name, seed)
     cost = {"CPU s": time.process_time() - started, "MB": _peak() - before, "all MB": _peak()}
-    figures = _measured(np.asarray(probabilities, np.float64), rows_of(name)[3])
+    figures = {}
+    if len(probabilities):
+        figures = _measured(np.asarray(probabilities, np.float64), rows_of(name)[3])
     return {"set": name, "method": method, "seed": seed, **figures, **cost, **more}
 
 
@@ -293,7 +356,8 @@ def run(sets: list[str], methods: list[str], seeds: int) -> None:
     for name in sets:
         for seed in range(seeds):
             for method in methods:
-                if (name, method, seed) in done:
+                known = TEXTS if name in TEXT_SETS else METHODS
+                if method not in known or (name, method, seed) in done:
                     continue
                 command = [sys.executable, "-W", "ignore", "-m", "benchmarks.studies.default"]
                 command += ["--one", name, method, str(seed)]
@@ -310,11 +374,14 @@ def run(sets: list[str], methods: list[str], seeds: int) -> None:
 def tables() -> str:
     """The page: every method on every set, differences from auto with intervals, and regret."""
     lines = records()
-    found = [name for name in SETS if any(line["set"] == name for line in lines)]
+    found = [name for name in ALL_SETS if any(line["set"] == name for line in lines)]
     parts = [_set_table(name, [x for x in lines if x["set"] == name]) for name in found]
     measured = any(line["method"] == "candidates" for line in lines)
-    last = [_behind(lines), _images()]
-    return "\n\n".join([*parts, *([_regret(lines)] if measured else []), *last])
+    first = [_exceptions(lines)]
+    if any(line["method"] == "left out" for line in lines):
+        first.append(_left_out(lines))
+    first = [*first, *([_regret(lines)] if measured else [])]
+    return "\n\n".join([*first, _behind(lines), *parts, _images(), _texts()])
 
 
 def _shown(values: list[float], metric: str) -> str:
@@ -325,9 +392,9 @@ def _shown(values: list[float], metric: str) -> str:
 
 def _set_table(name: str, lines: list[dict[str, Any]]) -> str:
     rows = []
-    for method in METHODS:
+    for method in NAMES:
         own = [line for line in lines if line["method"] == method]
-        if not own or method == "candidates":
+        if not own or method in NOT_PEERS:
             continue
         cells = [_shown([line[metric] for line in own], metric) for metric in (*METRICS, *COSTS)]
         rows.append([method, str(len(own)), *cells])
@@ -350,24 +417,63 @@ def paired(
     return float(np.mean(gaps)), float(half), len(gaps)
 
 
-def _behind(lines: list[dict[str, Any]]) -> str:
+def _gaps(lines: list[dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Give each set and peer with the paired difference by metric: mean, half interval, worse."""
+    for name in ALL_SETS:
+        for method in NAMES:
+            if method in ("auto", *NOT_PEERS):
+                continue
+            gaps = {}
+            for metric in COMPARED:
+                gap = paired(lines, name, method, metric)
+                if gap is not None:
+                    mean, half, seeds = gap
+                    worse = mean > half if metric in LOWER else mean < -half
+                    gaps[metric] = (mean, half, seeds, worse)
+            if gaps:
+                yield name, method, gaps
+
+
+def _exceptions(lines: list[dict[str, Any]]) -> str:
+    """Name every peer and metric in which auto is worse beyond the paired interval."""
+    found = []
+    for name, method, gaps in _gaps(lines):
+        cells = [
+            f"{metric} by {abs(mean):.1f} ± {half:.1f}{UNIT.get(metric, ' points')}"
+            for metric, (mean, half, _, worse) in gaps.items()
+            if worse
+        ]
+        if cells:
+            seeds = next(iter(gaps.values()))[2]
+            found.append(f"- {name}, {method} ({seeds} seeds): {'; '.join(cells)}")
+    head = "Exceptions, where a peer is better than auto beyond the paired 95 % interval:\n\n"
+    return head + ("\n".join(found) or "- none")
+
+
+def _left_out(lines: list[dict[str, Any]]) -> str:
+    """The table of training rows left out: whether an exception is one of the test rows alone."""
     rows = []
     for name in SETS:
-        for method in METHODS:
-            if method in ("auto", "candidates"):
-                continue
-            cells = []
-            for metric in ("NLL", "ACE", "mAP@y", "mAP@x"):
-                gap = paired(lines, name, method, metric)
-                if gap is None:
-                    continue
-                mean, half, _ = gap
-                worse = mean > half if metric in LOWER else mean < -half
-                mark = "**" if worse else ""
-                cells.append(f"{mark}{mean:+.1f} ± {half:.1f}{mark}")
-            if cells:
-                rows.append([name, method, *cells])
-    header = ["set", "auto minus", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
+        own = [x["left out"] for x in lines if (x["set"], x["method"]) == (name, "left out")]
+        for method in own[0] if own else ():
+            cells = [_shown([x[method][metric] for x in own], metric) for metric in COMPARED]
+            rows.append([name, method, str(len(own)), *cells])
+    header = ["set", "method", "seeds", "NLL × 1000", *(f"{m} %" for m in COMPARED[1:])]
+    return (
+        "The same on training rows by five folds, each row scored by models that were not trained "
+        "on it; no test row takes part.\n\n" + markdown(header, rows)
+    )
+
+
+def _behind(lines: list[dict[str, Any]]) -> str:
+    rows = []
+    for name, method, gaps in _gaps(lines):
+        cells = []
+        for mean, half, _, worse in gaps.values():
+            mark = "**" if worse else ""
+            cells.append(f"{mark}{mean:+.1f} ± {half:.1f}{mark}")
+        rows.append([name, method, str(next(iter(gaps.values()))[2]), *cells])
+    header = ["set", "auto minus", "seeds", "NLL × 1000", *(f"{m} %" for m in COMPARED[1:])]
     return (
         "Auto minus each peer over the same seeds, ± half of the paired 95 % interval; bold where "
         "auto is worse beyond it.\n\n" + markdown(header, rows)
@@ -376,28 +482,61 @@ def _behind(lines: list[dict[str, Any]]) -> str:
 
 PEERS_ON_IMAGES = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way + temperature")
 PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "two-way + affine", "SPA", "SPA + affine", "SPA+LPR")
+PEERS_ON_TEXTS = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way, sigmoid")
+PEERS_ON_TEXTS = (*PEERS_ON_TEXTS, "two-way + affine", "SPA", "SPA + affine")
 
 
 def _images() -> str:
     """The default's recipe beside others on networks trained on images (the study of claims)."""
     from benchmarks.claims import networks
     from benchmarks.claims.networks.tables import RECIPES
+
+    setups = ("coco", "voc", "ucmerced")
+    return (
+        "EfficientNet-Lite0 fine-tuned on images for three epochs "
+        "([networks](results/networks.md)): the default's recipe (BCE, biases at the rates, affine "
+        "map) minus others', each as its paper uses it or with the affine map too.\n\n"
+        + _recipes("images", networks.methods(), RECIPES, setups, PEERS_ON_IMAGES)
+    )
+
+
+def _texts() -> str:
+    """The same on words of texts."""
+    from benchmarks.claims import texts
+    from benchmarks.claims.texts.tables import RECIPES
+
+    setups = ("reuters, tfidf", "goemotions, tfidf")
+    return (
+        "TF-IDF on texts ([texts](results/texts.md)), with held-out rows as in `--folds 0`: BCE, "
+        "biases at the rates and one affine map, minus others'. The default has folds and a map "
+        "per label besides; it is compared with scikit-learn in [text](text.md).\n\n"
+        + _recipes("texts", texts.methods(), RECIPES, setups, PEERS_ON_TEXTS)
+    )
+
+
+def _recipes(
+    kind: str,
+    methods: list[Any],
+    recipes: dict[str, tuple[str, str]],
+    setups: tuple[str, ...],
+    peers: tuple[str, ...],
+) -> str:
     from benchmarks.claims.runner import Book
     from benchmarks.claims.tables import Results, difference
 
-    results = Results(networks.methods(), Book())
+    results = Results(methods, Book())
 
     def figures(setup: str, recipe: str) -> list[dict[int, float]]:
-        method, reading = RECIPES[recipe]
+        method, reading = recipes[recipe]
         path = (setup, method, "readings", reading)
         nll = results.values(*path, "NLL", scale=1000)
         ranking = [results.values(setup, method, name) for name in ("mAP@y", "mAP@x")]
         return [nll, results.values(*path, "ACE"), *ranking]
 
     rows = []
-    for setup in ("coco", "voc", "ucmerced"):
+    for setup in setups:
         own = figures(setup, "BCE, prior bias + affine")
-        for recipe in PEERS_ON_IMAGES:
+        for recipe in peers:
             gaps = [difference(*pair) for pair in zip(own, figures(setup, recipe), strict=True)]
             if gaps[0].n < 2:
                 continue
@@ -409,13 +548,8 @@ def _images() -> str:
                 for gap, bad in zip(gaps, worse, strict=True)
             ]
             rows.append([setup, recipe, str(gaps[0].n), *cells])
-    header = ["images", "default minus", "seeds", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
-    return (
-        "EfficientNet-Lite0 fine-tuned on images for three epochs "
-        "([networks](results/networks.md)): the default's recipe (BCE, biases at the rates, affine "
-        "map) minus others', each as its paper uses it or with the affine map too.\n\n"
-        + markdown(header, rows)
-    )
+    header = [kind, "recipe minus", "seeds", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
+    return markdown(header, rows)
 
 
 def _regret(lines: list[dict[str, Any]]) -> str:
@@ -461,9 +595,9 @@ def write_page() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.default")
-    parser.add_argument("sets", nargs="*", default=list(SETS))
+    parser.add_argument("sets", nargs="*", default=list(ALL_SETS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--methods", default=",".join(METHODS), help="separated by ;")
+    parser.add_argument("--methods", default=";".join(NAMES), help="separated by ;")
     parser.add_argument("--table", action="store_true", help="print the tables of the records")
     parser.add_argument("--write", action="store_true", help="write them into the page")
     parser.add_argument("--one", nargs=3, metavar=("SET", "METHOD", "SEED"))
@@ -476,7 +610,7 @@ def main() -> None:
     elif given.write:
         write_page()
     else:
-        methods = list(METHODS) if given.methods == ",".join(METHODS) else given.methods.split(";")
+        methods = given.methods.split(";")
         run(given.sets, methods, given.seeds)
 
 

@@ -111,11 +111,15 @@ def write_jsonl(rows: Rows, path: Path) -> None:
 # One method, in a process of its own ------------------------------------------------------------
 
 
-def one(name: str, method: str, seed: int, out: Path) -> None:
-    """Train and predict; write probabilities, truth and cost."""
-    rows = SETS[name]()
+def predicted(name: str, method: str, seed: int) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    """Train and predict; return probabilities and truth of the test rows, and the cost."""
     run = _sklearn if method.startswith("scikit-learn") else _credibly
-    probabilities, targets, cost = run(rows, method, seed)
+    return run(SETS[name](), method, seed)
+
+
+def one(name: str, method: str, seed: int, out: Path) -> None:
+    """Write what one method predicts, the truth and the cost."""
+    probabilities, targets, cost = predicted(name, method, seed)
     np.savez(out, probabilities=probabilities, targets=targets, cost=json.dumps(cost))
 
 

@@ -39,6 +39,7 @@ def their_boosting(options: BoostingOptions, seed: int) -> Any:
         max_leaf_nodes=options.leaves,
         min_samples_leaf=options.leaf,
         l2_regularization=options.l2,
+        max_bins=options.bins,
         early_stopping=False,
         random_state=seed,
     )

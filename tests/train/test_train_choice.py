@@ -10,8 +10,9 @@ from train_instances import awkward
 
 import credibly as cr
 from credibly.checks import InputError
+from credibly.cli import main
 from credibly.data import Data
-from credibly.train import Settings, fit, load
+from credibly.train import Settings, choice, fit, load
 from credibly.train import candidates as kinds
 from credibly.train.choice import Size, candidates, choose, problem_of
 
@@ -168,6 +169,52 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     assert (counts >= 1).all()
 
 
+def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_scores(
+    rows, tmp_path
+):
+    run = fit(rows, tmp_path / "run", settings("auto", ensemble=2))
+    test = rows.part("test")
+    names = list(run.members)
+    assert [name.rpartition("-")[0] for name in names] == run.candidates["members"]
+    assert len(set(names)) == len(names)
+    paths = cr.train.predict_members_to(load(tmp_path / "run"), test, tmp_path / "members")
+    assert [path.stem for path in paths] == names
+    kept = [cr.predictions.Predictions.read(path) for path in paths]
+    odds = np.stack([np.log(p) - np.log1p(-p) for p in (k.probabilities for k in kept)])
+    mean = np.tensordot(run.model.weights.numpy(), odds, axes=1)
+    np.testing.assert_allclose(mean, run.scores(test).numpy(), rtol=1e-3, atol=1e-3)
+    assert kept[0].metadata["member"] == names[0]
+    assert kept[0].metadata["calibrator"] is None
+
+
+def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, capsys):
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(80, 3)).astype(np.float32)
+    names = np.array(["a", "b"])
+    np.savez(tmp_path / "rows.npz", features=features, targets=features[:, :2] > 0, labels=names)
+    source, out = str(tmp_path / "rows.npz"), str(tmp_path / "run")
+    assert main(["train", source, "--out", out, "--budget", "20s"]) == 0
+    shown = capsys.readouterr().out
+    assert "models compared on rows they did not see" in shown
+    assert all(name in shown for name in kinds.FIT)
+    assert main(["train", source, "--out", out, "--budget", "20s", "--resume", "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)["candidates"]
+    assert [row["model"] for row in table] == list(kinds.FIT)
+    folder = tmp_path / "members"
+    given = ["predict", out, source, "--out", str(tmp_path / "p.parquet"), "--members", str(folder)]
+    assert main(given) == 0
+    assert {path.stem for path in folder.iterdir()} == set(load(out).members)
+    assert main([*given, "--engine", "spark"]) == 2
+    assert "--members takes the folder of a run" in capsys.readouterr().err
+
+
+def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):
+    run = fit(rows, tmp_path / "run", settings("linear", epochs=1))
+    assert run.members == {}
+    with pytest.raises(InputError, match="has one network and no members"):
+        cr.train.predict_members_to(run, rows, tmp_path / "members")
+
+
 def test_the_report_shows_what_was_compared(rows, tmp_path):
     run = fit(rows, tmp_path / "run", settings("forest"))
     path = cr.report.write(
@@ -250,3 +297,59 @@ def test_left_out_rows_of_the_first_part_choose_the_dropout(given, better, monke
         return
     assert calls == [(0, None), (0, 0.0), (1, better), (2, better)]
     assert found.options == ({} if better is None else {"dropout": 0.0})
+
+
+def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
+    """Noise is predicted best by few trees, so the other parts need not grow many."""
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(120, 3)).astype(np.float32)
+    targets = noise.integers(0, 2, (120, 2)).astype(np.float32)
+    rows = Data(["a", "b"], targets, features=features, drawn=True)
+    problem = problem_of(rows, cr.losses.BCE(), Settings(folds=3, loss="bce"))
+    monkeypatch.setattr(kinds, "STAGES", (1, 2, 20, 40))
+    grown, options = [], cr.models.BoostingOptions
+    booster = cr.models.Booster
+
+    def watched(features, targets, seed, given: options, **others):
+        grown.append(given.iterations)
+        return booster(features, targets, seed, given, **others)
+
+    monkeypatch.setattr(cr.models, "Booster", watched)
+    found = kinds.fit_boosting(problem)
+    assert grown[0] == 40
+    assert grown[1] == grown[2] < 40
+    assert found.options["iterations"] == grown[3] <= grown[1]
+    assert found.scores.shape == targets.shape
+
+
+@pytest.mark.parametrize("loss", ["bce", "softmax"])
+def test_few_rows_of_many_features_have_the_optimum_of_all_columns(loss, monkeypatch):
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(60, 90)).astype(np.float32)
+    targets = np.eye(3, dtype=np.float32)[noise.integers(0, 3, 60)]
+    rows = Data(list("abc"), targets, features=features, split=np.arange(60) % 3, drawn=True)
+    criterion = cr.losses.from_name(loss, num_labels=3, num_rows=60).eval()
+    monkeypatch.setattr(kinds, "SOLVER_ITERATIONS", 1000)
+    problem = problem_of(rows, criterion, Settings(folds=2, loss=loss))
+    few = kinds.fit_linear(problem)
+    monkeypatch.setattr(kinds, "_row_space", lambda inputs, head: (None, head))
+    many = kinds.fit_linear(problem)
+    assert few.options == many.options
+    np.testing.assert_allclose(few.scores, many.scores, atol=1e-3)
+    inputs = torch.from_numpy(noise.normal(size=(20, 90)).astype(np.float32))
+    with torch.no_grad():
+        torch.testing.assert_close(
+            few.members[0](inputs), many.members[0](inputs), atol=1e-3, rtol=0
+        )
+
+
+def test_rare_features_cost_a_forest_little():
+    noise = np.random.default_rng(0)
+    rows = cr.data.synthetic(300)
+    dense = problem_of(rows, cr.losses.BCE().eval(), Settings(folds=2, loss="bce"))
+    sparse = dataclasses.replace(dense, features=(noise.random((300, 800)) < 0.02) * 1.0)
+    assert choice._sparse(dense) == 0
+    assert choice._sparse(sparse) == 800
+    sizes = [Size(300, 800, 45, 5, number) for number in (0, 800)]
+    few, many = (choice.estimated_seconds("forest", size, Settings()) for size in sizes[::-1])
+    assert few - 0.5 < (many - 0.5) / 4  # beside what every forest takes

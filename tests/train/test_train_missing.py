@@ -72,6 +72,34 @@ def test_empty_and_constant_columns_do_no_harm():
     assert found.tolist() == [[5, 0, 1], [0, 0, 0]]
 
 
+def test_huge_values_leave_the_others_of_their_column_apart():
+    noise = np.random.default_rng(0)
+    plain = noise.normal(5, 2, (400, 3))
+    tailed = plain.copy()
+    tailed[:4, 0], tailed[4, 1], tailed[6, 2] = 1e30, -1e6, np.nan
+    layer = Standardize(3).fit(tailed, limit=3.0)
+    assert layer.mean.numpy() == pytest.approx(plain.mean(axis=0), abs=0.6)
+    assert layer.scale.numpy() == pytest.approx(plain.std(axis=0), rel=0.7)
+    assert layer(torch.from_numpy(tailed)).abs().max() == 3
+    # A rare count is not an outlier: three quarters of its column are 0.
+    counts = np.zeros((400, 1))
+    counts[0] = 90
+    assert float(Standardize(1).fit(counts, limit=3.0).scale) == pytest.approx(counts.std())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("model", ["auto", "linear", "mlp"])
+@pytest.mark.parametrize("huge", [np.float32(1e30), 1e300], ids=["float32", "float64"])
+def test_a_feature_with_huge_values_still_counts(model, huge):
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(300, 3)).astype(type(huge))
+    targets = (features[:, :2] > 0).astype(int)
+    features[::50] *= huge
+    classifier = cr.CredibleClassifier(model=model, epochs=10, budget="0s")
+    found = classifier.fit(features[:200], targets[:200]).predict_proba(features[200:])
+    assert ((found > 0.5) == targets[200:]).mean() > 0.85
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_infinite_features_are_refused_by_row_and_column(value):
     features = FEATURES.copy()

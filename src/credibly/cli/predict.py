@@ -20,6 +20,7 @@ class Own:
     Examples:
       credibly predict runs/digits digits --part test --out predictions.parquet
       torchrun --nproc-per-node 4 -m credibly predict runs/coco coco:data --shards 16 --out parts/
+      credibly predict runs/auto rows.csv --members members/ --out predictions.parquet
       credibly predict model.onnx tables/ --engine spark --out parts/
     """
 
@@ -31,6 +32,9 @@ class Own:
     part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
     shards: int | None = option(
         None, help="number of parts (default: one per process)", between=(1, 99_999)
+    )
+    members: str | None = option(
+        None, help="folder for the predictions of each member too, before the calibrator"
     )
     allow_python: bool = option(False, help="import the code that a python: run names")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
@@ -48,14 +52,18 @@ Options: Any = with_reader_options(Own, leave_out=("labels",))
 
 
 def run(options: Own) -> int:
-    from credibly.checks import out_can_be_written
+    from credibly.checks import InputError, out_can_be_written
 
     if options.engine == "spark" or options.folder.endswith(".onnx"):
+        if options.members is not None:
+            raise InputError("--members takes the folder of a run and --engine duckdb.")
         return _predict_parts(options)
     out_can_be_written(options.out, folder=not options.out.endswith(".parquet"))
     from credibly import data, train
     from credibly.cli._tables import print_json, print_text, progress
 
+    if options.members is not None:
+        out_can_be_written(options.members, folder=True)
     process, processes = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
     done = train.load(options.folder, allow_python=options.allow_python)
     rows = data.load(
@@ -77,6 +85,8 @@ def run(options: Own) -> int:
             processes=processes,
             advance=advance,
         )
+    if options.members is not None and process == 0:
+        written += train.predict_members_to(done, rows, options.members)
     if options.json and process == 0:
         print_json({"rows": len(rows), "written": [str(path) for path in written]})
     elif not options.quiet and process == 0:

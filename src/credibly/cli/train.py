@@ -143,11 +143,15 @@ def run(options: Own) -> int:
         done = train.fit(rows, options.out, settings, resume=options.resume, callback=callback)
     if not is_main():
         return 0
+    table = done.candidates.get("candidates", [])
     if options.json:
-        print_json({"run": options.out, "metrics": done.metrics})
+        compared = {"candidates": table} if table else {}
+        print_json({"run": options.out, "metrics": done.metrics, **compared})
         return 0
     title = f"{done.settings.loss} · {done.settings.model} · test rows"
     print_table(title, ["", "value"], list(done.metrics.items()))
+    if len(table) > 1:
+        print_table("models compared on rows they did not see", *_compared(table))
     print_text(f"{rows}")
     for row in rows.skipped[:10]:
         print_text(f"left out, does not decode: {row}")
@@ -156,6 +160,16 @@ def run(options: Own) -> int:
         f"credibly report {options.out}/predictions.parquet --out report.html"
     )
     return 0
+
+
+def _compared(table: list[dict[str, Any]]) -> tuple[list[str], list[list[object]]]:
+    """Return the columns and rows of what was compared; a reason where a model was left out."""
+    figures = {"NLL": "nll", "mAP": "map", "ACE": "ace", "weight": "weight"}
+    rows = [[row["model"], *(row.get(key) for key in figures.values())] for row in table]
+    if any("left_out" in row for row in table):
+        rows = [[*cells, row.get("left_out", "")] for cells, row in zip(rows, table, strict=True)]
+        return ["", *figures, "left out, since"], rows
+    return ["", *figures], rows
 
 
 def is_main() -> bool:

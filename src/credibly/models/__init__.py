@@ -9,7 +9,15 @@
 from credibly.models._build import MODELS, build
 from credibly.models._features import cache_features
 from credibly.models._growing import Booster, BoostingOptions, ForestOptions, grow_forest
-from credibly.models._network import LIMIT, VIEWS, Head, Network, Scorer, Standardize
+from credibly.models._network import (
+    LIMIT,
+    VIEWS,
+    Head,
+    Network,
+    Scorer,
+    Standardize,
+    column_moments,
+)
 from credibly.models._stack import Stack
 from credibly.models._text import TextNetwork, Tfidf, build_text
 from credibly.models._trees import TREES, Trees
@@ -33,5 +41,6 @@ __all__ = [
     "build",
     "build_text",
     "cache_features",
+    "column_moments",
     "grow_forest",
 ]

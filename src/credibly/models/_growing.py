@@ -151,6 +151,7 @@ class BoostingOptions:
         leaves: most leaves of a tree.
         leaf: fewest rows of a leaf.
         l2: penalty on the values of leaves.
+        bins: most intervals that the values of a column are divided into.
     """
 
     iterations: int = 100
@@ -158,6 +159,7 @@ class BoostingOptions:
     leaves: int = 6
     leaf: int = 10
     l2: float = 1.0
+    bins: int = 64
 
 
 class Booster:
@@ -221,6 +223,7 @@ class Booster:
             max_leaf_nodes=self.options.leaves,
             min_samples_leaf=self.options.leaf,
             l2_regularization=self.options.l2,
+            max_bins=self.options.bins,
             random_state=seed % 2**32,
         )
         model.set_params(early_stopping=False)  # annotated as text

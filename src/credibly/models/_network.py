@@ -21,6 +21,15 @@ SPARSE = ("linear", "mlp")
 LIMIT = 3.0
 """Largest standardised value of a feature, in deviations; docs/models.md says how it was chosen."""
 
+TAILS = 40.0
+"""Deviations above this many interquartile ranges are those of outliers; docs/models.md."""
+
+REACH = 5.0
+"""How far beyond the quartiles values of such columns count, in interquartile ranges."""
+
+QUARTILE_ROWS = 4096
+"""About how many rows quartiles are taken from."""
+
 
 class Standardize(nn.Module):
     """(input − mean) / scale, a column or channel at a time; fixed, and saved with the model.
@@ -48,22 +57,8 @@ class Standardize(nn.Module):
         self.register_buffer("limit", torch.tensor(math.inf))
 
     def fit(self, values: Array, limit: float = math.inf) -> Standardize:
-        """Take mean and deviation of each column's values; a constant column keeps scale 1."""
-        # In blocks, in float64: exact enough, and never a copy of the whole.
-        width = values.shape[1]
-        total, square, count = np.zeros(width), np.zeros(width), np.zeros(width)
-        shift = np.nan_to_num(values[:1].astype(np.float64).reshape(-1)) if len(values) else 0.0
-        for start in range(0, len(values), 65536):
-            block = values[start : start + 65536].astype(np.float64) - shift
-            missing = np.isnan(block)
-            block[missing] = 0
-            total += block.sum(axis=0)
-            square += (block**2).sum(axis=0)
-            count += len(block) - missing.sum(axis=0)
-        mean = total / np.maximum(count, 1)
-        deviation = np.sqrt(np.maximum(square / np.maximum(count, 1) - mean**2, 0))
-        constant = deviation <= 1e-6 * np.maximum(np.abs(mean + shift), 1e-30)
-        return self.set(mean + shift, np.where(constant, 1.0, deviation), limit)
+        """Take mean and deviation of each column's values, as ``column_moments`` returns them."""
+        return self.set(*column_moments(values, heavy_tails=limit < math.inf), limit)
 
     def set(self, mean: object, scale: object, limit: float = math.inf) -> Standardize:
         """Take these numbers, one mean and one scale per column or channel."""
@@ -111,6 +106,63 @@ class Standardize(nn.Module):
         """Read runs of version 0.2 and before too: they had no limit."""
         state_dict.setdefault(prefix + "limit", torch.tensor(math.inf))
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def column_moments(
+    values: Array, *, heavy_tails: bool, tolerance: float = 1e-6
+) -> tuple[Array, Array]:
+    """Return mean and deviation of each column's known values, in float64.
+
+    A constant column has scale 1: its deviation is at most ``tolerance`` times its mean. With
+    ``heavy_tails``, a column whose deviation exceeds 40 interquartile ranges gets the moments of
+    its values limited to five interquartile ranges beyond the quartiles: a few huge values would
+    else leave the rest without a difference.
+
+    Example:
+        >>> column = np.append(np.arange(100.0), 1e30)[:, None]
+        >>> [float(moment[0].round()) for moment in column_moments(column, heavy_tails=True)]
+        [52.0, 40.0]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = _moments(values)
+    if heavy_tails and len(values):
+        low, high = _quartiles(values[:: -(-len(values) // QUARTILE_ROWS)])
+        width = high - low
+        # Not `>`: the squares of the largest numbers overflow.
+        heavy = np.flatnonzero((width > 0) & ~(deviation <= TAILS * width))
+        if len(heavy):
+            reach = REACH * width[heavy]
+            inside = values[:, heavy].astype(np.float64)
+            inside = inside.clip(low[heavy] - reach, high[heavy] + reach)
+            mean[heavy], deviation[heavy] = _moments(inside)
+    constant = deviation <= tolerance * np.maximum(np.abs(mean), 1e-30)
+    return mean, np.where(constant, 1.0, deviation)
+
+
+def _moments(values: Array) -> tuple[Array, Array]:
+    # In blocks, in float64: exact enough, and never a copy of the whole.
+    width = values.shape[1]
+    total, square, count = np.zeros(width), np.zeros(width), np.zeros(width)
+    shift = np.nan_to_num(values[:1].astype(np.float64).reshape(-1)) if len(values) else 0.0
+    for start in range(0, len(values), 65536):
+        block = values[start : start + 65536].astype(np.float64) - shift
+        missing = np.isnan(block)
+        block[missing] = 0
+        total += block.sum(axis=0)
+        square += (block**2).sum(axis=0)
+        count += len(block) - missing.sum(axis=0)
+    mean = total / np.maximum(count, 1)
+    deviation = np.sqrt(np.maximum(square / np.maximum(count, 1) - mean**2, 0))
+    return mean + shift, deviation
+
+
+def _quartiles(values: Array) -> tuple[Array, Array]:
+    """Return the first and third quartile of each column's known values; 0 where none is known."""
+    ordered = np.sort(values.astype(np.float64), axis=0)  # missing values last
+    known = (~np.isnan(ordered)).sum(axis=0)
+    places = (known // 4, (3 * known) // 4)
+    low, high = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in places)
+    return np.where(known > 0, low, 0.0), np.where(known > 0, high, 0.0)
 
 
 VIEWS = ("one", "flip", "crops")

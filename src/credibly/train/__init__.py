@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from credibly.train.in_memory import FittedModel, fit_matrix
     from credibly.train.log import read_log
     from credibly.train.onnx import export
-    from credibly.train.prediction import predict_to
+    from credibly.train.prediction import predict_members_to, predict_to
     from credibly.train.run import Run, load
     from credibly.train.run_files import run_readers
     from credibly.train.run_folder import is_run, read_config
@@ -61,6 +61,7 @@ __all__ = [
     "gather",
     "is_run",
     "load",
+    "predict_members_to",
     "predict_to",
     "preset",
     "read_config",
@@ -85,6 +86,7 @@ _MODULES = {
     "gather": "distributed",
     "is_run": "run_folder",
     "load": "run",
+    "predict_members_to": "prediction",
     "predict_to": "prediction",
     "read_config": "run_folder",
     "read_log": "log",

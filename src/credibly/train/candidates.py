@@ -82,7 +82,14 @@ class Problem:
 
     def figures(self, scores: Array) -> dict[str, float]:
         """Return the metrics of the scored rows after an affine calibration of them."""
-        evaluator = EpochEvaluator(self.steps, None, self.targets[self.scored])
+        return self._measured(scores, self.scored)
+
+    def cost(self, scores: Array, rows: Array) -> float:
+        """Return what candidates are chosen by, of some of the rows."""
+        return self._measured(scores, rows)["selection"]
+
+    def _measured(self, scores: Array, rows: Array) -> dict[str, float]:
+        evaluator = EpochEvaluator(self.steps, None, self.targets[rows])
         return evaluator(self.criterion, torch.from_numpy(scores))
 
     def averaged(self, parts: list[Array]) -> Array:
@@ -125,14 +132,16 @@ def scores_of(model: nn.Module, inputs: Tensor) -> Array:
 def fit_linear(problem: Problem) -> Candidate:
     """Solve to the optimum for each penalty; all rows then train with the best one."""
     network, inputs = _linear(problem)
-    heads = [copy.deepcopy(network.head) for _ in problem.parts]
+    basis, head = _row_space(inputs[problem.trained], network.head)
+    inputs = inputs if basis is None else inputs @ basis
+    heads = [copy.deepcopy(head) for _ in problem.parts]
     best: tuple[float, float, Array] | None = None
     tried = 0
     for l2 in L2:
         scores = []
-        for head, (inside, outside) in zip(heads, problem.parts, strict=True):
-            _solve(head, problem, inputs, inside, l2)
-            scores.append(scores_of(head, inputs[outside]))
+        for own, (inside, outside) in zip(heads, problem.parts, strict=True):
+            _solve(own, problem, inputs, inside, l2)
+            scores.append(scores_of(own, inputs[outside]))
         crossed = problem.averaged(scores)
         cost, tried = problem.figures(crossed)["selection"], tried + 1
         if best is None or cost < best[0]:
@@ -141,7 +150,11 @@ def fit_linear(problem: Problem) -> Candidate:
             break
     assert best is not None
     _, l2, crossed = best
-    _solve(network.head, problem, inputs, problem.trained, l2)
+    _solve(head, problem, inputs, problem.trained, l2)
+    if basis is not None:
+        with torch.no_grad():
+            network.head.weight.copy_(head.weight @ basis.T)
+            network.head.bias.copy_(head.bias)
     return Candidate("linear", [network.float()], crossed, {"l2": l2}, problem.figures(crossed))
 
 
@@ -156,6 +169,22 @@ def _linear(problem: Problem) -> tuple[Any, Tensor]:
     network.double()
     with torch.no_grad():
         return network, network.standardize(torch.from_numpy(problem.features).double())
+
+
+def _row_space(inputs: Tensor, head: nn.Linear) -> tuple[Tensor | None, nn.Linear]:
+    """Return an orthonormal basis of the rows where they are fewer than the columns, and its head.
+
+    The optimum under an L2 penalty is a combination of the rows. In coordinates of their basis it
+    has the same loss and the same norm, with as many weights per label as there are rows.
+    """
+    if len(inputs) >= inputs.shape[1]:
+        return None, head
+    basis = torch.linalg.qr(inputs.T).Q
+    small = nn.Linear(basis.shape[1], head.out_features, dtype=inputs.dtype)
+    nn.init.zeros_(small.weight)
+    with torch.no_grad():
+        small.bias.copy_(head.bias)
+    return basis, small
 
 
 def _solve(head: nn.Module, problem: Problem, inputs: Tensor, rows: Array, l2: float) -> None:
@@ -264,7 +293,10 @@ def fit_forest(problem: Problem) -> Candidate:
 
 
 def fit_boosting(problem: Problem) -> Candidate:
-    """Boost on each part; left-out rows choose the iterations, then on all rows."""
+    """Boost on each part; left-out rows choose the iterations, then on all rows.
+
+    The first part bounds the iterations of the others: one stage more than were best for it.
+    """
     from credibly import models
 
     options = models.BoostingOptions(iterations=STAGES[-1])
@@ -278,20 +310,21 @@ def fit_boosting(problem: Problem) -> Candidate:
             exclusive=problem.exclusive,
         )
 
-    stages: list[list[Array]] = [[] for _ in STAGES]
+    stages, left_out = STAGES, []
     last = None
     for inside, outside in problem.parts:
-        last = booster(inside, STAGES[-1])
-        staged = last.staged(problem.features[outside], STAGES)
-        for stage, scores in zip(stages, staged, strict=True):
-            stage.append(scores)
-    crossed = [problem.averaged(stage) for stage in stages]
+        last = booster(inside, stages[-1])
+        left_out.append(last.staged(problem.features[outside], stages))
+        if len(left_out) == 1:  # the other parts go one stage beyond the best of the first
+            costs = [problem.cost(scores, outside) for scores in left_out[0]]
+            stages = STAGES[: int(np.argmin(costs)) + 2]
+    crossed = [problem.averaged([part[at] for part in left_out]) for at in range(len(stages))]
     figures = [problem.figures(scores) for scores in crossed]
     at = int(np.argmin([each["selection"] for each in figures]))
     if last is None or len(problem.parts) > 1:
-        last = booster(problem.trained, STAGES[at])
-    chosen = {"iterations": STAGES[at]}
-    return Candidate("boosting", [last.model(STAGES[at])], crossed[at], chosen, figures[at])
+        last = booster(problem.trained, stages[at])
+    chosen = {"iterations": stages[at]}
+    return Candidate("boosting", [last.model(stages[at])], crossed[at], chosen, figures[at])
 
 
 FIT: dict[str, Callable[[Problem], Candidate]] = {

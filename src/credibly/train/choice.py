@@ -47,6 +47,8 @@ class Size:
     features: int
     labels: int
     parts: int
+    sparse: int = 0
+    """Of the features, those that have one value in nine rows of ten."""
 
     @property
     def fits(self) -> int:
@@ -65,7 +67,7 @@ def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
     n, d, labels = size.rows, size.features, size.labels
     if name == "linear":
         evaluations = 40 * (len(L2) - 2) * size.fits
-        return evaluations * (5e-4 + 5e-10 * n * d * labels)
+        return evaluations * (5e-4 + 5e-10 * n * min(n, d) * labels)
     if name == "mlp":
         width = steps.hidden or 512
         updates = number_of_batches(n, rows_per_step(steps.batch_size, n))
@@ -73,7 +75,7 @@ def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
         trained = size.parts + (steps.dropout is None)  # the first part with and without dropout
         return trained * steps.epochs * (updates * 2e-3 + work / 2e10)
     if name == "forest":
-        columns = max(1.0, 0.3 * d)
+        columns = max(1.0, 0.3 * (d - 0.9 * size.sparse))  # trees pass over constant columns
         trees = len(LEAVES) * ForestOptions().trees
         return trees * n * math.log2(n + 1) * columns * (4e-9 + 6e-10 * labels) + 0.5
     trees = STAGES[-1] * labels * size.fits
@@ -183,7 +185,7 @@ class Choice:
 def choose(problem: Problem, settings: Settings, callback: Callback | None = None) -> Choice:
     """Train every candidate within the budget; return the best one, or their sum where it pays."""
     names = [settings.model] if settings.model in FIT else list(FIT)
-    size = Size(len(problem.trained), *_shape(problem), len(problem.parts))
+    size = Size(len(problem.trained), *_shape(problem), len(problem.parts), _sparse(problem))
     table = [row for row in candidates(size, settings) if row["model"] in names]
     tried: list[Candidate] = []
     import sklearn.ensemble  # noqa: F401 - its threads are limited only once it is loaded
@@ -220,6 +222,13 @@ def _number(figure: float) -> float | None:
 
 def _shape(problem: Problem) -> tuple[int, int]:
     return problem.features.shape[1], problem.targets.shape[1]
+
+
+def _sparse(problem: Problem) -> int:
+    """Return how many columns have one value in nine rows of ten, of about a thousand rows."""
+    rows = problem.trained[:: -(-len(problem.trained) // 1024)]
+    ordered = np.sort(problem.features[rows], axis=0)
+    return int((ordered[len(rows) // 20] == ordered[-1 - len(rows) // 20]).sum())
 
 
 def _combined(tried: list[Candidate], weights: list[float]) -> tuple[nn.Module, list[str]]:

@@ -12,7 +12,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.models import LIMIT
+from credibly.models import LIMIT, column_moments
 from credibly.pipeline import Pipeline
 from credibly.train.assembly import set_prior_bias
 from credibly.train.batches import mixed
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 FEW_ROWS_L2 = 30.0
 """Penalty where there are too few rows to choose it."""
+
+LARGEST = 3e38
+"""Of a feature, where networks and trees are trained in float32."""
 
 
 @dataclasses.dataclass
@@ -88,13 +91,7 @@ def _moments(rows: Any) -> tuple[Array, Array]:
         square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
         scale = np.sqrt(square)
         return np.zeros(rows.shape[1]), np.where(scale > 0, scale, 1.0)
-    mean, scale = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
-    if np.isnan(mean).any():  # missing values; an empty column is constant
-        filled = np.where(np.isnan(rows).all(axis=0), 0.0, rows)
-        mean = np.asarray(np.nanmean(filled, axis=0, dtype=np.float64))
-        scale = np.asarray(np.nanstd(filled, axis=0, dtype=np.float64))
-    constant = scale <= 1e-9 * np.maximum(np.abs(mean), 1e-30)
-    return mean, np.where(constant, 1.0, scale)
+    return column_moments(rows, heavy_tails=True, tolerance=1e-9)
 
 
 def as_inputs(rows: Any) -> Any:
@@ -164,6 +161,7 @@ def _compared(rows: Any, targets: Array, settings: Settings, folds: int) -> Fitt
             f"row has exactly one label; got {settings.loss!r}."
         )
     dense = rows.toarray() if sparse.issparse(rows) else rows
+    dense = dense.clip(-LARGEST, LARGEST)
     fold = fold_numbers(targets, min(folds, len(targets)), settings.seed)
     numbers = range(int(fold.max()) + 1)
     parts = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in numbers]

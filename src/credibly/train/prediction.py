@@ -73,6 +73,32 @@ def predict_to(
     return written
 
 
+def predict_members_to(run: Run, rows: Data, folder: str | Path) -> list[Path]:
+    """Predict ``rows`` by each member of ``run`` alone, into one file per member.
+
+    The probabilities are those of the loss's link, since the calibrator belongs to the sum of all.
+
+    Args:
+        run: from ``load``: of several candidates or members.
+        rows: what to predict.
+        folder: for the files, ``mlp-1.parquet`` and so on, by the names of ``run.members``.
+
+    Returns:
+        The files.
+    """
+    members = run.members
+    if not members:
+        raise InputError(
+            f"{run.folder} has one network and no members. Train with --model auto, or give "
+            "--ensemble N."
+        )
+    run.check(rows)
+    written = [Path(folder) / f"{name}.parquet" for name in members]
+    for member, path in zip(members.values(), written, strict=True):
+        _write(member, rows, path, {"member": path.stem}, lambda rows: None)
+    return written
+
+
 def run_hash(folder: Path) -> str:
     """Return a hash of what decides a run's predictions: its weights and its calibration."""
     digest = hashlib.sha256()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.files import read_json_object, write_json
-from credibly.models import Trees
+from credibly.models import Stack, Trees
 from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
@@ -103,6 +103,23 @@ class Run:
     def decision(self) -> Decision | None:
         """Return the fitted decision, if there is one."""
         return self.pipeline.decision
+
+    @property
+    def members(self) -> dict[str, Run]:
+        """Return each member of a weighted sum of models as a run without a calibrator, by name.
+
+        The names are ``mlp-1``, ``mlp-2``, ``forest-1`` …. The calibrator belongs to the sum: it
+        was fitted after averaging. A run of one network has no members.
+        """
+        if not isinstance(self.model, Stack):
+            return {}
+        found: dict[str, Run] = {}
+        kinds = self.candidates["members"]
+        for place, (kind, member) in enumerate(zip(kinds, self.model.members, strict=True)):
+            found[f"{kind}-{kinds[: place + 1].count(kind)}"] = Run(
+                self.folder, self.settings, self.data, member, Pipeline(self.criterion)
+            )
+        return found
 
     def encoded(self, rows: Data) -> Data:
         """Return rows with their texts encoded by the model; others as they are."""
