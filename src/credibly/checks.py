@@ -283,13 +283,15 @@ def same_shape(scores: Tensor, targets: Tensor) -> None:
 def can_read_values(tensor: Tensor) -> bool:
     """Return whether Python may look at the values: not on the meta device, nor while tracing.
 
-    Under ``torch.compile``, ``torch.func.grad`` and ``torch.func.vmap`` there is nothing to read.
+    Under ``torch.compile``, ``torch.func.grad`` and ``torch.func.vmap`` there is nothing to read,
+    nor where a mode such as ``FakeTensorMode`` takes over all operators.
     """
     import torch
 
     if torch.compiler.is_compiling() or tensor.is_meta:
         return False
-    return not torch._C._are_functorch_transforms_active()
+    native = torch._C
+    return not (native._are_functorch_transforms_active() or native._len_torch_dispatch_stack())
 
 
 def label_weight(weight: Tensor, num_labels: int | None = None) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import softplus
 
 from credibly import InputError
@@ -54,6 +55,10 @@ CALLS = [
     (cl.AverageK(2.0), torch.zeros(3, 5), torch.tensor([0, 1, 1]), "columns per label"),
     (cl.AverageK(9.0), torch.zeros(3, 8), torch.tensor([0, 1, 1]), "at most the number of labels"),
     (cl.LabelPairs(cl.SPA()), SCORES, torch.zeros(2, 4), "must have the shape of the scores"),
+    # Kernels read memory by address, so what has none must never reach them.
+    (cl.SPA(), SCORES, SCORES.to("meta"), "must be on the device of the scores, cpu; got meta"),
+    (cl.TwoWay(), SCORES, SCORES.to("meta"), "must be on the device of the scores"),
+    (cl.SPA(), SCORES, torch._efficientzerotensor((3, 4)), "must hold values"),
 ]
 
 
@@ -106,3 +111,11 @@ def test_targets_are_checked_when_asked(targets, says):
 )
 def test_good_targets_pass(targets):
     cl.check_targets(targets)
+
+
+@pytest.mark.parametrize("loss", [cl.SPA(), cl.TwoWay(), cl.LabelPairs(cl.SPA())], ids=str)
+def test_fake_tensors_take_the_plain_formula(loss):
+    with FakeTensorMode():
+        scores = torch.zeros(3, 4, requires_grad=True)
+        loss(scores, torch.ones(3, 4)).backward()
+    assert scores.grad.shape == (3, 4)

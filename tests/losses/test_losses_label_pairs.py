@@ -258,3 +258,14 @@ def test_memory_stays_linear_in_the_labels(path):
             loss(scores, targets).backward()
     largest = max((event.cpu_memory_usage for event in profile.key_averages()), default=0)
     assert largest <= 40 * scores.numel() * 4
+
+
+@each_path
+@pytest.mark.parametrize("inner", [SPA, BCE], ids=["SPA", "BCE"])
+def test_label_weights_of_the_wrapped_loss_count(inner, path):
+    scores, targets = batch(dtype=torch.float64, **CASES[0])
+    weighted = inner(label_weight=torch.arange(scores.shape[1]).double())
+    with path():
+        extra = LabelPairs(weighted)(scores, targets) - weighted(scores, targets)
+        expected = LabelPairs(inner())(scores, targets) - inner()(scores, targets)
+    assert extra.item() == pytest.approx(expected.item(), rel=1e-10)

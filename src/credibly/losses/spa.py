@@ -91,7 +91,7 @@ class SPA(BinaryLoss):
         return SoftplusForm(self, *self.sides)
 
     def with_label_pairs(self, weight: float) -> FusedForm | None:
-        return SPAPairsForm(self, weight)
+        return None if self.label_weight is not None else SPAPairsForm(self, weight)
 
     @property
     def sides(self) -> tuple[Side, Side]:

@@ -69,7 +69,7 @@ class FusedForm(ABC):
         if targets.requires_grad or not checks.can_read_values(scores):
             return self.plain(scores, targets)
         if scores.requires_grad and torch.is_grad_enabled():
-            return _Fused.apply(scores, targets, self)  # pyright: ignore[reportReturnType]
+            return _apply(scores, targets, self)
         return self.value_and_gradient(scores.detach(), targets, False)[0]
 
     def value_and_gradient(
@@ -77,6 +77,11 @@ class FusedForm(ABC):
     ) -> ValueAndGradient:
         """Return value and gradient by the form for the device of ``scores``."""
         if scores.is_cpu and not _torch_everywhere:
+            if not targets.is_cpu:  # a kernel would read memory that is not there
+                raise checks.InputError(
+                    f"`targets` must be on the device of the scores, cpu; got {targets.device}. "
+                    "Move them with `targets.to(scores.device)`."
+                )
             return self.on_cpu(scores, targets, needs_grad)
         return self.in_torch(scores, unknown_to_minus_one(targets), needs_grad)
 
@@ -86,7 +91,7 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, targets: Tensor, form: FusedForm) -> Tensor:
-        value, ctx.gradient = form.value_and_gradient(scores.detach(), targets, True)
+        value, ctx.gradient = form.value_and_gradient(scores, targets, True)
         ctx.save_for_backward(scores, targets)
         ctx.form = form
         return value
@@ -107,6 +112,10 @@ class _Fused(torch.autograd.Function):
             gradient.mul_(outer[0])
         return gradient, None, None
 
+
+# `Function.apply` without its look for functorch, which `can_read_values` has ruled out: a tenth of
+# the step of a small batch.
+_apply: Any = super(torch.autograd.Function, _Fused).apply  # pyright: ignore
 
 ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
 """A number of each dtype that kernels take."""
@@ -136,8 +145,9 @@ def run_rows(
     *arguments: Any,
 ) -> ValueAndGradient:
     """Run the same on matrices: leading dimensions are flattened into rows."""
-    rows = math.prod(scores.shape[:-1])
-    return _run(kernel, scores, targets, needs_grad, arguments, (rows, scores.shape[-1]))
+    *leading, labels = scores.shape
+    shape = math.prod(leading), labels
+    return _run(kernel, scores, targets, needs_grad, arguments, shape)
 
 
 def _run(
@@ -152,5 +162,10 @@ def _run(
     gradient = torch.empty_like(scores) if needs_grad else None
     out = scores if gradient is None else gradient
     pointers = scores.data_ptr(), targets.data_ptr(), out.data_ptr()
+    if 0 in pointers and scores.numel():
+        raise checks.InputError(
+            "`scores` and `targets` must hold values; got a tensor without memory, such as a fake "
+            "one. Pass both as real tensors, or both as fake ones in their mode."
+        )
     value = kernel(pointers, shape, ZEROS[scores.dtype], needs_grad, *arguments)
     return torch.scalar_tensor(value, dtype=scores.dtype), gradient

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
-from credibly.losses.fused.kernels.two_way import two_way_at
+from credibly.losses.fused.kernels.two_way import two_way
 from credibly.types import Scores, Targets
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TwoWayForm(FusedForm):
             return self.in_torch(scores, targets, needs_grad)
         loss = self.loss
         value, gradient = run_rows(
-            two_way_at,
+            two_way,
             scores,
             targets,
             needs_grad,

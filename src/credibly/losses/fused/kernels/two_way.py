@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
 
 from credibly.compiled import compiled
-from credibly.losses.fused.kernels.chunks import tensors_at
+from credibly.losses.fused.kernels.chunks import array_at, tensors_at
+from credibly.losses.fused.kernels.pairs import positives
 from credibly.types import Array
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, float_bits
 
@@ -17,168 +19,138 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 _NO_SIGN = np.int32(0x7FFFFFFF)
 _STRIPE = 512  # float32 sums of this many terms, then float64
 _ROWS = 32  # likewise down the columns
-_BLOCK = 64  # targets checked together, as most blocks hold only zeros
 
 
-@compiled(**JIT)
-def two_way_at(
-    pointers: Any, shape: Any, zero: Any, needs_grad: bool, numbers: Any, ways: Any, safe: float
-) -> float:
-    """Run ``two_way`` on tensors; see ``tensors_at``."""
-    scores, targets, gradient = tensors_at(pointers, shape, zero)
-    if not needs_grad:  # the loops store exponentials in it
-        gradient = np.empty(shape, np.float32)
-    return two_way(scores, targets, gradient, needs_grad, numbers, ways, safe)
-
-
-@njit(**THIN)
 def two_way(
-    scores: Any,
-    targets: Any,
-    gradient: Any,
+    pointers: tuple[int, int, int],
+    shape: tuple[int, int],
+    zero: Any,
     needs_grad: bool,
     numbers: Any,
     ways: Any,
     safe: float,
 ) -> float:
-    """Return the value, and fill ``gradient``; NaN if a score over temperature is beyond ``safe``.
+    """Return the value, and fill the gradient; NaN if a score over temperature is beyond ``safe``.
 
     The exponentials are not shifted, so that no digits are lost; this is why the range has a bound.
 
     Args:
-        scores: float32 matrix; a NaN in it gives NaN.
-        targets: matrix of the same shape; unknown where negative or NaN.
-        gradient: matrix that holds the exponentials in between, and the gradient at the end.
+        pointers, shape, zero: see ``tensors_at``; float32. A NaN among the scores gives NaN.
         needs_grad: whether to compute the gradient.
         numbers: temperature of positives, temperature of negatives, margin.
         ways: whether rows count, and whether labels count.
         safe: largest absolute score over temperature.
     """
-    temperature_pos, temperature_neg, margin = numbers
-    rows_count, labels_count = ways
-    rows, labels = scores.shape
-    hard_row = np.zeros(rows)
-    weak_row = np.zeros(rows)
-    hard_label = np.zeros(labels)
-    weak_label = np.zeros(labels)
-    bound = np.float32(safe * min(temperature_neg, temperature_pos))
-    if not _exponentials(
-        scores, targets, gradient, np.float32(1 / temperature_neg), bound, hard_row, hard_label
-    ):
-        return np.nan
-    listed, present = _positives(scores, targets, temperature_pos, weak_row, weak_label)
-    value = 0.0
-    if rows_count:
-        value += _slopes(hard_row, weak_row, temperature_pos, temperature_neg, margin)
-    else:
-        hard_row[:] = 0
-        weak_row[:] = 0
-    if labels_count:
-        value += _slopes(hard_label, weak_label, temperature_pos, temperature_neg, margin)
-    else:
-        hard_label[:] = 0
-        weak_label[:] = 0
+    rows, labels = shape
+    sums = torch.zeros(2 * rows + 4 * labels + 1, dtype=torch.float64)
     if needs_grad:
-        _scale(gradient, hard_row, hard_label)
-        for k in range(listed.size):
-            i = listed[k] // labels
-            j = listed[k] - i * labels
-            gradient[i, j] -= np.float32(present[k] * (weak_row[i] + weak_label[j]))
-    return value
+        return two_way_at(pointers, sums.data_ptr(), shape, zero, True, numbers, ways, safe)
+    scratch = torch.empty(rows * labels, dtype=torch.float32)  # for exponentials
+    pointers = *pointers[:2], scratch.data_ptr()
+    return two_way_at(pointers, sums.data_ptr(), shape, zero, False, numbers, ways, safe)
 
 
-@njit(**INNER)
-def _exponentials(
-    scores: Array,
-    targets: Array,
-    out: Array,
-    scale: Any,
-    bound: Any,
-    hard_row: Array,
-    hard_label: Array,
-) -> bool:
-    """Store exp(score / T_N) × (1 − target) and its sums; return False if a score is unsafe."""
-    rows, labels = scores.shape
-    # Sizes are compared as bit patterns, in which NaN is the largest: a float maximum that
-    # respects NaN does not become vector code.
-    highest = np.int32(0)
-    down = np.zeros(labels, np.float32)
+@compiled(**JIT)
+def two_way_at(
+    pointers: Any,
+    work: int,
+    shape: Any,
+    zero: Any,
+    needs_grad: bool,
+    numbers: Any,
+    ways: Any,
+    safe: float,
+) -> float:
+    """Run ``two_way``; ``work`` is the address of 2 rows + 4 labels + 1 zeros in float64."""
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
+    rows, labels = shape
+    temperature_pos, temperature_neg, margin = numbers
+    hard, weak = array_at(work, rows + labels, 0.0), _after(work, rows + labels, rows + labels, 0.0)
+    by_label = _after(work, 2 * (rows + labels), 2 * labels, zero)
+    down = by_label[:labels]
+    index = _after(work, 2 * rows + 3 * labels, labels + 1, np.int64(0))
+    scale, scale_pos = np.float32(1 / temperature_neg), -1 / temperature_pos
+    highest, soft = np.int32(0), 0
     for i in range(rows):
         total = 0.0
         for start in range(0, labels, _STRIPE):
-            stop = min(labels, start + _STRIPE)
-            x, y, e = scores[i, start:stop], targets[i, start:stop], out[i, start:stop]
-            column = down[start:stop]
-            part, largest = _ZERO, np.int32(0)
-            for j in range(x.size):
-                largest = max(largest, np.int32(float_bits(x[j]) & _NO_SIGN))
-                weight = _ONE - y[j] if y[j] >= _ZERO else _ZERO
-                # The polynomial holds above 0, too, as far as 2ⁿ does: to 88, beyond what is safe.
-                term = exp_nonpositive(x[j] * scale) * weight
-                e[j] = term
-                column[j] += term
-                part += term
+            c = slice(start, min(labels, start + _STRIPE))
+            part, largest = _exponentials(
+                scores[i, c], targets[i, c], gradient[i, c], down[c], scale
+            )
             total += part
             highest = max(highest, largest)
-        hard_row[i] = total
+        hard[i] = total
         if i % _ROWS == _ROWS - 1 or i == rows - 1:
-            for j in range(labels):
-                hard_label[j] += down[j]
-                down[j] = _ZERO
-    return highest <= float_bits(bound)
+            _add_up(hard[rows:], down)
+        for k in range(positives(targets[i], index)):
+            j = index[k]
+            term = targets[i, j] * math.exp(scale_pos * scores[i, j])
+            weak[i] += term
+            weak[rows + j] += term
+            if targets[i, j] == _ONE:  # the exponential there was weighted with 0
+                gradient[i, j] = -term
+            else:
+                soft += 1
+    if not highest <= float_bits(np.float32(safe * min(temperature_neg, temperature_pos))):
+        return np.nan
+    value = 0.0
+    for way in range(2):
+        c = slice(0, rows) if way == 0 else slice(rows, rows + labels)
+        value += _slopes(hard[c], weak[c], temperature_pos, temperature_neg, margin, ways[way])
+    if needs_grad:
+        for j in range(labels):
+            by_label[j], by_label[labels + j] = hard[rows + j], weak[rows + j]
+        for i in range(rows):
+            _scale(gradient[i], hard[i], weak[i], by_label)
+            if soft > 0:
+                for k in range(positives(targets[i], index)):
+                    j = index[k]
+                    if targets[i, j] != _ONE:
+                        term = targets[i, j] * math.exp(scale_pos * scores[i, j])
+                        gradient[i, j] -= np.float32(term * (weak[i] + weak[rows + j]))
+    return value
+
+
+@njit(**THIN)
+def _after(work: int, numbers: int, size: int, zero: Any) -> Any:
+    """Return an array that begins so many float64 numbers after ``work``."""
+    return array_at(work + 8 * numbers, size, zero)
 
 
 @njit(**INNER)
-def _positives(
-    scores: Array, targets: Array, temperature_pos: float, weak_row: Array, weak_label: Array
-) -> tuple[Any, Any]:
-    """Return flat indices of positives and their exp(−score / T_P); add these to the sums."""
-    x, y = scores.ravel(), targets.ravel()
-    labels = scores.shape[1]
-    blocks, count = _blocks_with_some(y)
-    listed, present = np.empty(count, np.int64), np.empty(count)
-    size = 0
-    for start in blocks:
-        for k in range(start, min(y.size, start + _BLOCK)):
-            if y[k] > _ZERO:
-                term = y[k] * math.exp(-x[k] / temperature_pos)
-                i = k // labels
-                weak_row[i] += term
-                weak_label[k - i * labels] += term
-                listed[size], present[size] = k, term
-                size += 1
-    return listed, present
+def _exponentials(x: Array, y: Array, e: Array, down: Array, scale: Any) -> Any:
+    """Store exp(scale · x) × (1 − y); return its sum and the largest |x|, as bits."""
+    # Sizes are compared as bit patterns, in which NaN is the largest: a float maximum that
+    # respects NaN does not become vector code.
+    total, largest = _ZERO, np.int32(0)
+    for j in range(x.size):
+        largest = max(largest, np.int32(float_bits(x[j]) & _NO_SIGN))
+        weight = _ONE - y[j] if y[j] >= _ZERO else _ZERO
+        # The polynomial holds above 0, too, as far as 2ⁿ does: to 88, beyond what is safe.
+        term = exp_nonpositive(x[j] * scale) * weight
+        e[j] = term
+        down[j] += term
+        total += term
+    return total, largest
 
 
 @njit(**INNER)
-def _blocks_with_some(y: Array) -> tuple[Any, int]:
-    """Return starts of the blocks with a positive, and how many positives they hold."""
-    starts = np.empty((y.size + _BLOCK - 1) // _BLOCK, np.int64)
-    blocks = 0
-    for start in range(0, y.size, _BLOCK):
-        block = y[start : min(y.size, start + _BLOCK)]
-        some = _ZERO
-        for k in range(block.size):
-            some += block[k] if block[k] > _ZERO else _ZERO  # NaN and negative are unknown
-        if some > _ZERO:
-            starts[blocks] = start
-            blocks += 1
-    count = 0
-    for start in starts[:blocks]:
-        for k in range(start, min(y.size, start + _BLOCK)):
-            count += 1 if y[k] > _ZERO else 0
-    return starts[:blocks], count
+def _add_up(sums: Array, down: Array) -> None:
+    for j in range(down.size):
+        sums[j] += down[j]
+        down[j] = _ZERO
 
 
 @njit(**INNER)
-def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> float:
+def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float, counts: bool) -> float:
     """Return the mean over sets; replace ``hard`` and ``weak`` by the slopes in them."""
     count = 0
     for k in range(hard.size):
-        count += 1 if hard[k] > 0 and weak[k] > 0 else 0
+        count += 1 if hard[k] > 0 and weak[k] > 0 and counts else 0
     value = 0.0
     for k in range(hard.size):
-        if hard[k] > 0 and weak[k] > 0:
+        if hard[k] > 0 and weak[k] > 0 and counts:
             inner = t_neg * math.log(hard[k]) + t_pos * math.log(weak[k]) + margin
             small = math.exp(-abs(inner))
             value += max(inner, 0.0) + math.log1p(small)
@@ -190,9 +162,9 @@ def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float) -> 
 
 
 @njit(**INNER)
-def _scale(gradient: Array, row: Any, label: Any) -> None:
-    down = label.astype(np.float32)
-    for i in range(gradient.shape[0]):
-        side, out = np.float32(row[i]), gradient[i]
-        for j in range(out.size):
-            out[j] *= side + down[j]
+def _scale(out: Array, hard: float, weak: float, by_label: Array) -> None:
+    """Multiply what a row holds by the slopes of its sets; what is below 0 is of positives."""
+    hard_row, weak_row = np.float32(hard), np.float32(weak)
+    for j in range(out.size):
+        by_hard, by_weak = hard_row + by_label[j], weak_row + by_label[out.size + j]
+        out[j] *= by_weak if out[j] < _ZERO else by_hard
