@@ -9,6 +9,7 @@ resamples of single rows by about 1.6 %.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
@@ -31,7 +32,55 @@ _FIGURES = ("precision", "nDCG", "recall")
 _ROWS = 4096
 
 
-class GroupSums:
+class _Sums(ABC):
+    """Sums of ratios and of calibration bins by group, and the intervals drawn from them."""
+
+    groups: int
+    _ratios: Array
+    _binned: Array
+
+    def state(self) -> dict[str, Array]:
+        """Return the sums; ``add`` takes them back."""
+        return {"ratios": self._ratios, "binned": self._binned}
+
+    def add(self, state: Mapping[str, Array]) -> None:
+        """Add the sums of other rows."""
+        self._ratios += state["ratios"]
+        self._binned += state["binned"]
+
+    def intervals(
+        self,
+        estimates: Mapping[str, float],
+        min_count: int = 30,
+        level: float = 0.95,
+        resamples: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Interval]:
+        """Return an interval for each of the ``estimates`` that this knows.
+
+        Args:
+            estimates: numbers of all rows, by their names in tables.
+            min_count: as in ``summary``.
+            level: of confidence.
+            resamples: number of resamples.
+            seed: of the weights.
+        """
+        weights = np.random.default_rng(seed).poisson(1.0, (resamples, self.groups)).astype(float)
+        draws = self._draws(estimates, weights, min_count)
+        return {
+            name: quantiles(estimates[name], draws[name], level, "bootstrap")
+            for name in estimates
+            if name in draws
+        }
+
+    @abstractmethod
+    def _draws(
+        self, estimates: Mapping[str, float], weights: Array, min_count: int
+    ) -> dict[str, Array]:
+        """Return each number with the groups weighted by each row of ``weights``."""
+
+
+class GroupSums(_Sums):
     """Sums over groups of rows, from which intervals of every number are drawn.
 
     Args:
@@ -124,44 +173,16 @@ class GroupSums:
         part = np.where(chosen, present, 0) @ (2 * scale)
         return part - ((chosen & known) + present) @ (each * scale)
 
-    def state(self) -> dict[str, Array]:
-        """Return the sums; ``add`` takes them back."""
-        return {"ratios": self._ratios, "binned": self._binned}
-
-    def add(self, state: Mapping[str, Array]) -> None:
-        """Add the sums of other rows."""
-        self._ratios += state["ratios"]
-        self._binned += state["binned"]
-
-    def intervals(
-        self,
-        estimates: Mapping[str, float],
-        min_count: int = 30,
-        level: float = 0.95,
-        resamples: int = 1000,
-        seed: int = 0,
-    ) -> dict[str, Interval]:
-        """Return an interval for each of the ``estimates`` that this knows.
-
-        Args:
-            estimates: numbers of all rows, by their names in tables.
-            min_count: as in ``summary``.
-            level: of confidence.
-            resamples: number of resamples.
-            seed: of the weights.
-        """
-        weights = np.random.default_rng(seed).poisson(1.0, (resamples, self.groups)).astype(float)
+    def _draws(
+        self, estimates: Mapping[str, float], weights: Array, min_count: int
+    ) -> dict[str, Array]:
         draws = self._drawn_ratios(estimates, weights)
         for kinds, sums in ((BINNED, self._binned[0]), (TOP_BINNED, self._binned[1])):
             total = np.tensordot(weights, sums, axes=1)
             for name, kind in kinds.items():
                 if name in estimates:
                     draws[name] = binned_draws(total, sums.sum(axis=0), kind, min_count)
-        return {
-            name: quantiles(estimates[name], draws[name], level, "bootstrap")
-            for name in estimates
-            if name in draws
-        }
+        return draws
 
     def _drawn_ratios(self, estimates: Mapping[str, float], weights: Array) -> dict[str, Array]:
         draws = {}
@@ -177,7 +198,7 @@ class GroupSums:
         return draws
 
 
-class TopGroupSums:
+class TopGroupSums(_Sums):
     """The same for the most probable labels of each row.
 
     Args:
@@ -231,36 +252,16 @@ class TopGroupSums:
         binned = _bins.sums(probabilities.T, hits.T, self.bins)
         self._binned += _by_group(binned, place, self.groups)
 
-    def state(self) -> dict[str, Array]:
-        """Return the sums; ``add`` takes them back."""
-        return {"ratios": self._ratios, "binned": self._binned}
-
-    def add(self, state: Mapping[str, Array]) -> None:
-        """Add the sums of other rows."""
-        self._ratios += state["ratios"]
-        self._binned += state["binned"]
-
-    def intervals(
-        self,
-        estimates: Mapping[str, float],
-        min_count: int = 30,
-        level: float = 0.95,
-        resamples: int = 1000,
-        seed: int = 0,
-    ) -> dict[str, Interval]:
-        """Return an interval for each of the ``estimates`` that this knows, as ``GroupSums``."""
-        weights = np.random.default_rng(seed).poisson(1.0, (resamples, self.groups)).astype(float)
+    def _draws(
+        self, estimates: Mapping[str, float], weights: Array, min_count: int
+    ) -> dict[str, Array]:
         with np.errstate(invalid="ignore"):
             part, whole = np.moveaxis(np.tensordot(weights, self._ratios, axes=1), 2, 0)
             draws = dict(zip(self.names, (part / whole).T, strict=True))
         total, plain = np.tensordot(weights, self._binned, axes=1), self._binned.sum(axis=0)
         for name, kind in BINNED.items():
             draws[f"{name}{HELD}"] = binned_draws(total, plain, kind, min_count)
-        return {
-            name: quantiles(estimates[name], draws[name], level, "bootstrap")
-            for name in estimates
-            if name in draws
-        }
+        return draws
 
 
 def _by_group(rows: Array, place: int, groups: int) -> Array:
