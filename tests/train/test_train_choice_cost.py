@@ -1,0 +1,33 @@
+"""What a candidate is said to cost, beside what it was measured to cost."""
+
+import pytest
+
+from credibly.train import Settings
+from credibly.train.choice import Size, estimated_seconds
+
+MEASURED = [
+    ("linear", Size(391, 72, 6, 5), 0.43),
+    ("linear", Size(1211, 294, 6, 5), 1.8),
+    ("linear", Size(333, 1449, 45, 5, 1396), 3.3),
+    ("linear", Size(16000, 256, 10, 1), 4.7),
+    ("linear", Size(4574, 1280, 20, 1), 19.2),
+    ("mlp", Size(391, 72, 6, 5), 2.0),
+    ("mlp", Size(1500, 103, 14, 5), 7.6),
+    ("mlp", Size(333, 1449, 45, 5, 1396), 12.4),
+    ("mlp", Size(3904, 1836, 159, 1, 1800), 36.0),
+    ("mlp", Size(66200, 256, 80, 1), 130.0),
+    ("forest", Size(391, 72, 6, 5), 1.3),
+    ("forest", Size(1500, 103, 14, 5), 5.9),
+    ("forest", Size(333, 1449, 45, 5, 1396), 2.7),
+    ("boosting", Size(391, 72, 6, 5), 1.7),
+    ("boosting", Size(1500, 103, 14, 5), 9.5),
+    ("boosting", Size(1211, 294, 6, 5), 9.8),
+    ("boosting", Size(333, 1449, 45, 5, 1396), 84.0),
+    ("boosting", Size(16000, 256, 10, 1), 11.0),
+]
+"""CPU seconds of candidates on shared sets, one thread."""
+
+
+@pytest.mark.parametrize(("name", "size", "measured"), MEASURED)
+def test_estimated_cost_is_near_the_measured(name, size, measured):
+    assert 0.5 < estimated_seconds(name, size, Settings()) / measured < 2
