@@ -169,6 +169,24 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     assert (counts >= 1).all()
 
 
+def test_snapshots_of_every_network_are_members_and_restore(rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(kinds.FIT, "mlp", kinds.fit_mlp)
+    given = settings("mlp", ensemble=2, snapshots=3, hidden=8, epochs=6, dropout=0.0)
+    run = fit(rows, tmp_path / "run", given)
+    assert run.candidates["members"] == ["mlp"] * 6
+    test = rows.part("test")
+    inputs = torch.from_numpy(test.features)
+    own = torch.stack([member(inputs) for member in run.model.members])
+    assert all((own[i] - own[j]).abs().max() > 1e-3 for i in range(6) for j in range(i))
+    torch.testing.assert_close(run.scores(test), own.mean(dim=0))
+    again = load(tmp_path / "run").predict(test).probabilities
+    assert np.array_equal(again, run.predict(test).probabilities)
+    # The first cycle of a network is a network of its own with as many epochs.
+    alone = dataclasses.replace(given, snapshots=1, epochs=2)
+    first = fit(rows, tmp_path / "alone", alone).model.members[0]
+    torch.testing.assert_close(first(inputs), own[0], rtol=0, atol=0)
+
+
 def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_scores(
     rows, tmp_path
 ):
@@ -235,11 +253,20 @@ def test_one_label_per_row_is_compared_as_classes(tmp_path):
     assert run.metrics["NLL"] < 0.4
 
 
-UNFIT = {"budget": {"budget": "soon"}, "one member": {"ensemble": 1}}
+UNFIT = {
+    "budget": {"budget": "soon"},
+    "one member": {"ensemble": 1},
+    "snapshots of one": {"snapshots": 2},
+    "snapshots of trees": {"snapshots": 2, "ensemble": 2, "model": "forest"},
+    "short cycles": {"snapshots": 5, "ensemble": 2, "model": "mlp", "epochs": 4},
+}
 REFUSED = {
     "loss": (settings("forest", loss="asl"), "is trained by log loss"),
     "budget": (None, "must be a time such as 60s"),
     "one member": (None, "`ensemble` must be 0 or at least 2"),
+    "snapshots of one": (None, "`snapshots` belongs to `ensemble`"),
+    "snapshots of trees": (None, "`snapshots` are of networks"),
+    "short cycles": (None, "`snapshots` must be at most `epochs`, 4; got 5"),
     "folds": (settings("forest", folds=10**6), "`folds` must be at most"),
 }
 

@@ -219,36 +219,43 @@ def fit_mlp(problem: Problem) -> Candidate:
     parts += [_trained_mlp(problem, n, dropouts[best]) for n in range(1, len(problem.parts))]
     crossed = problem.averaged([part.scores for part in parts])
     options = {"dropout": 0.0} if best else {}
-    members: list[nn.Module] = [part.network for part in parts]
+    members = [network for part in parts for network in part.networks]
     return Candidate("mlp", members, crossed, options, problem.figures(crossed))
 
 
 @dataclasses.dataclass
 class _Trained:
-    network: nn.Module
+    networks: list[nn.Module]
     scores: Array
     cost: float
 
 
 def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Trained:
-    """Return a network of one part, the scores of the rows it leaves out, and their loss."""
+    """Return the snapshots of a network of one part, and their scores of the rows it leaves out."""
     features, targets = problem.features.astype(np.float32), problem.targets.astype(np.float32)
     inside, outside = problem.parts[number]
-    steps = dataclasses.replace(problem.steps, seed=mixed(problem.seed, number) % 2**31)
-    torch.manual_seed(mixed(steps.seed))
+    seed, cycles = mixed(problem.seed, number) % 2**31, problem.steps.snapshots
+    torch.manual_seed(mixed(seed))
     network = _mlp(problem, features[inside], targets[inside], dropout)
+    rows = MatrixRows(features[inside], targets[inside])
     left_out = MatrixRows(features[outside], targets[outside])
-    trainer = Trainer(
-        steps,
-        network,
-        copy.deepcopy(problem.criterion),
-        MatrixRows(features[inside], targets[inside]),
-        EpochEvaluator(steps, left_out, targets[outside]),
-    )
-    trainer.run()
-    trainer.finish()
-    scores = scores_of(network, torch.from_numpy(features[outside]))
-    return _Trained(network.eval(), scores, trainer.progress.best)
+    kept: list[nn.Module] = []
+    for cycle in range(cycles):
+        steps = dataclasses.replace(
+            problem.steps,
+            epochs=-(-problem.steps.epochs // cycles),
+            snapshots=1,
+            seed=mixed(seed, cycle) % 2**31 if cycle else seed,
+        )
+        evaluator = EpochEvaluator(steps, left_out, targets[outside])
+        criterion = copy.deepcopy(problem.criterion)
+        trainer = Trainer(steps, network, criterion, rows, evaluator)
+        trainer.run()
+        trainer.finish()
+        kept.append(copy.deepcopy(network).eval() if cycles > 1 else network.eval())
+    inputs = torch.from_numpy(features[outside])
+    scores = np.mean([scores_of(snapshot, inputs) for snapshot in kept], axis=0)
+    return _Trained(kept, scores, problem.cost(scores, outside))
 
 
 def _mlp(problem: Problem, features: Array, targets: Array, dropout: float | None) -> Any:

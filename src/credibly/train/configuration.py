@@ -38,7 +38,7 @@ INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
 # ``model`` auto compares models unless one of the other settings, all of networks, is given.
 DECIDES_FREELY = (
     *("loss", "model", "average_size", "calibrate", "budget", "folds", "ensemble", "seed"),
-    "split_seed",
+    *("snapshots", "split_seed"),
     *INCIDENTAL,
 )
 
@@ -134,6 +134,9 @@ class Settings:
     ensemble: int = setting(
         0, "on features: networks trained on different held-out rows, averaged in log-odds"
     )
+    snapshots: int = setting(
+        1, "with ensemble: weights kept of each network, one at the end of each cycle of its rate"
+    )
     seed: int = setting(0, "seed of order, dropout, augmentation and initial weights")
     split_seed: int = setting(0, "seed of the split into training, held-out and test rows")
     workers: int = setting(0, "processes that decode images")
@@ -194,6 +197,7 @@ class Settings:
         if not 0 <= self.cutout <= 0.5:
             raise checks.InputError(f"`cutout` must lie in [0, 0.5]; got {self.cutout:g}.")
         checks.between("ensemble", self.ensemble, 0, 1000)
+        checks.between("snapshots", self.snapshots, 1, 100)
         for name in ("seed", "split_seed"):
             checks.at_least(name, getattr(self, name), 0)
         for name in ("momentum", "ema"):
@@ -258,6 +262,19 @@ class Settings:
             raise InputError(
                 f"`ensemble` must be at least `folds`, {self.folds}, so that every row is left out "
                 f"by some member; got {self.ensemble}."
+            )
+        if self.snapshots > 1 and not self.ensemble:
+            raise InputError(
+                f"`snapshots` belongs to `ensemble`, the number of networks; got {self.snapshots} "
+                "without it."
+            )
+        if self.snapshots > 1 and self.model not in ("auto", "mlp"):
+            raise InputError(
+                f"`snapshots` are of networks: `model` auto or mlp; got {self.model}. Leave it out."
+            )
+        if self.snapshots > self.epochs:
+            raise InputError(
+                f"`snapshots` must be at most `epochs`, {self.epochs}; got {self.snapshots}."
             )
         if self.folds is not None and (self.folds < 0 or self.folds == 1):
             raise InputError(f"`folds` must be 0 or at least 2; got {self.folds}.")
