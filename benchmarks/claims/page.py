@@ -203,9 +203,7 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
         **quasibinary.findings(one, ONE_LABEL_NETWORKS),
         **quasibinary.findings_several(several, NETWORKS),
         **two_way.findings(results["ranking"], NETWORKS, ()),
-        **average_k.findings(
-            results["sets"], {"digits:one": (2,), networks.FLOWERS: (networks.FLOWERS_SIZE,)}
-        ),
+        **average_k.findings(results["sets"], {"digits:one": (2,), **networks.SETS_SETUPS}),
     }
     trained |= normalizer.finding(folder, normalizer.NETWORK)
     probes = (two_way.TRANSFER, networks.THROUGH)

@@ -7,9 +7,8 @@ tables    beside the papers' tables; what biases and optimizers change; what cou
 from benchmarks.claims.networks.methods import (
     CIFAR_SETUPS,
     FEATURES,
-    FLOWERS,
-    FLOWERS_SIZE,
     NO_LABEL,
+    SETS_SETUPS,
     SETUPS,
     THROUGH,
     heads,
@@ -20,9 +19,8 @@ from benchmarks.claims.networks.tables import power, tables, unfinished
 __all__ = [
     "CIFAR_SETUPS",
     "FEATURES",
-    "FLOWERS",
-    "FLOWERS_SIZE",
     "NO_LABEL",
+    "SETS_SETUPS",
     "SETUPS",
     "THROUGH",
     "heads",

@@ -34,6 +34,11 @@ SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "ucmerced, sgd": ("ucmerced-images", {**LITE, **BY_SGD, "image_size": 96}, SGD),
     "coco, 64 px": ("coco80-images:1500", {**LITE, "image_size": 64}, ADAMW),
     "coco, 15 epochs": ("coco80-images:500", {**LITE, "image_size": 64, "epochs": 15}, ADAMW),
+    "coco, 15 epochs, best": (
+        "coco80-images:500",
+        {**LITE, "image_size": 64, "epochs": 15, "select": "nll"},
+        ADAMW,
+    ),
 }
 """By name: data, budget, and what the trials of every method try."""
 
@@ -71,7 +76,7 @@ LONGER_LOSSES = ("bce", "spa", "bce, prior", "twl", "bce+twl, prior")
 """Does a loss only learn sooner? The embedded scenes and their small CNN, short and long."""
 
 FEWER = {"coco, sgd": ("bce", "spa", "bce, prior", "spa, prior")}
-FEWER |= dict.fromkeys(("ucmerced, sgd", "coco, 64 px", "coco, 15 epochs"), FEWER["coco, sgd"])
+FEWER |= dict.fromkeys(list(SETUPS)[-4:], FEWER["coco, sgd"])
 LIKE = dict.fromkeys((name for name in LOSSES if name != "bce"), "bce")
 LIKE_BY_SGD = {"bce, prior": "bce", "spa, prior": "spa"}
 """Whose rate a loss takes over. AdamW does not mind the scale of a loss, so one rate serves all;
@@ -117,6 +122,7 @@ THROUGH = "flowers102, transfer"
 
 FLOWERS = "flowers102:tail"
 FLOWERS_SIZE = 5
+FLOWERS_SIZES = (2, 3, 5, 10)
 FLOWERS_BUDGET: dict[str, Any] = {
     **LITE,
     "image_size": 64,
@@ -134,6 +140,15 @@ WITH_A_BUDGET: dict[str, tuple[str, tuple[dict[str, Any], ...]]] = {
     "role": ("role", ({"dropout": 0.0}, {"dropout": 0.2})),
 }
 """Losses for sets of an average size, and what two trials of each try."""
+
+WITHOUT_SIZE = ("ce", "an")
+"""Losses that do not know the size: one network serves all of them."""
+
+LONG_TAIL = "flowers102:tail, 12 epochs"
+LONG_LOSSES = ("ce", "avgk")
+CIFAR_SETS = "cifar100:50, sets"
+SETS_SETUPS = {FLOWERS: FLOWERS_SIZES, LONG_TAIL: (FLOWERS_SIZE,), CIFAR_SETS: (FLOWERS_SIZE,)}
+"""Where sets are made, and the sizes that losses are trained for."""
 
 HEADS: dict[str, Any] = {"model": "mlp", "hidden": 512, "epochs": 6, "batch_size": 256}
 FEATURES = "coco80-features"
@@ -172,13 +187,34 @@ def methods() -> list[Method]:
     for name, (loss, prior) in NO_LABEL_LOSSES.items():
         settings = {**CIFAR, "loss": loss, "prior_bias": prior}
         found.append(_method(name, NO_LABEL, NO_LABEL, settings, CIFAR_RATES))
-    for name, (loss, grid) in WITH_A_BUDGET.items():
-        settings = {**FLOWERS_BUDGET, "loss": loss}
-        name = f"{name}, K = {FLOWERS_SIZE}"
-        found.append(_method(name, FLOWERS, FLOWERS, settings, grid, by="average-k"))
+    found += _with_a_budget()
     probe = {"loss": "softmax", "model": "linear", "solver": "lbfgs", "sweep": "l2"}
     for loss in TRANSFERRED:
         found.append(_method(loss, THROUGH, f"flowers102:through-{loss}", probe, ({},)))
+    return found
+
+
+def _with_a_budget() -> list[Method]:
+    """Losses for sets; at other sizes with what the trials of the first size chose."""
+    found = []
+    by_sgd = {**CIFAR, "learning_rate": 0.03, "average_size": float(FLOWERS_SIZE)}
+    setups = {
+        FLOWERS: (FLOWERS, FLOWERS_BUDGET, tuple(WITH_A_BUDGET)),
+        LONG_TAIL: (FLOWERS, {**FLOWERS_BUDGET, "epochs": 12}, LONG_LOSSES),
+        CIFAR_SETS: ("cifar100:50", {**by_sgd, "prior_bias": False}, tuple(WITH_A_BUDGET)),
+    }
+    for setup, (data, budget, losses) in setups.items():
+        for name in losses:
+            loss, grid = WITH_A_BUDGET[name]
+            if setup == CIFAR_SETS and "dropout" in grid[0]:
+                grid = CIFAR_RATES
+            first = f"{name}, K = {FLOWERS_SIZE}"
+            settings = {**budget, "loss": loss}
+            found.append(_method(first, setup, data, settings, grid, by="average-k"))
+            for size in SETS_SETUPS[setup]:
+                if size != FLOWERS_SIZE:
+                    own = {} if name in WITHOUT_SIZE else {"average_size": float(size)}
+                    found.append(_method(f"{name}, K = {size}", setup, data, own, like=first))
     return found
 
 
@@ -204,7 +240,7 @@ def _method(
     setup: str,
     data: str,
     settings: dict[str, Any],
-    grid: tuple[dict[str, Any], ...],
+    grid: tuple[dict[str, Any], ...] = ({},),
     like: str | None = None,
     by: str = "nll",
 ) -> Method:
