@@ -1,11 +1,15 @@
 """Updates by torch's functional forms: the same numbers as torch.optim, without its compiler."""
 
+import dataclasses
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
+import credibly as cr
+from credibly.train import Settings, fit
 from credibly.train.checkpoint import flatten_optimizer, restore_optimizer
 from credibly.train.updates import SGD, AdamW
 
@@ -88,3 +92,31 @@ def test_training_a_network_imports_no_compiler_and_no_second_library():
         [sys.executable, "-c", QUICK], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+SCALES = {
+    "sgd": ({"optimizer": "sgd", "momentum": 0.9}, 1 / 128, 5e-6),
+    "adamw": ({"optimizer": "adamw"}, 1.0, 1e-3),  # but for ε in its denominator
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_the_scale_of_a_loss_is_one_of_its_rate(name, tmp_path):
+    """A sum over 32 rows and 4 labels is 128 times the mean."""
+    given, share, tolerance = SCALES[name]
+    rows = cr.data.synthetic(200, num_labels=4)
+    split = np.where(np.arange(200) < 128, cr.data.TRAIN, cr.data.CALIBRATION)
+    rows = dataclasses.replace(rows, split=split, _hash=[])
+    scores = []
+    for loss, rate in (("bce", 0.5), ("bce(reduction=sum)", 0.5 * share)):
+        settings = Settings(
+            **{"model": "linear", "solver": "steps", "epochs": 3, "batch_size": 32},
+            **{"weight_decay": 0.0, "select": "last", "calibrate": "none"},
+            **given,
+            loss=loss,
+            learning_rate=rate,
+        )
+        run = fit(rows, tmp_path / loss, settings)
+        scores.append(run.scores(rows).numpy())
+    np.testing.assert_allclose(*scores, rtol=0, atol=tolerance)
+    assert np.abs(scores[0]).max() > 0.1
