@@ -254,6 +254,17 @@ def test_arff_gives_features_and_the_labels_of_its_xml(text, tmp_path):
     assert data.features.tolist() == [[0.5, 1000, 1, 0, 0], [-2, 0, 0, 0, 1]]
 
 
+@pytest.mark.parametrize("named", ["Swainson's Thrush", "Swainson\\'s Thrush"])
+def test_arff_names_with_escaped_quotes_are_those_of_the_xml(named, tmp_path):
+    """As in Mulan's birds; Weka writes the backslash into some XML files too."""
+    header = "@relation birds\n@attribute x numeric\n@attribute 'Swainson\\'s Thrush' {0,1}\n"
+    (tmp_path / "birds.arff").write_text(f"{header}@data\n0.5,1\n0.25,0\n")
+    (tmp_path / "birds.xml").write_text(f'<labels><label name="{named}"/></labels>')
+    data = load(tmp_path / "birds.arff")
+    assert data.labels == ["Swainson's Thrush"]
+    assert data.targets[:, 0].tolist() == [1, 0]
+
+
 def test_arff_published_split_is_read_together(tmp_path):
     (tmp_path / "scene-train.arff").write_text(DENSE)
     (tmp_path / "scene-test.arff").write_text(SPARSE)

@@ -119,7 +119,7 @@ def _attribute(text: str, where: str) -> Attribute:
     match = _ATTRIBUTE.fullmatch(text)
     if match is None:
         raise InputError(f"{where} must be `@attribute name type`; got {text[:60]!r}.")
-    name = next(part for part in match.groups()[:3] if part is not None)
+    name = _plain(next(part for part in match.groups()[:3] if part is not None))
     kind = match[4].strip()
     if kind.startswith("{") and kind.endswith("}"):
         return Attribute(name, tuple(_cells(kind[1:-1])))
@@ -141,9 +141,14 @@ def _cells(line: str) -> list[str]:
         if match is None:
             raise InputError(f"unbalanced quotes in {line[:60]!r}.")
         found = next(part for part in match.groups() if part is not None)
-        cells.append(re.sub(r"\\(.)", r"\1", found))
+        cells.append(_plain(found))
         position = match.end()
     return cells
+
+
+def _plain(quoted: str) -> str:
+    """Return text without the backslashes that quoting asks for."""
+    return re.sub(r"\\(.)", r"\1", quoted)
 
 
 def _dense_row(line: str, attributes: list[Attribute], row: Array, where: str) -> None:
@@ -175,7 +180,7 @@ def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -
     found = [path.with_suffix(".xml"), path.with_name(f"{stem}.xml")]
     file = Path(xml) if xml is not None else next((f for f in found if f.exists()), None)
     if file is not None:
-        labels = [label.get("name") or "" for label in read_xml(file).iter("label")]
+        labels = [_plain(label.get("name") or "") for label in read_xml(file).iter("label")]
         if not labels:
             raise InputError(f'{file} must name labels, as in <label name="beach"/>.')
         return labels
