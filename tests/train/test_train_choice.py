@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from train_instances import awkward
 
 import credibly as cr
@@ -368,6 +369,37 @@ def test_few_rows_of_many_features_have_the_optimum_of_all_columns(loss, monkeyp
         torch.testing.assert_close(
             few.members[0](inputs), many.members[0](inputs), atol=1e-3, rtol=0
         )
+
+
+def scored_problem(calibrate):
+    """Scores of two models of 200 rows, of which neither is calibrated, and the rows."""
+    rows = cr.data.synthetic(200)
+    given = Settings(folds=2, loss="bce", calibrate=calibrate)
+    problem = problem_of(rows, cr.losses.BCE().eval(), given)
+    truth = problem.targets[problem.scored]
+    noise = np.random.default_rng(0)
+    stack = 2 * truth + noise.normal(size=(2, *truth.shape)) - 4
+    return problem, truth, stack
+
+
+def test_the_weights_of_a_sum_are_those_of_a_logistic_regression_on_its_scores():
+    problem, truth, stack = scored_problem("auto")
+    weights, shift = choice.fitted_sum(problem, stack)
+    reference = LogisticRegression(C=np.inf, tol=1e-10).fit(stack.reshape(2, -1).T, truth.ravel())
+    np.testing.assert_allclose(weights, reference.coef_[0], atol=1e-4)
+    assert shift == pytest.approx(reference.intercept_[0], abs=1e-4)
+    assert shift > 1
+
+
+def test_without_a_calibrator_a_sum_has_no_shift():
+    problem, truth, stack = scored_problem("none")
+    stack += 3
+    weights, shift = choice.fitted_sum(problem, stack)
+    plain = LogisticRegression(C=np.inf, tol=1e-10, fit_intercept=False)
+    reference = plain.fit(stack.reshape(2, -1).T, truth.ravel()).coef_[0]
+    assert (reference > 0.1).all()
+    np.testing.assert_allclose(weights, reference, atol=1e-4)
+    assert shift == 0
 
 
 def test_rare_features_cost_a_forest_little():

@@ -255,49 +255,61 @@ def _weights(problem: Problem, tried: list[Candidate]) -> tuple[list[float], Arr
     """Return the weight of each candidate, and the weighted sum of their scores.
 
     The sum is taken where its log loss over the scored rows is lower than that of the best
-    candidate by more than one standard error, both calibrated; else the best candidate alone.
+    candidate by more than one standard error, both with a slope and a shift of their own; else the
+    best candidate alone.
     """
     best = min(range(len(tried)), key=lambda place: tried[place].figures["selection"])
     alone = [float(place == best) for place in range(len(tried))]
     if len(tried) == 1:
         return alone, tried[0].scores
-    weights = _stacked(problem, tried)
+    stack = np.stack([candidate.scores for candidate in tried])
+    weights, _ = fitted_sum(problem, stack)
     weights = np.where(weights < LEAST_WEIGHT * weights.sum(), 0.0, weights)
     if (weights > 0).sum() < 2:
         return alone, tried[best].scores
-    scores = np.tensordot(weights, np.stack([each.scores for each in tried]), axes=1)
-    gain = row_losses(problem, tried[best].scores) - row_losses(problem, scores)
+    scores = np.tensordot(weights, stack, axes=1)
+    gain = _row_losses(problem, tried[best].scores) - _row_losses(problem, scores)
     if gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain)):
         return weights.tolist(), scores
     return alone, tried[best].scores
 
 
-def _stacked(problem: Problem, tried: list[Candidate]) -> Array:
-    """Return weights of at least 0 with the lowest loss of the scored rows."""
+def fitted_sum(problem: Problem, stack: Array) -> tuple[Array, float]:
+    """Return weights of at least 0, one for each score of ``stack``, and the shift of their sum.
+
+    They have the lowest loss of the scored rows. The shift is 0 without a calibrator that could
+    make up for it.
+    """
     from scipy.optimize import minimize
 
-    stack = torch.from_numpy(np.stack([candidate.scores for candidate in tried]))
+    each, shifts = torch.from_numpy(stack), problem.steps.calibrate not in ("none", "temperature")
     targets = torch.from_numpy(problem.targets[problem.scored])
 
     def value_and_slope(vector: Array) -> tuple[float, Array]:
-        weights = torch.from_numpy(vector.copy()).requires_grad_()
-        loss = problem.criterion(torch.tensordot(weights, stack, dims=1), targets)
-        (slope,) = torch.autograd.grad(loss, weights)
+        place = torch.from_numpy(vector.copy()).requires_grad_()
+        scores = torch.tensordot(place[:-1], each, dims=1) + place[-1] * shifts
+        loss = problem.criterion(scores, targets)
+        (slope,) = torch.autograd.grad(loss, place)
         return float(loss.detach()), slope.numpy()
 
-    start = np.full(len(tried), 1 / len(tried))
-    bounds = [(0.0, None)] * len(tried)
-    return minimize(value_and_slope, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    start = np.append(np.full(len(stack), 1 / len(stack)), 0.0)
+    bounds = [*[(0.0, None)] * len(stack), (None, None)]
+    how: dict[str, Any] = {"method": "L-BFGS-B", "options": {"gtol": 1e-8, "ftol": 1e-13}}
+    found = minimize(value_and_slope, start, jac=True, bounds=bounds, **how).x
+    return found[:-1], float(found[-1])
 
 
-def row_losses(problem: Problem, scores: Array) -> Array:
-    """Return the mean log loss of each scored row with known labels, calibrated on all of them."""
-    from credibly import calibrate
+def _row_losses(problem: Problem, scores: Array) -> Array:
+    """Return the mean log loss of each scored row with known labels, with slope and shift fitted.
 
+    A calibrator also bounds log-odds by those seen; that helps most where one model left out the
+    only rows of a label, and would decide the comparison.
+    """
     targets = problem.targets[problem.scored]
-    odds = Pipeline(problem.criterion).link_log_odds(scores)
     if problem.steps.calibrate != "none":
-        odds = calibrate.Affine().fit(odds, targets, coding="unknown").transform(odds)
+        weights, shift = fitted_sum(problem, scores[None])
+        scores = weights[0] * scores + shift
+    odds = Pipeline(problem.criterion).link_log_odds(scores)
     known = targets >= 0
     losses = np.logaddexp(0, odds) - np.where(known, targets, 0) * odds
     counts = known.sum(axis=1)
