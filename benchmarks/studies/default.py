@@ -37,7 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,9 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
 
 import numpy as np  # noqa: E402 - after the number of threads is set
 
-from benchmarks.studies.training import data_file, markdown  # noqa: E402
+from benchmarks.studies.training import data_file  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
-PAGE = Path(__file__).parents[2] / "docs" / "default.md"
-START, END = "<!-- default study: start -->", "<!-- default study: end -->"
 SETS = ("emotions", "medical", "yeast", "scene", "voc2012", "cifar10h", "tinyimagenet")
 SETS = (*SETS, "bibtex", "coco80-features")
 TEXTS = {
@@ -62,12 +60,10 @@ TEXTS = {
 
 TEXT_SETS = ("reuters",)
 ALL_SETS = (*SETS, *TEXT_SETS)
+MORE_SETS = ("flags", "birds", "foodtruck", "cal500", "enron", "genbase")
+"""Tables of a public repository (``benchmarks.studies.mulan``), not in the evaluation folder."""
+
 METRICS = ("NLL", "ACE", "mAP@y", "mAP@x", "retrieval 3", "retrieval 5", "coverage")
-COMPARED = METRICS[:-1]
-COSTS = ("CPU s", "MB")
-UNIT = {"NLL": " × 1000"}
-LOWER = ("NLL", "ACE", *COSTS)
-FACTOR = dict.fromkeys(METRICS, 100) | {"NLL": 1000, "CPU s": 1, "MB": 1}
 FEWEST = 5
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -289,7 +285,7 @@ METHODS: dict[str, Callable[[str, int], tuple[np.ndarray, dict[str, Any]]]] = {
 }
 
 NOT_PEERS = ("candidates", "left out")
-SEEDLESS = {"boosting": ("emotions", "medical", "yeast", "scene", "voc2012", "bibtex")}
+SEEDLESS = {"boosting": ("emotions", "medical", "yeast", "scene", "voc2012", "bibtex", *MORE_SETS)}
 """Peers without any chance, and where: up to 10,000 rows boosting holds out none to stop early. One
 run stands for every seed."""
 
@@ -373,234 +369,6 @@ def run(sets: list[str], methods: list[str], seeds: int) -> None:
                 print(line[:160], file=sys.stderr, flush=True)
 
 
-# Tables ---------------------------------------------------------------------------------------
-
-
-def tables() -> str:
-    """The page: every method on every set, differences from auto with intervals, and regret."""
-    lines = records()
-    found = [name for name in ALL_SETS if any(line["set"] == name for line in lines)]
-    parts = [_set_table(name, [x for x in lines if x["set"] == name]) for name in found]
-    measured = any(line["method"] == "candidates" for line in lines)
-    first = [_exceptions(lines)]
-    if any(line["method"] == "left out" for line in lines):
-        first.append(_left_out(lines))
-    first = [*first, *([_regret(lines)] if measured else [])]
-    return "\n\n".join([*first, _behind(lines), *parts, _images(), _texts()])
-
-
-def _shown(values: list[float], metric: str) -> str:
-    array = np.array(values) * FACTOR[metric]
-    spread = f" ± {array.std(ddof=1):.1f}" if len(array) > 1 else ""
-    return f"{array.mean():.1f}{spread}"
-
-
-def _set_table(name: str, lines: list[dict[str, Any]]) -> str:
-    rows = []
-    for method in NAMES:
-        own = [line for line in lines if line["method"] == method]
-        if not own or method in NOT_PEERS:
-            continue
-        cells = [_shown([line[metric] for line in own], metric) for metric in (*METRICS, *COSTS)]
-        seeds = "any" if name in SEEDLESS.get(method, ()) else str(len(own))
-        rows.append([method, seeds, *cells])
-    header = ["method", "seeds", "NLL × 1000"]
-    return f"**{name}**\n\n" + markdown([*header, *(f"{m} %" for m in METRICS[1:]), *COSTS], rows)
-
-
-def paired(
-    lines: list[dict[str, Any]], name: str, method: str, metric: str
-) -> tuple[float, float, int] | None:
-    """Mean of auto minus ``method`` over common seeds, half of its 95 % interval, and the seeds."""
-    from scipy.stats import t
-
-    own = {x["seed"]: x[metric] for x in lines if (x["set"], x["method"]) == (name, "auto")}
-    other = {x["seed"]: x[metric] for x in lines if (x["set"], x["method"]) == (name, method)}
-    if other and name in SEEDLESS.get(method, ()):
-        other = dict.fromkeys(own, next(iter(other.values())))
-    gaps = [FACTOR[metric] * (own[seed] - other[seed]) for seed in own if seed in other]
-    if len(gaps) < 2:
-        return None
-    half = t.ppf(0.975, len(gaps) - 1) * np.std(gaps, ddof=1) / np.sqrt(len(gaps))
-    return float(np.mean(gaps)), float(half), len(gaps)
-
-
-def _gaps(lines: list[dict[str, Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Give each set and peer with the paired difference by metric: mean, half interval, worse."""
-    for name in ALL_SETS:
-        for method in NAMES:
-            if method in ("auto", *NOT_PEERS):
-                continue
-            gaps = {}
-            for metric in COMPARED:
-                gap = paired(lines, name, method, metric)
-                if gap is not None:
-                    mean, half, seeds = gap
-                    worse = mean > half if metric in LOWER else mean < -half
-                    gaps[metric] = (mean, half, seeds, worse)
-            if gaps:
-                yield name, method, gaps
-
-
-def _exceptions(lines: list[dict[str, Any]]) -> str:
-    """Name every peer and metric in which auto is worse beyond the paired interval."""
-    found = []
-    for name, method, gaps in _gaps(lines):
-        cells = [
-            f"{metric} by {abs(mean):.1f} ± {half:.1f}{UNIT.get(metric, ' points')}"
-            for metric, (mean, half, _, worse) in gaps.items()
-            if worse
-        ]
-        if cells:
-            seeds = next(iter(gaps.values()))[2]
-            found.append(f"- {name}, {method} ({seeds} seeds): {'; '.join(cells)}")
-    head = "Exceptions, where a peer is better than auto beyond the paired 95 % interval:\n\n"
-    return head + ("\n".join(found) or "- none")
-
-
-def _left_out(lines: list[dict[str, Any]]) -> str:
-    """The table of training rows left out: whether an exception is one of the test rows alone."""
-    rows = []
-    for name in SETS:
-        own = [x["left out"] for x in lines if (x["set"], x["method"]) == (name, "left out")]
-        for method in own[0] if own else ():
-            cells = [_shown([x[method][metric] for x in own], metric) for metric in COMPARED]
-            rows.append([name, method, str(len(own)), *cells])
-    header = ["set", "method", "seeds", "NLL × 1000", *(f"{m} %" for m in COMPARED[1:])]
-    return (
-        "The same on training rows by five folds, each row scored by models that were not trained "
-        "on it; no test row takes part.\n\n" + markdown(header, rows)
-    )
-
-
-def _behind(lines: list[dict[str, Any]]) -> str:
-    rows = []
-    for name, method, gaps in _gaps(lines):
-        cells = []
-        for mean, half, _, worse in gaps.values():
-            mark = "**" if worse else ""
-            cells.append(f"{mark}{mean:+.1f} ± {half:.1f}{mark}")
-        rows.append([name, method, str(next(iter(gaps.values()))[2]), *cells])
-    header = ["set", "auto minus", "seeds", "NLL × 1000", *(f"{m} %" for m in COMPARED[1:])]
-    return (
-        "Auto minus each peer over the same seeds, ± half of the paired 95 % interval; bold where "
-        "auto is worse beyond it.\n\n" + markdown(header, rows)
-    )
-
-
-PEERS_ON_IMAGES = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way + temperature")
-PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "two-way + affine", "SPA", "SPA + affine", "SPA+LPR")
-PEERS_ON_TEXTS = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way, sigmoid")
-PEERS_ON_TEXTS = (*PEERS_ON_TEXTS, "two-way + affine", "SPA", "SPA + affine")
-
-
-def _images() -> str:
-    """The default's recipe beside others on networks trained on images (the study of claims)."""
-    from benchmarks.claims import networks
-    from benchmarks.claims.networks.tables import RECIPES
-
-    setups = ("coco", "voc", "ucmerced")
-    return (
-        "EfficientNet-Lite0 fine-tuned on images for three epochs "
-        "([networks](results/networks.md)): the default's recipe (BCE, biases at the rates, affine "
-        "map) minus others', each as its paper uses it or with the affine map too.\n\n"
-        + _recipes("images", networks.methods(), RECIPES, setups, PEERS_ON_IMAGES)
-    )
-
-
-def _texts() -> str:
-    """The same on words of texts."""
-    from benchmarks.claims import texts
-    from benchmarks.claims.texts.tables import RECIPES
-
-    setups = ("reuters, tfidf", "goemotions, tfidf")
-    return (
-        "TF-IDF on texts ([texts](results/texts.md)), with held-out rows as in `--folds 0`: BCE, "
-        "biases at the rates and one affine map, minus others'. The default has folds and a map "
-        "per label besides; it is compared with scikit-learn in [text](text.md).\n\n"
-        + _recipes("texts", texts.methods(), RECIPES, setups, PEERS_ON_TEXTS)
-    )
-
-
-def _recipes(
-    kind: str,
-    methods: list[Any],
-    recipes: dict[str, tuple[str, str]],
-    setups: tuple[str, ...],
-    peers: tuple[str, ...],
-) -> str:
-    from benchmarks.claims.runner import Book
-    from benchmarks.claims.tables import Results, difference
-
-    results = Results(methods, Book())
-
-    def figures(setup: str, recipe: str) -> list[dict[int, float]]:
-        method, reading = recipes[recipe]
-        path = (setup, method, "readings", reading)
-        nll = results.values(*path, "NLL", scale=1000)
-        ranking = [results.values(setup, method, name) for name in ("mAP@y", "mAP@x")]
-        return [nll, results.values(*path, "ACE"), *ranking]
-
-    rows = []
-    for setup in setups:
-        own = figures(setup, "BCE, prior bias + affine")
-        for recipe in peers:
-            gaps = [difference(*pair) for pair in zip(own, figures(setup, recipe), strict=True)]
-            if gaps[0].n < 2:
-                continue
-            worse = [gap.sign > 0 if place < 2 else gap.sign < 0 for place, gap in enumerate(gaps)]
-            cells = [
-                f"**{gap.mean:+.1f} ± {gap.high - gap.mean:.1f}**"
-                if bad
-                else f"{gap.mean:+.1f} ± {gap.high - gap.mean:.1f}"
-                for gap, bad in zip(gaps, worse, strict=True)
-            ]
-            rows.append([setup, recipe, str(gaps[0].n), *cells])
-    header = [kind, "recipe minus", "seeds", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
-    return markdown(header, rows)
-
-
-def _regret(lines: list[dict[str, Any]]) -> str:
-    rows = []
-    for line in lines:
-        if line["method"] != "candidates":
-            continue
-        same = [
-            x
-            for x in lines
-            if (x["set"], x["seed"], x["method"]) == (line["set"], line["seed"], "auto")
-        ]
-        if same:
-            own = 1000 * same[0]["NLL"]
-            alone = {name: 1000 * figures["NLL"] for name, figures in line["alone"].items()}
-            cells = [
-                f"{alone[k]:.1f}" if k in alone else ""
-                for k in ("linear", "mlp", "forest", "boosting")
-            ]
-            regret = f"{own - min(alone.values()):+.1f}"
-            chosen = _weights(same[0].get("chosen", {}))
-            rows.append([line["set"], str(line["seed"]), f"{own:.1f}", *cells, regret, chosen])
-    header = ["set", "seed", "auto", "linear", "mlp", "forest", "boosting", "auto minus best"]
-    header.append("weights of the choice")
-    return (
-        "NLL × 1000 on the test rows of every candidate alone, and the regret of the choice "
-        "(negative: auto is better than its best candidate).\n\n" + markdown(header, rows)
-    )
-
-
-def _weights(chosen: dict[str, float | None]) -> str:
-    known = {name: weight for name, weight in chosen.items() if weight}
-    return ", ".join(f"{name} {weight:.2f}" for name, weight in known.items())
-
-
-def write_page() -> None:
-    """Put the tables between the marks of the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{START}\n\n{tables()}\n\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.default")
     parser.add_argument("sets", nargs="*", default=list(ALL_SETS))
@@ -613,10 +381,13 @@ def main() -> None:
     if given.one:
         name, method, seed = given.one
         print(json.dumps(one(name, method, int(seed))))
-    elif given.table:
-        print(tables())
-    elif given.write:
-        write_page()
+    elif given.table or given.write:
+        from benchmarks.studies import default_tables
+
+        if given.table:
+            print(default_tables.tables())
+        else:
+            default_tables.write_page()
     else:
         methods = given.methods.split(";")
         run(given.sets, methods, given.seeds)
