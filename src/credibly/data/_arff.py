@@ -190,7 +190,7 @@ def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -
         return names[:count] if count > 0 else names[count:]
     raise InputError(
         f"{path} needs to say which attributes are labels: put {found[0].name} beside it (Mulan), "
-        "or pass `labels=[…]`."
+        "name that file with `xml`, or the attributes with `labels`."
     )
 
 
