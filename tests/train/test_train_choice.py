@@ -259,6 +259,7 @@ UNFIT = {
     "one member": {"ensemble": 1},
     "snapshots of one": {"snapshots": 2},
     "snapshots of trees": {"snapshots": 2, "ensemble": 2, "model": "forest"},
+    "many members": {"snapshots": 100, "ensemble": 101, "model": "mlp", "epochs": 100},
     "short cycles": {"snapshots": 5, "ensemble": 2, "model": "mlp", "epochs": 4},
 }
 REFUSED = {
@@ -267,6 +268,7 @@ REFUSED = {
     "one member": (None, "`ensemble` must be 0 or at least 2"),
     "snapshots of one": (None, "`snapshots` belongs to `ensemble`"),
     "snapshots of trees": (None, "`snapshots` are of networks"),
+    "many members": (None, "must be at most 10,000 members; got 101 × 100"),
     "short cycles": (None, "`snapshots` must be at most `epochs`, 4; got 5"),
     "folds": (settings("forest", folds=10**6), "`folds` must be at most"),
 }

@@ -21,15 +21,13 @@ from credibly.pipeline import Pipeline
 from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
 from credibly.train.candidates import FIT, LEAVES, STAGES, Candidate, Problem
-from credibly.train.configuration import L2, Settings, seconds
+from credibly.train.configuration import L2, MOST_MEMBERS, Settings, seconds
 from credibly.train.threads import threads_for
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.losses import Loss
-
-MOST_MEMBERS = 10_000
 
 FOLDS = 5
 LARGEST_FOREST = 25_000_000

@@ -24,7 +24,6 @@ SOLVERS = ("auto", "steps", "lbfgs")
 STYLES = ("none", "shift", "shift+flip", "crop+flip")
 VIEWS = ("one", "flip", "crops")
 
-# These change how long a run takes or what it prints, never what it computes.
 HEADS = ("forest", "boosting")
 """Models that are not trained by steps."""
 
@@ -32,6 +31,10 @@ HEADS = ("forest", "boosting")
 L2 = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 """Penalties that linear models try, strongest first: scikit-learn's 1/C. Left-out rows choose."""
 
+MOST_MEMBERS = 10_000
+"""Of the model of a run."""
+
+# These change how long a run takes or what it prints, never what it computes.
 INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
 
 
@@ -271,6 +274,11 @@ class Settings:
         if self.snapshots > 1 and self.model not in ("auto", "mlp"):
             raise InputError(
                 f"`snapshots` are of networks: `model` auto or mlp; got {self.model}. Leave it out."
+            )
+        if self.ensemble * self.snapshots > MOST_MEMBERS:
+            raise InputError(
+                f"`ensemble` times `snapshots` must be at most {MOST_MEMBERS:,} members; got "
+                f"{self.ensemble} × {self.snapshots}."
             )
         if self.snapshots > self.epochs:
             raise InputError(
