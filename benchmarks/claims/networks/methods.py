@@ -75,8 +75,10 @@ LONGER = {"digits, 20 epochs": 20, "digits, 60 epochs": 60}
 LONGER_LOSSES = ("bce", "spa", "bce, prior", "twl", "bce+twl, prior")
 """Does a loss only learn sooner? The embedded scenes and their small CNN, short and long."""
 
-FEWER = {"coco, sgd": ("bce", "spa", "bce, prior", "spa, prior")}
-FEWER |= dict.fromkeys(list(SETUPS)[-4:], FEWER["coco, sgd"])
+SWITCHES = ("coco, sgd", "ucmerced, sgd", "coco, 64 px", "coco, 15 epochs", "coco, 15 epochs, best")
+FEWER = dict.fromkeys(SWITCHES, ("bce", "spa", "bce, prior", "spa, prior"))
+"""Setups that switch one thing on or off have these losses alone."""
+
 LIKE = dict.fromkeys((name for name in LOSSES if name != "bce"), "bce")
 LIKE_BY_SGD = {"bce, prior": "bce", "spa, prior": "spa"}
 """Whose rate a loss takes over. AdamW does not mind the scale of a loss, so one rate serves all;
