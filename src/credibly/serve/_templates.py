@@ -10,6 +10,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from credibly import __version__
+from credibly.retrieve import Query
 from credibly.serve._views import kept
 
 
@@ -63,12 +64,11 @@ def failure(request: Request, status: int, message: str) -> Response:
     return page(request, "error.html", status, message=message)
 
 
-def wanted(label: str) -> str:
-    """Return the query for one label.
+def wanted(label: str, unwanted: str | None = None) -> str:
+    """Return the query for one label, without another where one is given.
 
     Example:
-        >>> wanted('say "hi"')
-        '+"say \\\\"hi\\\\""'
+        >>> wanted("dining table", "fork")
+        '+"dining table" -fork'
     """
-    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
-    return f'+"{escaped}"'
+    return str(Query((label,), () if unwanted is None else (unwanted,)))
