@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from train_instances import DATA, awkward
+from train_instances import DATA, awkward, pictures
 
 from credibly import InputError
 from credibly.losses import BCE, OnlineEstimation
 from credibly.models import build
 from credibly.train import Callback, Settings, fit, load
-from credibly.train.optimizer import build_optimizer
+from credibly.train.optimizer import Average, build_optimizer
 
 NETWORKS = {
     "resnet20-32": (3, 8, 8),
@@ -146,6 +146,26 @@ def test_a_run_predicts_with_the_views_it_was_given(tmp_path):
     np.testing.assert_array_equal(again.scores(rows), run.scores(rows))
     mirrored = dataclasses.replace(rows, images=rows.images[:, :, ::-1].copy(), _hash=[])
     torch.testing.assert_close(run.scores(mirrored), run.scores(rows))
+
+
+@each_network
+def test_the_average_of_weights_lies_between_them_and_keeps_fixed_numbers(name):
+    model = build(name, NETWORKS[name], 3)
+    first = {key: value.clone() for key, value in model.state_dict().items()}
+    average = Average(model, decay=0.5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    average.update(model, updates=100)
+    for key, value in model.state_dict().items():
+        expected = (first[key] + value) / 2 if value.is_floating_point() else value
+        torch.testing.assert_close(average.state[key], expected)
+
+
+def test_averaged_weights_of_a_network_for_images_predict(tmp_path):
+    settings = Settings(model="cnn", epochs=2, batch_size=16, ema=0.9)
+    run = fit(pictures(), tmp_path, settings)
+    assert np.isfinite(run.predict(pictures().part("test")).probabilities).all()
 
 
 def test_mixup_trains_on_soft_targets(tmp_path):

@@ -94,18 +94,23 @@ class Average:
 
     The decay rises with the number of updates, min(decay, (1+t)/(10+t)), so that the first
     epochs are not an average with the initial weights. Counts of batches and other integers are
-    copied.
+    copied; so are numbers that are infinite from the start, such as a bound that is not in use.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
         self.state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        self._averaged = {
+            name
+            for name, tensor in self.state.items()
+            if tensor.is_floating_point() and bool(tensor.isfinite().all())
+        }
 
     @torch.no_grad()
     def update(self, model: nn.Module, updates: int) -> None:
         decay = min(self.decay, (1 + updates) / (10 + updates))
         for name, tensor in model.state_dict().items():
-            if tensor.is_floating_point():
+            if name in self._averaged:
                 self.state[name].lerp_(tensor, 1 - decay)
             else:
                 self.state[name].copy_(tensor)
