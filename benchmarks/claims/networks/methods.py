@@ -17,6 +17,7 @@ WEIGHTS = "$CREDIBLY_ASSETS/efficientnet-lite0.safetensors"
 LITE: dict[str, Any] = {
     "model": "efficientnet-lite0",
     "weights": WEIGHTS,
+    "head_start": False,
     "epochs": 3,
     "batch_size": 32,
     "warmup": 0.1,
@@ -165,12 +166,11 @@ def methods() -> list[Method]:
             if name not in FEWER.get(setup, LOSSES):
                 continue
             like = LIKE_BY_SGD if "optimizer" in budget else LIKE
+            settings: dict[str, Any] = {"loss": loss, "prior_bias": prior}
             if name in like:
-                settings: dict[str, Any] = {"loss": loss, "prior_bias": prior}
                 found.append(_method(name, setup, data, settings, ({},), like=like[name]))
             else:
-                settings = {**budget, "loss": loss, "prior_bias": prior}
-                found.append(_method(name, setup, data, settings, grid))
+                found.append(_method(name, setup, data, {**budget, **settings}, grid))
     for setup in RANKED:
         for name, loss in FROM_ZERO.items():
             settings = {"loss": loss, "prior_bias": False}

@@ -16,6 +16,7 @@ from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings
 from credibly.train.distributed import SingleProcess
+from credibly.train.head_start import can_start
 from credibly.train.run_folder import description
 from credibly.train.user_objects import (
     OBJECT,
@@ -76,7 +77,37 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     if settings.features and model == "tfidf":
         raise InputError("`features` caches a backbone's output; tfidf has none. Leave it out.")
     size = rows_per_step(settings.batch_size, int((data.split == TRAIN).sum()))
-    return dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
+    settings = dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
+    start = _head_start(settings, data)
+    # A last layer that fits the features as they are loses that when norms take statistics of
+    # small batches instead; and from a random last layer fixed norms learn much more slowly.
+    norms = start if settings.fixed_norms is None else settings.fixed_norms
+    return dataclasses.replace(settings, head_start=start, fixed_norms=norms)
+
+
+def _head_start(settings: Settings, data: Data) -> bool:
+    """Return whether the last layer is solved first; refuse a wish that cannot be met."""
+    wanted = settings.head_start
+    if wanted is None:
+        pretrained = settings.weights not in (None, "none") and not settings.frozen
+        wanted = data.kind == "images" and pretrained
+    if not wanted:
+        return False
+    problem = None
+    own = settings.loss.startswith(OBJECT) or settings.model.startswith((OBJECT, PYTHON))
+    if own:
+        problem = "a built-in network and loss; got your own"
+    elif isinstance(data.targets, SparseTargets) or len(data.labels) >= MANY_LABELS:
+        problem = f"fewer than {MANY_LABELS:,} labels; got {len(data.labels):,}"
+    elif not data.part("calibration").has_truth:
+        problem = (
+            f"held-out rows with known labels, which choose its penalty; {data.source} has none"
+        )
+    elif not can_start(loss_of(settings, None, num_labels=len(data.labels), num_rows=len(data))):
+        problem = f"a loss with one score per label and no memory of its own; got {settings.loss!r}"
+    if problem is not None and settings.head_start:
+        raise InputError(f"`head_start` needs {problem}. Leave it out.")
+    return problem is None
 
 
 def _resolve_sparse(settings: Settings, data: Data) -> Settings:
@@ -147,7 +178,7 @@ def _resolve_comparison(settings: Settings, loss: str, data: Data) -> Settings:
             f"one label; got {loss!r}. Use --model mlp alone for other losses."
         )
     _check_average_size(settings, data)
-    settings = dataclasses.replace(settings, loss=loss)
+    settings = dataclasses.replace(settings, loss=loss, head_start=False, fixed_norms=False)
     folds = folds_for(settings, data) if settings.folds is None else settings.folds
     settings = dataclasses.replace(settings, folds=folds)
     _folds(settings, name, data)
@@ -282,7 +313,7 @@ def build_model(
         len(data.labels),
         num_outputs=num_outputs,
         frozen=settings.frozen,
-        fixed_norms=settings.fixed_norms,
+        fixed_norms=bool(settings.fixed_norms),
         views=settings.views,
         **options,
     )

@@ -20,7 +20,7 @@ from credibly.train.batches import mixed
 from credibly.train.configuration import L2, Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.in_memory import MatrixRows
-from credibly.train.lbfgs import minimise
+from credibly.train.lbfgs import loss_terms, minimise
 from credibly.train.trainer import Trainer
 from credibly.types import Array
 
@@ -188,15 +188,13 @@ def _row_space(inputs: Tensor, head: nn.Linear) -> tuple[Tensor | None, nn.Linea
 
 
 def _solve(head: nn.Module, problem: Problem, inputs: Tensor, rows: Array, l2: float) -> None:
-    targets = problem.targets[rows]
-    # The loss is a mean over known entries, or over rows where labels exclude each other.
-    terms = len(rows) if problem.exclusive else max(int((targets >= 0).sum()), 1)
+    targets = torch.from_numpy(problem.targets[rows])
     minimise(
         head,
         problem.criterion.train(),
         inputs[rows],
-        torch.from_numpy(targets),
-        l2 / terms,
+        targets,
+        l2 / loss_terms(problem.criterion, targets),
         max_iterations=SOLVER_ITERATIONS,
     )
     problem.criterion.eval()

@@ -41,7 +41,7 @@ INCIDENTAL = ("workers", "checkpoint_seconds", "tensorboard")
 # ``model`` auto compares models unless one of the other settings, all of networks, is given.
 DECIDES_FREELY = (
     *("loss", "model", "average_size", "calibrate", "budget", "folds", "ensemble", "seed"),
-    *("snapshots", "split_seed"),
+    *("snapshots", "split_seed", "head_start", "fixed_norms"),
     *INCIDENTAL,
 )
 
@@ -80,7 +80,15 @@ class Settings:
     weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
     frozen: bool = setting(False, "train the last layer only")
     frozen_epochs: int = setting(0, "epochs that train the last layer only, before the backbone")
-    fixed_norms: bool = setting(False, "batch norms keep the statistics of the weights file")
+    head_start: bool | None = setting(
+        None,
+        "before training, solve the last layer for the features that the weights file gives "
+        "(default: for images with weights)",
+    )
+    fixed_norms: bool | None = setting(
+        None,
+        "batch norms keep the statistics of the weights file (default: with head-start)",
+    )
     features: bool = setting(False, "compute a frozen backbone's features once and keep them")
     dropout: float | None = setting(None, "dropout before the last layer (default: the model's)")
     terms: int | None = setting(None, "most terms of tfidf per column (default: 65536)")
@@ -252,6 +260,11 @@ class Settings:
             raise InputError(
                 "`frozen` trains the last layer only; got `frozen_epochs`, `backbone_rate` or "
                 "`layer_decay` too, which train the backbone. Give one or the other."
+            )
+        if self.head_start and (self.frozen or self.weights in (None, "none")):
+            raise InputError(
+                "`head_start` solves the last layer for a pretrained backbone that is then "
+                "trained; got " + ("`frozen`." if self.frozen else "no `weights`.")
             )
         if self.features and self.views != "one":
             raise InputError(

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,16 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError
 from credibly.files import write_json
-from credibly.models import Stack
+from credibly.models import Network, Stack
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets
 from credibly.train import assembly
+from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback, LoggingCallback
 from credibly.train.configuration import Settings, is_compared
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.evaluation import EpochEvaluator
+from credibly.train.head_start import start_head
 from credibly.train.log import Log
 from credibly.train.many_labels import (
     ManyLabelsEvaluator,
@@ -216,7 +219,7 @@ def _inputs(
     data = run.encoded(data)
     if not run.settings.features:
         return data, run.model
-    from credibly.models import Head, Network, cache_features
+    from credibly.models import Head, cache_features
 
     assert isinstance(run.model, Network)  # build_user_model refuses others
     keep = run.folder / "features"
@@ -253,6 +256,10 @@ def _train(
 
         train = rows.part("train")
         return solve(settings, network, run.criterion, train, evaluator, state, callback)
+    if settings.head_start and checkpoints.newest(state) is None:
+        assert isinstance(network, Network)  # others are refused when settings are resolved
+        plain = partial(_dataset, settings=settings, train=False)
+        start_head(settings, network, run.criterion, rows, plain, accelerator)
     dataset = _dataset(rows.part("train"), settings, train=True)
     trainer = Trainer(
         settings,

@@ -92,6 +92,14 @@ def minimise(
     return float(found.fun)
 
 
+def loss_terms(criterion: Loss, targets: Tensor) -> int:
+    """Return how many terms the loss is a mean of, so that scikit-learn's 1/C is penalty/terms.
+
+    They are the known entries, or the rows where labels are not taken one by one.
+    """
+    return max(int((targets >= 0).sum()), 1) if criterion.labelwise else len(targets)
+
+
 def minimise_sparse(
     model: Tfidf, criterion: Loss, inputs: object, targets: Tensor, decay: float
 ) -> float:

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-# None of the papers mentions biases set to rates, or a calibrator after training.
-_AS_PRINTED: dict[str, Any] = {"prior_bias": False, "calibrate": "none"}
-_OURS: dict[str, Any] = {"prior_bias": True, "calibrate": "affine"}
+# None of the papers mentions biases set to rates, a last layer solved first, batch norms that keep
+# their statistics, or a calibrator after training.
+_PLAIN_START: dict[str, Any] = {"prior_bias": False, "head_start": False, "fixed_norms": False}
+_AS_PRINTED: dict[str, Any] = {**_PLAIN_START, "calibrate": "none"}
+_OURS: dict[str, Any] = {
+    "prior_bias": True,
+    "head_start": None,  # as the default decides
+    "fixed_norms": None,
+    "calibrate": "affine",
+}
 
 _SGD: dict[str, Any] = {
     "optimizer": "sgd",
@@ -101,7 +108,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "loss": "twl",
         "model": "timm:resnet50",
         "weights": "pretrained",
-        "prior_bias": False,
+        **_PLAIN_START,
         "optimizer": "adamw",
         "learning_rate": 1e-4,
         "weight_decay": 1e-4,

@@ -1,0 +1,187 @@
+"""The last layer solved for pretrained features before training."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from sklearn.linear_model import LogisticRegression
+from test_train_processes import free_port
+from train_instances import SERVER, awkward, pictures, sha, train_as_one_of_two
+
+import credibly as cr
+from credibly import InputError, losses
+from credibly.models import build
+from credibly.train import Callback, Settings, fit, resolve_settings
+from credibly.train.distributed import SingleProcess
+from credibly.train.head_start import L2, can_start, start_head
+
+NETWORK = {"model": "resnet20-32", "epochs": 2, "batch_size": 16}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory) -> str:
+    """Weights of a network that has seen something else."""
+    torch.manual_seed(1)
+    path = tmp_path_factory.mktemp("weights") / "backbone.safetensors"
+    state = build("resnet20-32", (1, 16, 16), 4).backbone.state_dict()
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, path)
+    return str(path)
+
+
+def plain(rows):
+    return rows.torch_dataset(train=False)
+
+
+def started(data, loss, **settings):
+    """A network whose last layer was solved, and what held-out rows said."""
+    torch.manual_seed(0)
+    network, criterion = build("resnet20-32", data, len(data.labels)), losses.from_name(loss)
+    chosen = Settings(**NETWORK, **settings)
+    found = start_head(chosen, network, criterion, data, plain, SingleProcess())
+    return network.eval(), found
+
+
+def features_of(network, part):
+    with torch.no_grad():
+        return network.features(torch.stack([plain(part)[i][0] for i in range(len(part))])).double()
+
+
+def test_the_solution_is_that_of_scikit_learn():
+    data = pictures(200)
+    network, found = started(data, "bce")
+    train = data.part("train")
+    inputs = features_of(network, train)
+    scale = float(inputs.square().mean().sqrt())
+    for label in range(4):
+        model = LogisticRegression(C=1 / found["l2"], tol=1e-10, max_iter=5000)
+        model.fit((inputs / scale).numpy(), train.targets[:, label])
+        expected = model.decision_function((inputs / scale).numpy())
+        with torch.no_grad():
+            scores = network(torch.stack([plain(train)[i][0] for i in range(len(train))]))
+        np.testing.assert_allclose(scores[:, label].numpy(), expected, atol=2e-2)
+
+
+@pytest.mark.parametrize("loss", ["bce", "spa", "softmax", "twl", "asl(detach_weight=true)"])
+def test_the_last_layer_beats_constant_scores_on_held_out_rows(loss):
+    data = pictures(200)
+    _, found = started(data, loss)
+    rates = data.part("train").targets.mean(axis=0)
+    constant = cr.metrics.log_loss(
+        np.tile(rates, (len(data.part("calibration")), 1)), data.part("calibration").targets
+    )
+    assert found["nll"] < constant
+    assert found["l2"] in L2
+
+
+class Larger(torch.nn.Module):
+    """A backbone whose features are a thousand times as large."""
+
+    def __init__(self, backbone: torch.nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, inputs):
+        return 1000 * self.backbone(inputs)
+
+
+def test_features_of_any_scale_have_the_same_solution():
+    data = pictures(200)
+    first, found = started(data, "bce")
+    torch.manual_seed(0)
+    second = build("resnet20-32", data, 4)
+    second.backbone = Larger(second.backbone)
+    again = start_head(Settings(**NETWORK), second, losses.BCE(), data, plain, SingleProcess())
+    assert again["l2"] == found["l2"]
+    torch.testing.assert_close(1000 * second.head.weight, first.head.weight, atol=1e-3, rtol=1e-2)
+
+
+SOLVED = {
+    "images with weights": ({}, True),
+    "zero biases": ({"prior_bias": False}, True),
+    "frozen": ({"frozen": True}, False),
+    "not wanted": ({"head_start": False}, False),
+    "a loss with a memory": ({"loss": "quasibinary"}, False),
+    "two scores per label": ({"loss": "avgk", "average_size": 2.0}, False),
+    "weights of a preset taken back": ({"weights": "none"}, False),
+}
+
+
+@pytest.mark.parametrize(("given", "solved"), SOLVED.values(), ids=SOLVED)
+def test_pretrained_networks_for_images_start_with_a_solved_last_layer(given, solved, pretrained):
+    settings = Settings(**{**NETWORK, "weights": pretrained, **given})
+    resolved = resolve_settings(settings, pictures())
+    assert resolved.head_start is solved
+    assert resolve_settings(resolved, pictures()) == resolved
+
+
+REFUSED = {
+    "no weights": ({"weights": None}, "no `weights`"),
+    "frozen": ({"frozen": True}, "got `frozen`"),
+    "memory": ({"loss": "quasibinary"}, "no memory of its own; got 'quasibinary'"),
+    "two scores": ({"loss": "avgk", "average_size": 2.0}, "one score per label"),
+}
+
+
+@pytest.mark.parametrize(("given", "match"), REFUSED.values(), ids=REFUSED)
+def test_a_head_start_that_cannot_be_had_is_refused(given, match, pretrained, tmp_path):
+    settings = {**NETWORK, "weights": pretrained, "head_start": True, **given}
+    with pytest.raises(InputError, match=match):
+        fit(pictures(), tmp_path / "run", Settings(**settings))
+
+
+def test_without_held_out_rows_nothing_is_solved(pretrained):
+    data = pictures()
+    alone = dataclasses.replace(data, split=np.where(data.split == 2, 0, data.split), _hash=[])
+    settings = Settings(**NETWORK, weights=pretrained, calibrate="none", select="last")
+    assert resolve_settings(settings, alone).head_start is False
+    with pytest.raises(InputError, match="held-out rows"):
+        resolve_settings(dataclasses.replace(settings, head_start=True), alone)
+
+
+@pytest.mark.parametrize("loss", ["bce", "quasibinary", "avgk", "role", "softmax", "joint"])
+def test_only_losses_that_depend_on_one_score_per_label_alone_can_start(loss):
+    criterion = losses.from_name(loss, num_labels=4, num_rows=9, average_size=2.0)
+    assert can_start(criterion) == (loss in ("bce", "softmax"))
+
+
+def test_an_interrupted_run_ends_bit_identical(pretrained, tmp_path):
+    class Stop(Callback):
+        def on_update(self, done: int, total: int) -> None:
+            if done == 4:
+                raise KeyboardInterrupt
+
+    settings = Settings(**NETWORK, weights=pretrained, checkpoint_seconds=0.0)
+    fit(pictures(), tmp_path / "whole", settings)
+    with pytest.raises(KeyboardInterrupt):
+        fit(pictures(), tmp_path / "broken", settings, callback=Stop())
+    fit(pictures(), tmp_path / "broken", settings, resume=True)
+    for name in ("model.safetensors", "calibration.json", "predictions.parquet", "log.jsonl"):
+        assert sha(tmp_path / "broken" / name) == sha(tmp_path / "whole" / name), name
+
+
+def test_two_processes_start_from_the_same_last_layer(pretrained, tmp_path):
+    settings = {**NETWORK, "weights": pretrained, "fixed_norms": True, "augment": "none"}
+    port, runs = free_port(), [("two", "pictures", settings)]
+    children = [
+        SERVER.Process(target=train_as_one_of_two, args=(rank, port, str(tmp_path), runs))
+        for rank in range(2)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(timeout=300)
+    assert [child.exitcode for child in children] == [0, 0]
+    fit(pictures(), tmp_path / "one", Settings(**settings))
+    one, two = (
+        cr.Predictions.read(tmp_path / name / "predictions.parquet") for name in ("one", "two")
+    )
+    np.testing.assert_allclose(two.probabilities, one.probabilities, atol=2e-3)
+
+
+def test_features_are_never_solved_first(tmp_path):
+    assert resolve_settings(Settings(model="mlp"), awkward()).head_start is False
+    assert resolve_settings(Settings(), awkward()).head_start is False
