@@ -23,7 +23,18 @@ LITE: dict[str, Any] = {
     "warmup": 0.1,
     "select": "last",
 }
+STARTED: dict[str, Any] = {**LITE, "head_start": True, "fixed_norms": True}
+"""Our own way: the last layer is solved first, and norms keep their statistics."""
+
+FROZEN: dict[str, Any] = {
+    **{"model": "efficientnet-lite0", "weights": WEIGHTS, "head_start": False, "frozen": True},
+    **{"features": True, "solver": "lbfgs", "sweep": "l2"},
+}
+"""A linear model of the features of the weights, its penalty chosen by held-out rows."""
+
 ADAMW = ({"learning_rate": 1.5e-3},)
+TUNED = ({"learning_rate": 3e-4},)
+EITHER = ({"learning_rate": 3e-4}, {"learning_rate": 1e-3})
 SGD = ({"learning_rate": 0.3}, {"learning_rate": 1.5})
 BY_SGD = {"optimizer": "sgd", "momentum": 0.9}
 
@@ -40,6 +51,27 @@ SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
         {**LITE, "image_size": 64, "epochs": 15, "select": "nll"},
         ADAMW,
     ),
+    "coco, head start": ("coco80-images:1500", {**STARTED, "image_size": 96}, TUNED),
+    "ucmerced, head start": ("ucmerced-images", {**STARTED, "image_size": 96}, TUNED),
+    "voc, head start": ("voc2012-images:1500", {**STARTED, "image_size": 112}, TUNED),
+    "coco, 15 epochs, head start": (
+        "coco80-images:500",
+        {**STARTED, "image_size": 64, "epochs": 15},
+        TUNED,
+    ),
+    "coco, head start, free norms": (
+        "coco80-images:1500",
+        {**STARTED, "fixed_norms": False, "image_size": 96},
+        EITHER,
+    ),
+    "coco, fixed norms alone": (
+        "coco80-images:1500",
+        {**STARTED, "head_start": False, "image_size": 96},
+        EITHER,
+    ),
+    "coco, frozen": ("coco80-images:1500", {**FROZEN, "image_size": 96}, ({},)),
+    "ucmerced, frozen": ("ucmerced-images", {**FROZEN, "image_size": 96}, ({},)),
+    "voc, frozen": ("voc2012-images:1500", {**FROZEN, "image_size": 112}, ({},)),
 }
 """By name: data, budget, and what the trials of every method try."""
 
@@ -77,8 +109,18 @@ LONGER_LOSSES = ("bce", "spa", "bce, prior", "twl", "bce+twl, prior")
 """Does a loss only learn sooner? The embedded scenes and their small CNN, short and long."""
 
 SWITCHES = ("coco, sgd", "ucmerced, sgd", "coco, 64 px", "coco, 15 epochs", "coco, 15 epochs, best")
-FEWER = dict.fromkeys(SWITCHES, ("bce", "spa", "bce, prior", "spa, prior"))
-"""Setups that switch one thing on or off have these losses alone."""
+STARTED_SETUPS = ("coco, head start", "ucmerced, head start", "voc, head start")
+STARTED_LONG = "coco, 15 epochs, head start"
+ONE_OF_BOTH = ("coco, head start, free norms", "coco, fixed norms alone")
+FROZEN_SETUPS = ("coco, frozen", "ucmerced, frozen", "voc, frozen")
+FEWER = {
+    **dict.fromkeys(SWITCHES, ("bce", "spa", "bce, prior", "spa, prior")),
+    **dict.fromkeys(STARTED_SETUPS, ("bce", "spa", "twl", "asl, detached", "spa+lpr")),
+    STARTED_LONG: ("bce", "spa", "twl"),
+    **dict.fromkeys((*ONE_OF_BOTH, *FROZEN_SETUPS), ("bce, prior",)),
+}
+"""Setups that switch one thing on or off have these losses alone. Where the last layer is solved
+first, its first biases do not matter."""
 
 LIKE = dict.fromkeys((name for name in LOSSES if name != "bce"), "bce")
 LIKE_BY_SGD = {"bce, prior": "bce", "spa, prior": "spa"}
@@ -167,7 +209,7 @@ def methods() -> list[Method]:
                 continue
             like = LIKE_BY_SGD if "optimizer" in budget else LIKE
             settings: dict[str, Any] = {"loss": loss, "prior_bias": prior}
-            if name in like:
+            if name in like and like[name] in FEWER.get(setup, LOSSES):
                 found.append(_method(name, setup, data, settings, ({},), like=like[name]))
             else:
                 found.append(_method(name, setup, data, {**budget, **settings}, grid))

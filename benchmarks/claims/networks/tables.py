@@ -18,12 +18,14 @@ from benchmarks.claims.networks.methods import (
     FLOWERS,
     FLOWERS_SIZE,
     FLOWERS_SIZES,
+    FROZEN_SETUPS,
     LONG_TAIL,
     LONGER,
     LONGER_LOSSES,
     NO_LABEL,
     NO_LABEL_LOSSES,
     ONE_LABEL,
+    ONE_OF_BOTH,
     RANKED,
     RANKING,
     SETS_SETUPS,
@@ -85,8 +87,9 @@ SEARCHED = (
 
 def tables(results: Results) -> list[Table]:
     """Every setup by recipe; SPA minus BCE by optimizer and biases; CIFAR-100 by classes."""
-    every = [_setup(results, setup) for setup in (*SETUPS, FEATURES)]
-    further = (_switches, _ahead, _ranking, _several, _longer, _retrieval, _growth, _rates)
+    several = [setup for setup in SETUPS if setup not in (*ONE_OF_BOTH, *FROZEN_SETUPS)]
+    every = [_setup(results, setup) for setup in (*several, FEATURES)]
+    further = (_starts, _switches, _ahead, _ranking, _several, _longer, _retrieval, _growth, _rates)
     return [
         *every,
         *(table(results) for table in further),
@@ -113,6 +116,43 @@ def _setup(results: Results, setup: str) -> Table:
     name = f"networks-{setup.replace(', ', '-').replace(' ', '')}"
     data = SETUPS[setup][0] if setup in SETUPS else setup
     return Table(name, f"{setup} ({data}), test", header, rows, note)
+
+
+STARTS = (
+    ("coco", "bce, prior"),
+    ("coco, fixed norms alone", "bce, prior"),
+    ("coco, head start, free norms", "bce, prior"),
+    ("coco, head start", "bce"),
+    ("coco, frozen", "bce, prior"),
+    ("ucmerced", "bce, prior"),
+    ("ucmerced, head start", "bce"),
+    ("ucmerced, frozen", "bce, prior"),
+    ("voc", "bce, prior"),
+    ("voc, head start", "bce"),
+    ("voc, frozen", "bce, prior"),
+    ("coco, 15 epochs", "bce, prior"),
+    ("coco, 15 epochs, head start", "bce"),
+)
+"""BCE from a random last layer with biases at the rates, with a head start, and frozen."""
+
+
+def _starts(results: Results) -> Table:
+    """What the start of fine-tuning is worth."""
+    rows = []
+    for setup, method in STARTS:
+        cells = [spread(results.values(setup, method, f)) for f in ("mAP@y", "mAP@x")]
+        cells += [
+            spread(results.values(setup, method, "readings", reading, figure, scale=scale))
+            for reading, figure, scale in (
+                ("link", "ACE", 100),
+                ("link + affine", "ACE", 100),
+                ("link + affine", "NLL", 1000),
+            )
+        ]
+        rows.append([setup, *cells])
+    header = ["setup", "mAP@y, %", "mAP@x, %", "ACE, %", "ACE + affine", "NLL + affine × 1000"]
+    title = "BCE by the start of fine-tuning: biases at the rates alone, a head start, or frozen"
+    return Table("networks-starts", title, header, rows)
 
 
 def _switches(results: Results) -> Table:

@@ -14,7 +14,7 @@ from credibly.checks import InputError
 from credibly.data import CALIBRATION, TEST, TRAIN
 from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.batches import mixed, rows_per_step
-from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings
+from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings, highest_rate
 from credibly.train.distributed import SingleProcess
 from credibly.train.head_start import can_start
 from credibly.train.run_folder import description
@@ -82,7 +82,8 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     # A last layer that fits the features as they are loses that when norms take statistics of
     # small batches instead; and from a random last layer fixed norms learn much more slowly.
     norms = start if settings.fixed_norms is None else settings.fixed_norms
-    return dataclasses.replace(settings, head_start=start, fixed_norms=norms)
+    settings = dataclasses.replace(settings, head_start=start, fixed_norms=norms)
+    return dataclasses.replace(settings, learning_rate=highest_rate(settings))
 
 
 def _head_start(settings: Settings, data: Data) -> bool:
@@ -143,11 +144,14 @@ def compares(settings: Settings, data: Data) -> bool:
         return False
     if isinstance(data.targets, SparseTargets):  # candidates need the scores of all labels
         return False
-    usual, usual_loss = Settings(), default_loss(data)
-    if settings.loss not in ("auto", "bce", usual_loss):
+    if settings.loss not in ("auto", "bce", default_loss(data)):
         return False
+    own, usual = (
+        dataclasses.replace(each, learning_rate=highest_rate(each))
+        for each in (settings, Settings())
+    )
     return all(
-        getattr(settings, field.name) == getattr(usual, field.name)
+        getattr(own, field.name) == getattr(usual, field.name)
         for field in dataclasses.fields(Settings)
         if field.name not in DECIDES_FREELY
     )

@@ -31,6 +31,8 @@ HEADS = ("forest", "boosting")
 L2 = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 """Penalties that linear models try, strongest first: scikit-learn's 1/C. Left-out rows choose."""
 
+RATE, FINE_TUNING_RATE = 1e-3, 3e-4
+
 MOST_MEMBERS = 10_000
 """Of the model of a run."""
 
@@ -105,7 +107,10 @@ class Settings:
     batch_size: int | None = setting(None, "rows per step (default: 32 to 128, by number of rows)")
     accumulate: int = setting(1, "steps whose gradients are added up before an update")
     optimizer: str = setting("adamw", "optimizer", OPTIMIZERS)
-    learning_rate: float = setting(1e-3, "highest learning rate")
+    learning_rate: float | None = setting(
+        None,
+        f"highest learning rate (default: {RATE:g}; with head-start {FINE_TUNING_RATE:g})",
+    )
     backbone_rate: float = setting(1.0, "learning rate of the backbone over that of the last layer")
     layer_decay: float = setting(1.0, "factor on the rate from each layer to the one before it")
     momentum: float = setting(0.9, "momentum of sgd")
@@ -197,7 +202,8 @@ class Settings:
             checks.at_least(name, getattr(self, name), 1)
         if self.batch_size is not None:
             checks.at_least("batch_size", self.batch_size, 1)
-        checks.positive("learning_rate", self.learning_rate)
+        if self.learning_rate is not None:
+            checks.positive("learning_rate", self.learning_rate)
         for name in ("weight_decay", "clip", "patience", "workers", "checkpoint_seconds"):
             checks.at_least(name, getattr(self, name), 0)
         for name in ("frozen_epochs", "mixup"):
@@ -301,6 +307,18 @@ class Settings:
             raise InputError(f"`folds` must be 0 or at least 2; got {self.folds}.")
         if self.folds and self.solver == "steps" and not is_compared(self):
             raise InputError("`folds` belongs to `solver` lbfgs; got solver steps.")
+
+
+def highest_rate(settings: Settings) -> float:
+    """Return the highest learning rate: the one given, or what the way to train asks for.
+
+    Example:
+        >>> highest_rate(Settings()), highest_rate(Settings(learning_rate=0.1))
+        (0.001, 0.1)
+    """
+    if settings.learning_rate is not None:
+        return settings.learning_rate
+    return FINE_TUNING_RATE if settings.head_start and settings.optimizer == "adamw" else RATE
 
 
 def is_compared(settings: Settings) -> bool:

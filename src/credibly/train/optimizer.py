@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from credibly.models import Network
 from credibly.train import updates
-from credibly.train.configuration import Settings
+from credibly.train.configuration import Settings, highest_rate
 from credibly.train.updates import Updates
 
 
@@ -34,18 +34,18 @@ def build_optimizer(
     groups[-1]["params"] += list(criterion.parameters())
     groups = [group for group in groups if group["params"]]
     if on_cpu:
-        groups = [{"lr": settings.learning_rate, **group} for group in groups]
+        groups = [{"lr": highest_rate(settings), **group} for group in groups]
         if settings.optimizer == "sgd":
             return updates.SGD(groups, settings.momentum, settings.nesterov)
         return updates.AdamW(groups)
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
             groups,
-            lr=settings.learning_rate,
+            lr=highest_rate(settings),
             momentum=settings.momentum,
             nesterov=settings.nesterov,
         )
-    return torch.optim.AdamW(groups, lr=settings.learning_rate)
+    return torch.optim.AdamW(groups, lr=highest_rate(settings))
 
 
 def _scaled_parameters(
@@ -72,21 +72,21 @@ def learning_rate(settings: Settings, step: int, total: int) -> float:
         >>> [round(learning_rate(course, step, 4), 3) for step in range(4)]
         [0.1, 0.1, 0.01, 0.01]
     """
-    rising = settings.warmup * total
+    rising, highest = settings.warmup * total, highest_rate(settings)
     if step < rising:
         progress = (step + 1) / (rising + 1)
         if settings.schedule == "onecycle":
             progress = (1 - math.cos(math.pi * progress)) / 2
-        return settings.learning_rate * max(progress, 1e-3)
+        return highest * max(progress, 1e-3)
     done = (step - rising) / max(total - rising, 1)
     if settings.schedule in ("cosine", "onecycle"):
-        return settings.learning_rate * max((1 + math.cos(math.pi * done)) / 2, 1e-4)
+        return highest * max((1 + math.cos(math.pi * done)) / 2, 1e-4)
     if settings.schedule == "linear":
-        return settings.learning_rate * max(1 - done, 1e-4)
+        return highest * max(1 - done, 1e-4)
     if settings.schedule == "step":
         drops = sum(step >= share * total for share in settings.milestones)
-        return settings.learning_rate * 0.1**drops
-    return settings.learning_rate
+        return highest * 0.1**drops
+    return highest
 
 
 class Average:
