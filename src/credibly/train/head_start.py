@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from credibly.models import Network
     from credibly.train.configuration import Settings
 
-L2 = (30_000.0, 10_000.0, 3_000.0, 1_000.0, 300.0, 100.0, 30.0, 10.0)
+L2 = (30_000.0, 10_000.0, 3_000.0, 1_000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 """Penalties, strongest first, of features whose mean square is one. Held-out rows choose."""
 
 ITERATIONS = 100
