@@ -9,13 +9,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
-from test_train_processes import free_port
-from train_instances import SERVER, awkward, pictures, sha, train_as_one_of_two
+from train_instances import SERVER, awkward, free_port, pictures, sha, train_as_one_of_two
 
 import credibly as cr
 from credibly import InputError, losses
 from credibly.models import build
-from credibly.train import Callback, Settings, fit, head_start, resolve_settings
+from credibly.train import Callback, Settings, fit, fitting, head_start, resolve_settings
 from credibly.train.distributed import SingleProcess
 from credibly.train.head_start import L2, can_start, start_head
 
@@ -154,7 +153,15 @@ def test_only_losses_that_depend_on_one_score_per_label_alone_can_start(loss):
     assert can_start(criterion) == (loss in ("bce", "softmax"))
 
 
-def test_an_interrupted_run_ends_bit_identical(pretrained, tmp_path):
+def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_path, monkeypatch):
+    solved = []
+
+    def counted(*arguments):
+        solved.append(1)
+        return start_head(*arguments)
+
+    monkeypatch.setattr(fitting, "start_head", counted)
+
     class Stop(Callback):
         def on_update(self, done: int, total: int) -> None:
             if done == 4:
@@ -165,6 +172,7 @@ def test_an_interrupted_run_ends_bit_identical(pretrained, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(pictures(), tmp_path / "broken", settings, callback=Stop())
     fit(pictures(), tmp_path / "broken", settings, resume=True)
+    assert len(solved) == 2
     for name in ("model.safetensors", "calibration.json", "predictions.parquet", "log.jsonl"):
         assert sha(tmp_path / "broken" / name) == sha(tmp_path / "whole" / name), name
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from train_instances import DATA, SERVER, awkward, save_npz, train_as_one_of_two
+from train_instances import DATA, SERVER, awkward, free_port, save_npz, train_as_one_of_two
 
 import credibly as cr
 from credibly.train import Settings, fit
@@ -28,12 +27,6 @@ RUNS = [
     ("avgk", "single", {**QUICK, "loss": "avgk", "average_size": 2.0}),
     ("role", "single", {**QUICK, "loss": "role", "average_size": 2.0}),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as here:
-        here.bind(("127.0.0.1", 0))
-        return here.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,12 @@ DATA = {"awkward": awkward, "single": single, "pictures": pictures}
 
 def sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def free_port() -> int:
+    with socket.socket() as here:
+        here.bind(("127.0.0.1", 0))
+        return here.getsockname()[1]
 
 
 def die() -> None:
