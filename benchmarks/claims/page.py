@@ -62,7 +62,7 @@ WIDE = HEADER.replace("search:", "hide: [toc]\nsearch:")
 """The front page leaves the width to its figures."""
 
 KINDS = ("networks", "heads")
-NETWORKS = ("digits, cnn", *networks.SETUPS)
+NETWORKS = ("digits, cnn", *networks.BY_RULE)
 """Setups trained end to end on images; the others train heads on frozen features, or tables."""
 
 HEADS = (*(setup for setup in calibrated.SETUPS if setup not in NETWORKS), networks.FEATURES)
@@ -115,6 +115,9 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
         "# Networks on real images",
         notes["networks"].strip(),
         *(_picture(name, drawn, "../img") for name in ("biases",) if name in drawn),
+        "## The claims with a head start",
+        notes["with_start"].strip(),
+        _with_start(results, claims),
         "## Tables",
         *map(str, tables["networks"]),
         "## What was not run, and why",
@@ -152,7 +155,7 @@ def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
     """Every table, by the paper or study on whose page it stands."""
     power = [
         networks.power(results["several"], kind, setups)
-        for kind, setups in zip(KINDS, (NETWORKS, HEADS), strict=True)
+        for kind, setups in zip(KINDS, ((*NETWORKS, *networks.WITH_START), HEADS), strict=True)
     ]
     return {
         "networks": [*networks.tables(results["networks"]), power[0]],
@@ -220,6 +223,21 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
         **cost.finding(folder),
     }
     return trained, heads
+
+
+def _with_start(results: dict[str, Results], claims: list[Claim]) -> str:
+    """What the same rules say of networks with a head start."""
+    found = {
+        **calibrated.findings(results["several"], networks.WITH_START),
+        **two_way.findings(results["ranking"], networks.WITH_START, ()),
+    }
+    rows = []
+    for claim in claims:
+        own = found.get(claim.entry["id"], NOT_RUN)
+        if own.verdict in ("holds", "holds in part", "contradicted", "not seen"):
+            link = f"[{claim.entry['title']}]({PAGES[claim.entry['paper']]}.md#{claim.entry['id']})"
+            rows.append([link, claim.marks[0], MARK[own.verdict], own.ours])
+    return markdown(["claim", "random last layer", "head start", "with a head start"], rows)
 
 
 def _kinds(results: Results) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -144,21 +144,30 @@ def _behind(lines: list[dict[str, Any]]) -> str:
 
 PEERS_ON_IMAGES = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way + temperature")
 PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "two-way + affine", "SPA", "SPA + affine", "SPA+LPR")
+PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "BCE, prior bias + affine")
+PEERS_WITH_START = ("two-way + affine", "ASL detached, right link + affine")
+PEERS_WITH_START = (*PEERS_WITH_START, "SPA", "SPA + affine", "SPA+LPR", "SPA+LPR + affine")
 PEERS_ON_TEXTS = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way, sigmoid")
 PEERS_ON_TEXTS = (*PEERS_ON_TEXTS, "two-way + affine", "SPA", "SPA + affine")
 
 
 def _images() -> str:
-    """The default's recipe beside others on networks trained on images (the study of claims)."""
+    """The default beside others on networks trained on images (the study of claims)."""
     from benchmarks.claims import networks
     from benchmarks.claims.networks.tables import RECIPES
 
-    setups = ("coco", "voc", "ucmerced")
+    rows = []
+    for name in ("coco", "voc", "ucmerced"):
+        started = f"{name}, head start"
+        peers = [(peer, name, peer) for peer in PEERS_ON_IMAGES]
+        peers += [(f"{peer}, head start", started, peer) for peer in PEERS_WITH_START]
+        peers.append(("linear, frozen features", f"{name}, frozen", "BCE, prior bias + affine"))
+        rows.append(_Compared(name, (started, "BCE + affine"), peers))
     return (
         "EfficientNet-Lite0 fine-tuned on images for three epochs "
-        "([networks](results/networks.md)): the default's recipe (BCE, biases at the rates, affine "
-        "map) minus others', each as its paper uses it or with the affine map too.\n\n"
-        + _recipes("images", networks.methods(), RECIPES, setups, PEERS_ON_IMAGES)
+        "([networks](results/networks.md)): the default (BCE, head start, affine map) minus "
+        "others', each as its paper uses it or with the affine map too.\n\n"
+        + _recipes("images", networks.methods(), RECIPES, rows)
     )
 
 
@@ -167,21 +176,35 @@ def _texts() -> str:
     from benchmarks.claims import texts
     from benchmarks.claims.texts.tables import RECIPES
 
-    setups = ("reuters, tfidf", "goemotions, tfidf")
+    rows = [
+        _Compared(
+            name,
+            (name, "BCE, prior bias + affine"),
+            [(peer, name, peer) for peer in PEERS_ON_TEXTS],
+        )
+        for name in ("reuters, tfidf", "goemotions, tfidf")
+    ]
     return (
         "TF-IDF on texts ([texts](results/texts.md)), with held-out rows as in `--folds 0`: BCE, "
         "biases at the rates and one affine map, minus others'. The default has folds and a map "
         "per label besides; it is compared with scikit-learn in [text](text.md).\n\n"
-        + _recipes("texts", texts.methods(), RECIPES, setups, PEERS_ON_TEXTS)
+        + _recipes("texts", texts.methods(), RECIPES, rows)
     )
+
+
+class _Compared(NamedTuple):
+    """Our setup and recipe on a set, and the name, setup and recipe of each peer."""
+
+    name: str
+    own: tuple[str, str]
+    peers: list[tuple[str, str, str]]
 
 
 def _recipes(
     kind: str,
     methods: list[Any],
     recipes: dict[str, tuple[str, str]],
-    setups: tuple[str, ...],
-    peers: tuple[str, ...],
+    compared: list[_Compared],
 ) -> str:
     from benchmarks.claims.runner import Book
     from benchmarks.claims.tables import Results, difference
@@ -196,9 +219,9 @@ def _recipes(
         return [nll, results.values(*path, "ACE"), *ranking]
 
     rows = []
-    for setup in setups:
-        own = figures(setup, "BCE, prior bias + affine")
-        for recipe in peers:
+    for each in compared:
+        own = figures(*each.own)
+        for label, setup, recipe in each.peers:
             gaps = [difference(*pair) for pair in zip(own, figures(setup, recipe), strict=True)]
             if gaps[0].n < 2:
                 continue
@@ -209,7 +232,7 @@ def _recipes(
                 else f"{gap.mean:+.1f} ± {gap.high - gap.mean:.1f}"
                 for gap, bad in zip(gaps, worse, strict=True)
             ]
-            rows.append([setup, recipe, str(gaps[0].n), *cells])
+            rows.append([each.name, label, str(gaps[0].n), *cells])
     header = [kind, "recipe minus", "seeds", "NLL × 1000", "ACE %", "mAP@y %", "mAP@x %"]
     return markdown(header, rows)
 

@@ -5,24 +5,28 @@ tables    beside the papers' tables; what biases and optimizers change; what cou
 """
 
 from benchmarks.claims.networks.methods import (
+    BY_RULE,
     CIFAR_SETUPS,
     FEATURES,
     NO_LABEL,
     SETS_SETUPS,
     SETUPS,
     THROUGH,
+    WITH_START,
     heads,
     methods,
 )
 from benchmarks.claims.networks.tables import power, tables, unfinished
 
 __all__ = [
+    "BY_RULE",
     "CIFAR_SETUPS",
     "FEATURES",
     "NO_LABEL",
     "SETS_SETUPS",
     "SETUPS",
     "THROUGH",
+    "WITH_START",
     "heads",
     "methods",
     "power",

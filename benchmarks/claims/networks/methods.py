@@ -122,6 +122,11 @@ FEWER = {
 """Setups that switch one thing on or off have these losses alone. Where the last layer is solved
 first, its first biases do not matter."""
 
+WITH_START = (*STARTED_SETUPS, STARTED_LONG)
+BY_RULE = tuple(s for s in SETUPS if s not in (*WITH_START, *ONE_OF_BOTH, *FROZEN_SETUPS))
+"""Setups that the verdicts rest on: fine-tuned from a random last layer, as papers do. Those with a
+head start came later, and are judged by the same rules in a table of their own."""
+
 LIKE = dict.fromkeys((name for name in LOSSES if name != "bce"), "bce")
 LIKE_BY_SGD = {"bce, prior": "bce", "spa, prior": "spa"}
 """Whose rate a loss takes over. AdamW does not mind the scale of a loss, so one rate serves all;

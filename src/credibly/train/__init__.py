@@ -12,6 +12,7 @@ configuration       ``Settings``; presets: the papers' recipes
 assembly            from data and settings to model, loss and accelerator
 trainer             the one training loop; batches, optimizer, callbacks, log
 lbfgs               the solver for linear models
+head_start          the last layer solved for pretrained features, before training
 candidates, choice  models for features, compared on rows they did not see
 checkpoint          everything that resuming needs, in one file
 distributed         one loss over all processes; scoring rows on all of them
