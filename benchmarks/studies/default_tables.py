@@ -145,8 +145,7 @@ def _behind(lines: list[dict[str, Any]]) -> str:
 PEERS_ON_IMAGES = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way + temperature")
 PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "two-way + affine", "SPA", "SPA + affine", "SPA+LPR")
 PEERS_ON_IMAGES = (*PEERS_ON_IMAGES, "BCE, prior bias + affine")
-PEERS_WITH_START = ("two-way + affine", "ASL detached, right link + affine")
-PEERS_WITH_START = (*PEERS_WITH_START, "SPA", "SPA + affine", "SPA+LPR", "SPA+LPR + affine")
+PEERS_WITH_START = ("two-way + affine", "SPA", "SPA + affine", "SPA+LPR", "SPA+LPR + affine")
 PEERS_ON_TEXTS = ("BCE", "focal, sigmoid", "ASL detached, sigmoid", "two-way, sigmoid")
 PEERS_ON_TEXTS = (*PEERS_ON_TEXTS, "two-way + affine", "SPA", "SPA + affine")
 

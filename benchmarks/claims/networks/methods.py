@@ -115,7 +115,7 @@ ONE_OF_BOTH = ("coco, head start, free norms", "coco, fixed norms alone")
 FROZEN_SETUPS = ("coco, frozen", "ucmerced, frozen", "voc, frozen")
 FEWER = {
     **dict.fromkeys(SWITCHES, ("bce", "spa", "bce, prior", "spa, prior")),
-    **dict.fromkeys(STARTED_SETUPS, ("bce", "spa", "twl", "asl, detached", "spa+lpr")),
+    **dict.fromkeys(STARTED_SETUPS, ("bce", "spa", "twl", "spa+lpr")),
     STARTED_LONG: ("bce", "spa", "twl"),
     **dict.fromkeys((*ONE_OF_BOTH, *FROZEN_SETUPS), ("bce, prior",)),
 }

@@ -105,7 +105,10 @@ def _head_start(settings: Settings, data: Data) -> bool:
             f"held-out rows with known labels, which choose its penalty; {data.source} has none"
         )
     elif not can_start(loss_of(settings, None, num_labels=len(data.labels), num_rows=len(data))):
-        problem = f"a loss with one score per label and no memory of its own; got {settings.loss!r}"
+        problem = (
+            "a loss with one score per label, no memory of its own and a gradient that is that of "
+            f"its value; got {settings.loss!r}"
+        )
     if problem is not None and settings.head_start:
         raise InputError(f"`head_start` needs {problem}. Leave it out.")
     return problem is None

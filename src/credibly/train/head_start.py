@@ -42,7 +42,8 @@ MOST_ENTRIES = 20_000_000
 def can_start(criterion: Loss) -> bool:
     """Return whether a last layer can be solved for this loss.
 
-    It must have one score per label and neither parameters nor a memory of its own.
+    It must have one score per label, neither parameters nor a memory of its own, and a gradient
+    that is that of its value.
 
     Example:
         >>> from credibly import losses
@@ -51,7 +52,9 @@ def can_start(criterion: Loss) -> bool:
     """
     remembers = criterion.has_state or criterion.needs_indices
     learns = next(criterion.parameters(), None) is not None
-    return not remembers and not learns and criterion.num_outputs(2) == 2
+    if remembers or learns or criterion.detached:
+        return False
+    return criterion.num_outputs(2) == 2
 
 
 class _Features(nn.Module):
