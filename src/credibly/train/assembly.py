@@ -80,7 +80,7 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
     settings = dataclasses.replace(settings, loss=loss, model=model, batch_size=size)
     start = _head_start(settings, data)
     # A last layer that fits the features as they are loses that when norms take statistics of
-    # small batches instead; and from a random last layer fixed norms learn much more slowly.
+    # small batches instead; from a random last layer fixed norms gain nothing.
     norms = start if settings.fixed_norms is None else settings.fixed_norms
     settings = dataclasses.replace(settings, head_start=start, fixed_norms=norms)
     return dataclasses.replace(settings, learning_rate=highest_rate(settings))
