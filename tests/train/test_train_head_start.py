@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
-from train_instances import SERVER, awkward, free_port, pictures, sha, train_as_one_of_two
+from train_instances import awkward, pictures, sha, train_by_two
 
 import credibly as cr
 from credibly import InputError, losses
@@ -181,16 +181,7 @@ def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_p
 
 def test_two_processes_start_from_the_same_last_layer(pretrained, tmp_path):
     settings = {**NETWORK, "weights": pretrained, "fixed_norms": True, "augment": "none"}
-    port, runs = free_port(), [("two", "pictures", settings)]
-    children = [
-        SERVER.Process(target=train_as_one_of_two, args=(rank, port, str(tmp_path), runs))
-        for rank in range(2)
-    ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(timeout=300)
-    assert [child.exitcode for child in children] == [0, 0]
+    train_by_two(tmp_path, [("two", "pictures", settings)])
     fit(pictures(), tmp_path / "one", Settings(**settings))
     one, two = (
         cr.Predictions.read(tmp_path / name / "predictions.parquet") for name in ("one", "two")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from train_instances import DATA, SERVER, awkward, free_port, save_npz, train_as_one_of_two
+from train_instances import DATA, awkward, free_port, save_npz, train_by_two
 
 import credibly as cr
 from credibly.train import Settings, fit
@@ -32,16 +32,7 @@ RUNS = [
 @pytest.fixture(scope="module")
 def by_two(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    port = free_port()
-    children = [
-        SERVER.Process(target=train_as_one_of_two, args=(rank, port, str(folder), RUNS))
-        for rank in range(2)
-    ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(timeout=300)
-    assert [child.exitcode for child in children] == [0, 0]
+    train_by_two(folder, RUNS)
     return folder
 
 

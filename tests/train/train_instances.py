@@ -134,3 +134,17 @@ def train_as_one_of_two(
     for name, kind, settings in runs:
         fit(DATA[kind](), Path(folder) / name, Settings(**settings))
     torch.distributed.destroy_process_group()
+
+
+def train_by_two(folder: Path, runs: list[tuple[str, str, dict[str, Any]]]) -> None:
+    """Train each of ``runs`` on two processes."""
+    port = free_port()
+    children = [
+        SERVER.Process(target=train_as_one_of_two, args=(rank, port, str(folder), runs))
+        for rank in range(2)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(timeout=300)
+    assert [child.exitcode for child in children] == [0, 0]
