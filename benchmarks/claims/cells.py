@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from typing import Any
+
+from benchmarks.claims.sets import kind_of_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,17 +31,19 @@ class Cell:
     @property
     def command(self) -> str:
         """What a person would type to have this run."""
-        file = "rows.parquet" if "-images" in self.data else "rows.npz"
+        file = f"rows.{kind_of_file(self.data)}"
         made = f"python -m benchmarks.claims.sets '{self.data}' --seed {self.seed} --out {file}"
-        given = [pair for pair in self.settings if pair[1] is not None]
-        flags = " ".join(_flag(name, value) for name, value in given)
-        return f"{made} && credibly train {file} {flags} --seed {self.seed} --out run"
+        given = [*self.settings, ("seed", self.seed), ("split_seed", self.seed), ("out", "run")]
+        flags = " ".join(_flag(name, value) for name, value in given if value is not None)
+        return f"{made} && credibly train {file} {flags}"
 
 
 def _flag(name: str, value: Any) -> str:
     flag = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{flag}" if value else f"--no-{flag}"
-    if isinstance(value, str):
-        return f'--{flag} "{value}"' if "$" in value else f"--{flag} '{value}'"
-    return f"--{flag} {value}"
+    if isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
+    if isinstance(value, str) and "$" in value:  # the shell fills it in
+        return f'--{flag} "{value}"'
+    return f"--{flag} {shlex.quote(str(value))}"

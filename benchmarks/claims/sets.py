@@ -17,8 +17,8 @@ features of a network trained on 50 classes of CIFAR-100 (``transfer``).
 ``reuters``, ``goemotions`` and ``banking`` are texts (``benchmarks.studies.text`` says where the
 files come from): many labels, many labels, one of 77. ``goemotions:4000`` is a draw as above.
 
-``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` (for images ``rows.parquet``)
-writes one as a file.
+``python -m benchmarks.claims.sets NAME --seed 1 --out rows.npz`` writes one as a file; those of
+images and texts are parquet files (``kind_of_file``).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ TEST_IMAGES = 1500
 TEXTS = ("reuters", "goemotions", "banking")
 ASSETS = ("cifar100", "flowers102")
 """Files made from public repositories, in the folder CREDIBLY_ASSETS."""
+
+PARTS = {TRAIN: "train", TEST: "test", CALIBRATION: "calibration"}
 
 CIFAR_PER_CLASS = 100
 CIFAR_PER_CLASS_OF_ALL = 40
@@ -238,19 +240,44 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
-    found = rows(arguments.name, arguments.seed)
-    if arguments.name.partition(":")[0] in IMAGES:
-        _write_images(arguments.name, found, arguments.out)
-        return
-    arrays: dict[str, Any] = {
-        name: getattr(found, name)
-        for name in ("features", "images", "targets", "ids", "split", "truth")
-        if getattr(found, name) is not None
+    write(arguments.name, rows(arguments.name, arguments.seed), Path(arguments.out))
+
+
+def kind_of_file(name: str) -> str:
+    """The end of the name of a file that holds the rows of ``name``."""
+    return "parquet" if name.partition(":")[0] in (*IMAGES, *TEXTS) else "npz"
+
+
+def write(name: str, found: Data, out: Path) -> None:
+    """Write rows so that ``credibly train`` reads them with the parts they have here."""
+    if found.texts is not None:
+        _write_texts(found, out)
+    elif kind_of_file(name) == "parquet":
+        _write_images(name, found, out)
+    else:
+        arrays: dict[str, Any] = {
+            name: getattr(found, name)
+            for name in ("features", "images", "targets", "ids", "split", "truth")
+            if getattr(found, name) is not None
+        }
+        np.savez_compressed(out, labels=np.array(found.labels), **arrays)
+
+
+def _write_texts(found: Data, out: Path) -> None:
+    """A column for each label, so that one without a row stays."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns: dict[str, Any] = {
+        "id": found.ids.tolist(),
+        "text": found.texts[:, 0].tolist(),
+        "split": [PARTS[part] for part in found.split],
     }
-    np.savez_compressed(arguments.out, labels=np.array(found.labels), **arrays)
+    own = {f"y:{label}": found.dense_targets[:, k] for k, label in enumerate(found.labels)}
+    pq.write_table(pa.table({**columns, **own}), out)
 
 
-def _write_images(name: str, found: Data, out: str) -> None:
+def _write_images(name: str, found: Data, out: Path) -> None:
     """The rows of ``found`` of the file they come from, with the parts they have here."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -258,7 +285,7 @@ def _write_images(name: str, found: Data, out: str) -> None:
     table = pq.read_table(data_file(IMAGES[name.partition(":")[0]]))
     place = {str(row): number for number, row in enumerate(table["id"].to_pylist())}
     table = table.take([place[row] for row in found.ids.tolist()])
-    parts = pa.array([("train", "test", "calibration")[part] for part in found.split])
+    parts = pa.array([PARTS[part] for part in found.split])
     pq.write_table(table.set_column(table.column_names.index("split"), "split", parts), out)
 
 

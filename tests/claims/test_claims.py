@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import shutil
 import tomllib
 from pathlib import Path
@@ -26,7 +27,9 @@ from benchmarks.claims.runner import RESULTS, Book
 from benchmarks.claims.tables import Difference, Results, difference, ranks, spread
 from scipy import stats
 
-from credibly.data import CALIBRATION, TEST, TRAIN, Data, synthetic
+from credibly.cli import train
+from credibly.cli._command import build_parser, resolve
+from credibly.data import CALIBRATION, TEST, TRAIN, Data, load, synthetic
 
 STUDIES = (calibrated, quasibinary, two_way, average_k, defaults, networks)
 
@@ -54,6 +57,25 @@ def classes() -> Data:
 
 
 # Data ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["features", "images", "texts"])
+def test_rows_written_as_a_file_are_read_back_as_they_are(kind, classes: Data, tmp_path) -> None:
+    name = {"features": "synthetic", "images": "cifar100:50", "texts": "goemotions:1000"}[kind]
+    inputs = {
+        "features": classes.features,
+        "images": np.arange(240 * 12, dtype=np.uint8).reshape(240, 2, 2, 3),
+        "texts": np.array([[f"row {k}\nor so"] for k in range(240)], dtype=object),
+    }
+    labels = [*classes.labels, "a label without a row"]
+    targets = np.pad(classes.targets, ((0, 0), (0, 1)))
+    given = Data(labels, targets, classes.ids, classes.split, **{kind: inputs[kind]})
+    path = tmp_path / f"rows.{sets.kind_of_file(name)}"
+    sets.write(name, given, path)
+    read = load(path)
+    assert read.labels == labels
+    for field in ("targets", "ids", "split", kind):
+        np.testing.assert_array_equal(getattr(read, field), getattr(given, field))
 
 
 def test_the_rows_for_a_search_hold_no_test_row_of_the_data(classes: Data) -> None:
@@ -99,6 +121,23 @@ def test_a_finished_run_is_found_again_and_a_torn_line_is_not(tmp_path: Path) ->
     assert book.get(second) is None
     book.add(record(second, 0.5, 0.7))
     assert Book(tmp_path).get(second) is not None
+
+
+def test_the_command_of_every_record_has_its_settings() -> None:
+    parser = build_parser({"train": train})
+    for found in Book().records.values():
+        cell = Cell.of(found["data"], found["settings"], found["seed"], found["trial"])
+        assert found["command"] == cell.command
+        made, _, trained = found["command"].partition(" && ")
+        program, *arguments = shlex.split(trained)
+        parsed = vars(parser.parse_args(arguments))
+        command = parsed.pop("command")
+        options = resolve(train.Options, parsed)
+        wanted = {name: tuple(v) if isinstance(v, list) else v for name, v in cell.settings}
+        wanted |= {"seed": cell.seed, "split_seed": cell.seed}
+        assert train.given(options) == {k: v for k, v in wanted.items() if v is not None}
+        assert (program, command) == ("credibly", "train")
+        assert shlex.split(made)[-1] == options.data
 
 
 def test_settings_in_another_order_are_the_same_run() -> None:
