@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from train_instances import DATA, awkward, free_port, save_npz, train_by_two
+from train_instances import DATA, awkward, save_npz, train_by_two
 
 import credibly as cr
 from credibly.train import Settings, fit
@@ -49,8 +49,9 @@ def test_two_processes_predict_what_one_does(name, kind, settings, by_two, tmp_p
 def test_torchrun_trains_one_run_on_two_processes(tmp_path):
     data = save_npz(tmp_path / "rows.npz", awkward())
     command = ["train", str(data), "--model", "linear", "--epochs", "2", "--quiet", "--json"]
-    port = f"--master-port={free_port()}"
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", port]
+    # Standalone: a port that was free a moment ago may be taken by a test beside this one.
+    options = ["--standalone", "--nproc-per-node", "2"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", *options]
     done = subprocess.run(
         [*torchrun, "-m", "credibly", *command, "--out", str(tmp_path / "two")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
