@@ -66,7 +66,8 @@ NETWORKS = ("digits, cnn", *networks.BY_RULE)
 """Setups trained end to end on images; the others train heads on frozen features, or tables."""
 
 HEADS = (*(setup for setup in calibrated.SETUPS if setup not in NETWORKS), networks.FEATURES)
-ONE_LABEL_NETWORKS = ("digits:6+4", *networks.CIFAR_SETUPS, networks.NO_LABEL)
+FROM_SCRATCH = networks.CIFAR_SETUPS
+ONE_LABEL_NETWORKS = ("digits:6+4", *FROM_SCRATCH, networks.FROM_WEIGHTS, networks.NO_LABEL)
 ONE_LABEL_HEADS = (*quasibinary.GROWTH, "tinyimagenet:120+80")
 
 Notes = dict[str, Any]
@@ -203,7 +204,7 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
     several, one = results["several"], results["one"]
     trained = {
         **calibrated.findings(several, NETWORKS),
-        **quasibinary.findings(one, ONE_LABEL_NETWORKS),
+        **quasibinary.findings(one, ONE_LABEL_NETWORKS, FROM_SCRATCH),
         **quasibinary.findings_several(several, NETWORKS),
         **two_way.findings(results["ranking"], NETWORKS, ()),
         **average_k.findings(results["sets"], {"digits:one": (2,), **networks.SETS_SETUPS}),

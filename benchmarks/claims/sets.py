@@ -8,7 +8,7 @@ of NAME: a quarter of its training rows stands in for them.
 
 ``coco80-images``, ``voc2012-images`` and ``ucmerced-images`` are images; ``coco80-images:1500`` is
 a draw of 1500 training rows, a third as many held-out rows, and 1500 test rows, the same for every
-seed. ``cifar100:50`` has the images of 50 classes, 100 of each outside the test rows;
+seed. ``cifar100:50`` has images of 50 classes, outside the test rows 100 of each, 5000 at most;
 ``cifar100:60+40`` has those of all, 40 of each, and no label for two of every five classes that are
 alike; ``flowers102:tail`` is Flowers-102, thinned to a long tail; ``flowers102:through-bce`` has
 features of a network trained on 50 classes of CIFAR-100 (``transfer``).
@@ -50,6 +50,7 @@ ASSETS = ("cifar100", "flowers102")
 PARTS = {TRAIN: "train", TEST: "test", CALIBRATION: "calibration"}
 
 CIFAR_PER_CLASS = 100
+CIFAR_IMAGES = 5000
 CIFAR_PER_CLASS_OF_ALL = 40
 CIFAR_GROUPS = (
     "beaver dolphin otter seal whale",
@@ -125,7 +126,8 @@ def _rows(name: str, seed: int) -> Data:
             fewer = _some_images(read, seed, CIFAR_PER_CLASS_OF_ALL)
             kept = {name for group in CIFAR_GROUPS for name in group.split()[:3]}
             return with_labels(fewer, [k for k, name in enumerate(read.labels) if name in kept])
-        return _some_images(_some_classes(read, int(form)), seed, CIFAR_PER_CLASS)
+        some = _some_classes(read, int(form))
+        return _some_images(some, seed, min(CIFAR_PER_CLASS, CIFAR_IMAGES // int(form)))
     read = data.load(data_file(f"{file}.npz"), seed=seed)
     if not form:
         return read
