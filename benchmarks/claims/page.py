@@ -210,6 +210,7 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
         **average_k.findings(results["sets"], {"digits:one": (2,), **networks.SETS_SETUPS}),
     }
     trained |= normalizer.finding(folder, normalizer.NETWORK)
+    trained["003-cheap"] = average_k.cheap(results["sets"], networks.SETS_SETUPS)
     probes = (two_way.TRANSFER, networks.THROUGH)
     trained["002-transfer"] = two_way.findings(results["probes"], (), probes)["002-transfer"]
     heads = {

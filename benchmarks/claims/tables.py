@@ -94,6 +94,11 @@ class Results:
         found = self.by_seed(setup, method, *path)
         return {seed: scale * float(value) for seed, value in found.items()}
 
+    def seconds(self, setup: str, method: str) -> dict[int, float]:
+        """CPU time of each finished run, by seed."""
+        found = self._found.get((setup, method), {})
+        return {seed: record["seconds"] for seed, record in found.items() if "test" in record}
+
     def settings(self, setup: str, method: str) -> dict[str, Any]:
         """What the trials chose; empty where nothing was run."""
         found = self._found.get((setup, method), {})

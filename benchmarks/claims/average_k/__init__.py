@@ -6,7 +6,7 @@ rules     the claims, each by its rule
 """
 
 from benchmarks.claims.average_k.methods import SETUPS, methods
-from benchmarks.claims.average_k.rules import findings
+from benchmarks.claims.average_k.rules import cheap, findings
 from benchmarks.claims.average_k.tables import HEADS, at, tables
 
-__all__ = ["HEADS", "SETUPS", "at", "findings", "methods", "tables"]
+__all__ = ["HEADS", "SETUPS", "at", "cheap", "findings", "methods", "tables"]

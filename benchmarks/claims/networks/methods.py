@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from benchmarks.claims.calibrated.methods import SHAPES
 from benchmarks.claims.plan import Method
 from benchmarks.claims.transfer import TRANSFERRED
 
@@ -102,6 +103,9 @@ RANKING = {
 FROM_ZERO = {"quasibinary": "quasibinary", "softmax": "softmax", **RANKING}
 RANKED = ("ucmerced", "coco")
 """What is trained from zero biases beside the others, and where."""
+
+SHAPED = ({"loss": "spa"}, *SHAPES[1:])
+"""SPA in the paper's shape, and in five others."""
 
 SCENES: dict[str, Any] = {"model": "cnn", "batch_size": 32, "learning_rate": 3e-3}
 LONGER = {"digits, 20 epochs": 20, "digits, 60 epochs": 60}
@@ -226,6 +230,7 @@ def methods() -> list[Method]:
             settings = {"loss": loss, "prior_bias": False}
             data = SETUPS[setup][0]
             found.append(_method(name, setup, data, settings, ({},), like="bce"))
+        found.append(_method("spa, tuned", setup, SETUPS[setup][0], {}, SHAPED, like="spa"))
     for setup, epochs in LONGER.items():
         for name in LONGER_LOSSES:
             loss, prior = LOSSES[name]
