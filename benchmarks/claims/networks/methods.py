@@ -24,7 +24,8 @@ LITE: dict[str, Any] = {
     "warmup": 0.1,
     "select": "last",
 }
-STARTED: dict[str, Any] = {**LITE, "head_start": True, "fixed_norms": True}
+SOLVED_FIRST = {"head_start": True, "fixed_norms": True, "learning_rate": 3e-4}
+STARTED: dict[str, Any] = {**LITE, **SOLVED_FIRST}
 """Our own way: the last layer is solved first, and norms keep their statistics."""
 
 FROZEN: dict[str, Any] = {
@@ -34,7 +35,6 @@ FROZEN: dict[str, Any] = {
 """A linear model of the features of the weights, its penalty chosen by held-out rows."""
 
 ADAMW = ({"learning_rate": 1.5e-3},)
-TUNED = ({"learning_rate": 3e-4},)
 EITHER = ({"learning_rate": 3e-4}, {"learning_rate": 1e-3})
 SGD = ({"learning_rate": 0.3}, {"learning_rate": 1.5})
 BY_SGD = {"optimizer": "sgd", "momentum": 0.9}
@@ -52,13 +52,13 @@ SETUPS: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...]]] = {
         {**LITE, "image_size": 64, "epochs": 15, "select": "nll"},
         ADAMW,
     ),
-    "coco, head start": ("coco80-images:1500", {**STARTED, "image_size": 96}, TUNED),
-    "ucmerced, head start": ("ucmerced-images", {**STARTED, "image_size": 96}, TUNED),
-    "voc, head start": ("voc2012-images:1500", {**STARTED, "image_size": 112}, TUNED),
+    "coco, head start": ("coco80-images:1500", {**STARTED, "image_size": 96}, ({},)),
+    "ucmerced, head start": ("ucmerced-images", {**STARTED, "image_size": 96}, ({},)),
+    "voc, head start": ("voc2012-images:1500", {**STARTED, "image_size": 112}, ({},)),
     "coco, 15 epochs, head start": (
         "coco80-images:500",
         {**STARTED, "image_size": 64, "epochs": 15},
-        TUNED,
+        ({},),
     ),
     "coco, head start, free norms": (
         "coco80-images:1500",
@@ -209,8 +209,12 @@ WITHOUT_SIZE = ("ce", "an")
 
 LONG_TAIL = "flowers102:tail, 12 epochs"
 LONG_LOSSES = ("ce", "avgk")
+STARTED_TAIL = "flowers102:tail, head start"
 CIFAR_SETS = "cifar100:50, sets"
-SETS_SETUPS = {FLOWERS: FLOWERS_SIZES, LONG_TAIL: (FLOWERS_SIZE,), CIFAR_SETS: (FLOWERS_SIZE,)}
+SETS_SETUPS = {
+    FLOWERS: FLOWERS_SIZES,
+    **dict.fromkeys((LONG_TAIL, STARTED_TAIL, CIFAR_SETS), (FLOWERS_SIZE,)),
+}
 """Where sets are made, and the sizes that losses are trained for."""
 
 HEADS: dict[str, Any] = {"model": "mlp", "hidden": 512, "epochs": 6, "batch_size": 256}
@@ -254,6 +258,8 @@ def methods() -> list[Method]:
         loss, prior = ONE_LABEL[name]
         settings = {**ENLARGED, "loss": loss, "prior_bias": prior}
         found.append(_method(name, FROM_WEIGHTS, "cifar100:50", settings))
+    settings = {**ENLARGED, **SOLVED_FIRST, "loss": "softmax", "prior_bias": False}
+    found.append(_method("softmax, head start", FROM_WEIGHTS, "cifar100:50", settings))
     for name, (loss, prior) in NO_LABEL_LOSSES.items():
         settings = {**ENLARGED, "loss": loss, "prior_bias": prior}
         found.append(_method(name, NO_LABEL, NO_LABEL, settings))
@@ -270,6 +276,7 @@ def _with_a_budget() -> list[Method]:
     setups = {
         FLOWERS: (FLOWERS, {**SETS_BUDGET, "epochs": 4}, tuple(WITH_A_BUDGET)),
         LONG_TAIL: (FLOWERS, {**SETS_BUDGET, "epochs": 12}, LONG_LOSSES),
+        STARTED_TAIL: (FLOWERS, {**SETS_BUDGET, **SOLVED_FIRST, "epochs": 4}, ("ce",)),
         CIFAR_SETS: ("cifar100:50", SETS_BUDGET, tuple(WITH_A_BUDGET)),
     }
     for setup, (data, budget, losses) in setups.items():

@@ -345,7 +345,7 @@ def _growth(results: Results) -> Table:
     setups = (*CIFAR_SETUPS, FROM_WEIGHTS)
     rows = [
         [name, *(spread(results.values(s, name, "top-1 error")) for s in setups)]
-        for name in ONE_LABEL
+        for name in (*ONE_LABEL, "softmax, head start")
     ]
     title = "CIFAR-100: top-1 error by number of classes, %"
     note = (
