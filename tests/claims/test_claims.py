@@ -198,6 +198,25 @@ def test_a_plateau_that_no_score_reaches_is_not_a_failure_of_the_claim(tmp_path:
     assert finding.verdict == "not reached"
 
 
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [((1.2, 1.9), "holds"), ((1.2, 2.1), "holds in part"), ((2.2, 2.1), "contradicted")],
+)
+def test_two_heads_are_cheap_below_twice_the_time_of_one(tmp_path: Path, times, verdict) -> None:
+    book = Book(tmp_path)
+    methods = [
+        Method(f"{loss}, K = 5", "setup", "data", {"loss": loss}, seeds=(0, 1))
+        for loss in ("avgk", "ce")
+    ]
+    for seed, time in enumerate(times):
+        for method, seconds in zip(methods, (time, 1.0), strict=True):
+            cell = Cell.of("data", method.settings, seed)
+            book.add({**record(cell, 0.1, 0.9), "seconds": seconds})
+    found = average_k.cheap(Results(methods, book), {"setup": (5,)})
+    assert found.verdict == verdict
+    assert average_k.cheap(Results(methods, book), {"another": (5,)}).verdict == "not run"
+
+
 def test_a_study_runs_once_and_is_read_back(tmp_path: Path) -> None:
     grid = ({"learning_rate": 1e-3}, {"learning_rate": 1e-2})
     settings = {"loss": "spa", "model": "linear", "epochs": 1, "batch_size": 512}
