@@ -40,7 +40,7 @@ def started(data, loss, **settings):
     torch.manual_seed(0)
     network, criterion = build("resnet20-32", data, len(data.labels)), losses.from_name(loss)
     chosen = Settings(**NETWORK, **settings)
-    found = start_head(chosen, network, criterion, data, plain, SingleProcess())
+    found = start_head(chosen, network, criterion, data, plain, SingleProcess(), Callback())
     return network.eval(), found
 
 
@@ -99,7 +99,8 @@ def test_features_of_any_scale_have_the_same_solution(well_posed):
     torch.manual_seed(0)
     second = build("resnet20-32", data, 4)
     second.backbone = Larger(second.backbone)
-    again = start_head(Settings(**NETWORK), second, losses.BCE(), data, plain, SingleProcess())
+    here = SingleProcess(), Callback()
+    again = start_head(Settings(**NETWORK), second, losses.BCE(), data, plain, *here)
     assert again["l2"] == found["l2"]
     torch.testing.assert_close(1000 * second.head.weight, first.head.weight, atol=1e-3, rtol=1e-2)
 
@@ -177,6 +178,27 @@ def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_p
     assert len(solved) == 2
     for name in ("model.safetensors", "calibration.json", "predictions.parquet", "log.jsonl"):
         assert sha(tmp_path / "broken" / name) == sha(tmp_path / "whole" / name), name
+
+
+@pytest.mark.parametrize("shown", [Callback, cr.train.ProgressBar])
+def test_a_callback_hears_of_every_penalty_before_the_first_update(shown, pretrained, tmp_path):
+    heard = []
+
+    class Ear(shown):
+        def on_head_start(self, figures) -> None:
+            super().on_head_start(figures)
+            heard.append(figures)
+
+        def on_update(self, done: int, total: int) -> None:
+            super().on_update(done, total)
+            heard.append(done)
+
+    run = fit(pictures(), tmp_path, Settings(**NETWORK, weights=pretrained), callback=Ear())
+    count = heard.index(1)
+    assert [each["l2"] for each in heard[:count]] == list(L2[:count])
+    assert all(set(each) == {"l2", "nll", "map", "ace"} for each in heard[:count])
+    assert heard[count:] == list(range(1, len(heard) - count + 1))
+    assert run.settings.head_start
 
 
 def test_two_processes_start_from_the_same_last_layer(pretrained, tmp_path):

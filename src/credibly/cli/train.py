@@ -195,6 +195,10 @@ def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
     rows = (settings.batch_size or 0) * settings.accumulate
 
     class Bar(Callback):
+        def on_head_start(self, figures: dict[str, Any]) -> None:
+            shown = ", ".join(f"{k} {figures[k]:.3f}" for k in ("nll", "map", "ace"))
+            bar.update(task, description=f"{name}: last layer, l2 {figures['l2']:g} · {shown}")
+
         def on_update(self, done: int, total: int) -> None:
             speed = (bar.tasks[task].speed or 0) * rows
             shown = f"{speed:,.0f} rows/s" if speed else ""

@@ -17,6 +17,14 @@ class Callback:
         ...         print(figures["epoch"], figures["nll"])
     """
 
+    def on_head_start(self, figures: dict[str, Any]) -> None:
+        """Receive what each penalty gives while the last layer is solved, before any update.
+
+        Args:
+            figures: ``l2``, and ``nll``, ``map``, ``ace`` of the held-out rows. The lowest ``nll``
+                is that of the last layer which training starts from.
+        """
+
     def on_update(self, done: int, total: int) -> None:
         """Receive the progress after each update of the weights.
 
@@ -46,7 +54,7 @@ class ProgressBar(Callback):
         self._bar: Any = None
         self._figures = ""
 
-    def on_update(self, done: int, total: int) -> None:
+    def _show(self, text: str, **progress: Any) -> None:
         if self._bar is None:
             from rich.console import Console
             from rich.progress import Progress
@@ -54,9 +62,15 @@ class ProgressBar(Callback):
             console = Console(stderr=True)
             shown = console.is_terminal or console.is_jupyter
             self._bar = Progress(console=console, disable=not shown)
-            self._bar.add_task("training", total=total)
+            self._bar.add_task(text, total=None)
             self._bar.start()
-        self._bar.update(0, completed=done, description=f"training{self._figures}")
+        self._bar.update(0, description=text, **progress)
+
+    def on_head_start(self, figures: dict[str, Any]) -> None:
+        self._show(f"last layer · l2 {figures['l2']:g} · nll {figures['nll']:.4f}")
+
+    def on_update(self, done: int, total: int) -> None:
+        self._show(f"training{self._figures}", completed=done, total=total)
         if done >= total:
             self._bar.stop()
             self._bar = None
@@ -70,6 +84,9 @@ class LoggingCallback(Callback):
 
     def __init__(self, log: Log, inner: Callback) -> None:
         self.log, self.inner = log, inner
+
+    def on_head_start(self, figures: dict[str, Any]) -> None:
+        self.inner.on_head_start(figures)
 
     def on_update(self, done: int, total: int) -> None:
         self.inner.on_update(done, total)

@@ -259,7 +259,7 @@ def _train(
     if settings.head_start and checkpoints.newest(state) is None:
         assert isinstance(network, Network)  # others are refused when settings are resolved
         plain = partial(_dataset, settings=settings, train=False)
-        start_head(settings, network, run.criterion, rows, plain, accelerator)
+        start_head(settings, network, run.criterion, rows, plain, accelerator, callback)
     dataset = _dataset(rows.part("train"), settings, train=True)
     trainer = Trainer(
         settings,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.losses import Loss
     from credibly.models import Network
+    from credibly.train.callbacks import Callback
     from credibly.train.configuration import Settings
 
 L2 = (30_000.0, 10_000.0, 3_000.0, 1_000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
@@ -75,6 +76,7 @@ def start_head(
     data: Data,
     dataset: Callable[[Data], Any],
     accelerator: Accelerator | SingleProcess,
+    callback: Callback,
 ) -> dict[str, float]:
     """Solve the last layer on the backbone's features of the training rows.
 
@@ -85,6 +87,7 @@ def start_head(
         data: training rows, and held-out rows that choose the penalty.
         dataset: makes rows that can be scored, without augmentation.
         accelerator: device and processes.
+        callback: receives the figures of each penalty.
 
     Returns:
         The penalty ``l2`` and the figures of the held-out rows.
@@ -111,6 +114,7 @@ def start_head(
         with torch.no_grad():
             figures = {"l2": l2, **evaluator(own.eval(), head(outside))}
         own.train()
+        callback.on_head_start({key: figures[key] for key in ("l2", "nll", "map", "ace")})
         worse += 1
         if not best or figures["selection"] < best["selection"]:
             best, kept, worse = figures, copy.deepcopy(head), 0
