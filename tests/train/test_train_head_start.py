@@ -105,6 +105,14 @@ def test_features_of_any_scale_have_the_same_solution(well_posed):
     torch.testing.assert_close(1000 * second.head.weight, first.head.weight, atol=1e-3, rtol=1e-2)
 
 
+def test_weights_without_finite_features_are_refused(tmp_path):
+    state = build("resnet20-32", (1, 16, 16), 4).backbone.state_dict()
+    path = tmp_path / "backbone.safetensors"
+    save_file({name: (tensor * 1e30).contiguous() for name, tensor in state.items()}, path)
+    with pytest.raises(InputError, match=r"must be finite; .* turn `head_start` off"):
+        fit(pictures(), tmp_path / "run", Settings(**NETWORK, weights=str(path)))
+
+
 SOLVED = {
     "images with weights": ({}, True),
     "zero biases": ({"prior_bias": False}, True),

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from credibly.checks import InputError
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.lbfgs import loss_terms, minimise
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from credibly.models import Network
     from credibly.train.callbacks import Callback
     from credibly.train.configuration import Settings
+    from credibly.types import Array
 
 L2 = (30_000.0, 10_000.0, 3_000.0, 1_000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 """Penalties, strongest first, of features whose mean square is one. Held-out rows choose."""
 
 ITERATIONS = 100
+TOLERANCE = 1e-5
 MOST_ROWS = 16_384
 MOST_ENTRIES = 20_000_000
 """Most rows whose features are kept, and most entries of their scores: some 500 MB."""
@@ -98,8 +101,16 @@ def start_head(
         score(_Features(network), dataset(rows), accelerator, settings.workers).double()
         for rows in (train, held_out)
     )
+    if not inside.isfinite().all():
+        raise InputError(
+            f"The features that `weights` {settings.weights} give must be finite; got NaN or "
+            "infinity. Give other weights, or turn `head_start` off."
+        )
     scale = float(inside.square().mean().sqrt()) or 1.0
     inside, outside = inside / scale, outside / scale
+    # Along the axes of its features a linear model's curvature is nearly diagonal.
+    lengths, axes = torch.linalg.eigh(inside.T @ inside / len(inside))
+    inside, outside = inside @ axes, outside @ axes
     targets = torch.from_numpy(train.dense_targets.astype(np.float64))
     terms = loss_terms(criterion, targets)
     by_nll = dataclasses.replace(settings, select="nll")
@@ -110,7 +121,16 @@ def start_head(
     best: dict[str, float] = {}
     kept, worse = head, 0
     for l2 in L2:
-        minimise(head, own, inside, targets, l2 / terms, max_iterations=ITERATIONS)
+        minimise(
+            head,
+            own,
+            inside,
+            targets,
+            l2 / terms,
+            max_iterations=ITERATIONS,
+            tolerance=TOLERANCE,
+            units=_units(lengths, targets, l2, terms),
+        )
         with torch.no_grad():
             figures = {"l2": l2, **evaluator(own.eval(), head(outside))}
         own.train()
@@ -121,9 +141,18 @@ def start_head(
         if worse == 2:
             break
     with torch.no_grad():
-        network.head.weight.copy_(kept.weight / scale)
+        network.head.weight.copy_(kept.weight @ axes.T / scale)
         network.head.bias.copy_(kept.bias)
     return best
+
+
+def _units(lengths: Tensor, targets: Tensor, l2: float, terms: int) -> Array:
+    """Return one over the root of the curvature of weights and biases at the labels' rates."""
+    known = targets >= 0
+    rates = (torch.where(known, targets, 0).sum(dim=0) + 0.5) / (known.sum(dim=0) + 1)
+    curvature = (known.sum(dim=0).clamp(min=1) / terms * rates * (1 - rates))[:, None]
+    weights = curvature * lengths.clamp(min=0) + l2 / terms
+    return torch.cat([weights.flatten(), curvature.flatten()]).rsqrt().numpy()
 
 
 def _some(rows: Data) -> Data:

@@ -51,11 +51,15 @@ def minimise(
     decay: float,
     *,
     max_iterations: int = 200,
+    tolerance: float = 2.2e-9,
+    units: Array | None = None,
 ) -> float:
     """Move ``model`` to the minimum of loss + decay/2·‖weights‖² over all rows at once.
 
     Full batch, float64, deterministic; the model's parameters hold the result. Biases are not
-    decayed. ``inputs``, whatever the model takes, and ``targets`` are float64.
+    decayed. ``inputs``, whatever the model takes, and ``targets`` are float64. It ends where
+    a step gains less than ``tolerance``, as a share. ``units`` are those in which the parameters
+    are searched; about one over the root of the curvature is quickest.
 
     Example:
         >>> from credibly.losses import BCE
@@ -72,7 +76,7 @@ def minimise(
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def value_and_slope(vector: Array) -> tuple[float, Array]:
-        _set(trained, vector)
+        _set(trained, vector * unit)
         for parameter in trained:
             parameter.grad = None
         loss = criterion(model(inputs), targets)
@@ -80,12 +84,14 @@ def minimise(
         total = loss + decay / 2 * decayed
         total.backward()
         slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
-        return float(total.detach()), torch.cat([slope.flatten() for slope in slopes]).numpy()
+        slope = torch.cat([slope.flatten() for slope in slopes]).numpy()
+        return float(total.detach()), slope * unit
 
-    start = torch.cat([p.detach().flatten() for p in trained]).numpy().copy()
-    options = {"maxiter": max_iterations, "maxfun": 2 * max_iterations}
+    unit = 1.0 if units is None else units
+    start = torch.cat([p.detach().flatten() for p in trained]).numpy() / unit
+    options = {"maxiter": max_iterations, "maxfun": 2 * max_iterations, "ftol": tolerance}
     found = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options)
-    _set(trained, found.x)
+    _set(trained, found.x * unit)
     for parameter in trained:
         parameter.grad = None
     model.to(kind)
