@@ -226,6 +226,8 @@ def _zero_label(results: Results, setups: Sequence[str], figure: str, better: in
             if name == "quasibinary":
                 continue
             other = results.values(data, name, "readings", "link", figure)
+            if not other:
+                continue
             cells.append(f"{name} {mean(other):.1f}")
             if name in PUBLISHED_RIVALS:
                 gaps.append(difference(own, other))

@@ -250,11 +250,12 @@ def test_methods_have_names_of_their_own_and_settings_that_exist(study) -> None:
 
 def test_rates_with_100_classes_are_those_that_trials_with_50_chose() -> None:
     methods = {(m.name, m.setup): m for m in networks.methods()}
-    of_fifty = [method for (_, setup), method in methods.items() if setup == "cifar100:50"]
-    assert of_fifty
-    for method in of_fifty:
-        rate = chosen(method, of_fifty, Book())["learning_rate"]
-        assert methods[method.name, "cifar100:100"].grid == ({"learning_rate": rate},)
+    of_hundred = [method for (_, setup), method in methods.items() if setup == "cifar100:100"]
+    assert of_hundred
+    for method in of_hundred:
+        of_fifty = methods[method.name, "cifar100:50"]
+        rate = chosen(of_fifty, [of_fifty], Book())["learning_rate"]
+        assert method.grid == ({"learning_rate": rate},)
 
 
 def test_the_default_of_the_page_is_that_of_the_program_for_networks() -> None:

@@ -173,6 +173,10 @@ label, or to return sets of few classes."""
 
 FROM_WEIGHTS = "cifar100:50, fine-tuned"
 FROM_WEIGHTS_LOSSES = ("binary", "binary, prior", "softmax", "quasibinary")
+SUMMED = {"binary, summed": False, "binary, prior, summed": True}
+"""Binary losses summed over classes and not averaged: under SGD, the rate times their number, and
+weight decay by it. By first biases at the rates."""
+
 NO_LABEL = "cifar100:60+40"
 NO_LABEL_LOSSES = {
     "binary": ("bce", False),
@@ -253,6 +257,11 @@ def methods() -> list[Method]:
             grid = CIFAR_RATES
             if data == CIFAR_SETUPS[-1]:
                 grid = ({"learning_rate": AS_WITH_FIFTY[name]},)
+            found.append(_method(name, data, data, settings, grid, by="top1"))
+    for data, classes in zip(CIFAR_SETUPS[:-1], CLASSES, strict=False):
+        grid = tuple({"learning_rate": classes * rate["learning_rate"]} for rate in CIFAR_RATES)
+        for name, prior in SUMMED.items():
+            settings = {**CIFAR, "weight_decay": 1e-4 / classes, "loss": "bce", "prior_bias": prior}
             found.append(_method(name, data, data, settings, grid, by="top1"))
     for name in FROM_WEIGHTS_LOSSES:
         loss, prior = ONE_LABEL[name]

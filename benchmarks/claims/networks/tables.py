@@ -31,6 +31,7 @@ from benchmarks.claims.networks.methods import (
     RANKING,
     SETS_SETUPS,
     SETUPS,
+    SUMMED,
     THROUGH,
     WITH_A_BUDGET,
 )
@@ -345,7 +346,7 @@ def _growth(results: Results) -> Table:
     setups = (*CIFAR_SETUPS, FROM_WEIGHTS)
     rows = [
         [name, *(spread(results.values(s, name, "top-1 error")) for s in setups)]
-        for name in (*ONE_LABEL, "softmax, head start")
+        for name in (*ONE_LABEL, *SUMMED, "softmax, head start")
     ]
     title = "CIFAR-100: top-1 error by number of classes, %"
     note = (
@@ -359,10 +360,11 @@ def _rates(results: Results) -> Table:
     """What the rate does to each classifier: the runs of seed 0 that chose it."""
     rows = []
     for setup in CIFAR_SETUPS:
-        for method in (m for m in results.methods if m.setup == setup):
+        tried = [m for m in results.methods if m.setup == setup and len(m.grid) > 1]
+        for method in tried:
             found = [
                 results.book.get(Cell.of(method.data, {**method.settings, **rate}, TRIAL_SEED))
-                for rate in CIFAR_RATES
+                for rate in method.grid
             ]
             cells = [
                 f"{100 * record['test']['top-1 error']:.1f}" if record else "–" for record in found
@@ -370,7 +372,8 @@ def _rates(results: Results) -> Table:
             if any(found):
                 rows.append([setup, method.name, *cells])
     header = ["setup", "classifier", *(f"rate {rate['learning_rate']:g}" for rate in CIFAR_RATES)]
-    return Table("networks-rates", "Top-1 error by learning rate, seed 0, %", header, rows)
+    note = "Summed: that rate times the number of classes, which is the loss summed over them."
+    return Table("networks-rates", "Top-1 error by learning rate, seed 0, %", header, rows, note)
 
 
 # What could be seen --------------------------------------------------------------------------
