@@ -51,15 +51,15 @@ def minimise(
     decay: float,
     *,
     max_iterations: int = 200,
-    tolerance: float = 2.2e-9,
+    tolerance: float | None = None,
     units: Array | None = None,
 ) -> float:
     """Move ``model`` to the minimum of loss + decay/2·‖weights‖² over all rows at once.
 
     Full batch, float64, deterministic; the model's parameters hold the result. Biases are not
-    decayed. ``inputs``, whatever the model takes, and ``targets`` are float64. It ends where
-    a step gains less than ``tolerance``, as a share. ``units`` are those in which the parameters
-    are searched; about one over the root of the curvature is quickest.
+    decayed. ``inputs``, whatever the model takes, and ``targets`` are float64. It ends where a step
+    gains less than ``tolerance``, as a share (SciPy's if None). ``units`` are those in which the
+    parameters are searched; about one over the root of the curvature is quickest.
 
     Example:
         >>> from credibly.losses import BCE
@@ -89,7 +89,8 @@ def minimise(
 
     unit = 1.0 if units is None else units
     start = torch.cat([p.detach().flatten() for p in trained]).numpy() / unit
-    options = {"maxiter": max_iterations, "maxfun": 2 * max_iterations, "ftol": tolerance}
+    options = {"maxiter": max_iterations, "maxfun": 2 * max_iterations}
+    options |= {} if tolerance is None else {"ftol": tolerance}
     found = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options)
     _set(trained, found.x * unit)
     for parameter in trained:
