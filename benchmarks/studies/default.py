@@ -1,6 +1,6 @@
 """``--model auto`` beside scikit-learn, a plain network and the recipes of two papers.
 
-    python -m benchmarks.studies.default [SET …] [--seeds 5] [--methods auto,…] [--table]
+    python -m benchmarks.studies.default [SET …] [--seeds 5] [--methods "auto;…"] [--table]
 
 Each cell (set, method, seed) runs in a process of its own with one thread and is one line of
 ``benchmarks/studies/default.jsonl``; the same command continues where it stopped. Training rows
@@ -12,9 +12,13 @@ Peers, as a user of scikit-learn or PyTorch would run them:
 
 - logistic CV: one-vs-rest ``LogisticRegression`` on standardised columns, C of each label by five
   folds and log loss;
-- random forest: ``RandomForestClassifier`` of 300 trees; votes of 0 and 1 moved by half a tree;
-- boosting: ``HistGradientBoostingClassifier`` for each label with its defaults;
-- each of the three with ``CalibratedClassifierCV`` (sigmoid, five folds) around every label;
+- random forest: ``RandomForestClassifier`` of 300 trees (100 on coco80-features); votes of 0 and 1
+  moved by half a tree;
+- boosting: ``HistGradientBoostingClassifier`` for each label with its defaults; LightGBM the same
+  (``pip install lightgbm``);
+- calibrated, each of them with Platt's sigmoid for every label: of out-of-bag votes for the forest,
+  else of scores of five folds, or from 2,500 rows on of the first of them; the model is that of all
+  rows, and C that of the plain one;
 - MLP: one hidden layer of 512, BCE, Adam at 1e-3 for 30 epochs; the same with the official
   asymmetric loss and with the two-way loss, their scores read by the sigmoid, as the papers do.
 
@@ -24,7 +28,7 @@ with one-vs-rest logistic regression, calibrated, with C = 10 or the best C of s
 
 Labels with fewer than five rows of a kind keep their rate where a peer cannot be fitted.
 ``candidates`` measures every candidate of auto alone, for the regret of the choice; ``left out``
-compares auto and the random forest on training rows, without any test row.
+compares auto and random forests on training rows, without any test row.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +50,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
 
 import numpy as np  # noqa: E402 - after the number of threads is set
 
+from benchmarks.studies import default_peers  # noqa: E402
 from benchmarks.studies.training import data_file  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
@@ -64,13 +69,9 @@ MORE_SETS = ("flags", "birds", "foodtruck", "cal500", "enron", "genbase")
 """Tables of a public repository (``benchmarks.studies.mulan``), not in the evaluation folder."""
 
 METRICS = ("NLL", "ACE", "mAP@y", "mAP@x", "retrieval 3", "retrieval 5", "coverage")
-FEWEST = 5
-
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Features and targets of the training rows, then of the test rows."""
 
 
-def rows_of(name: str) -> Rows:
+def rows_of(name: str) -> default_peers.Rows:
     with np.load(data_file(f"{name}.npz"), allow_pickle=False) as file:
         features, split = file["features"].astype(np.float32), file["split"]
         targets = file["targets"]
@@ -142,7 +143,7 @@ def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """Auto and a random forest on training rows that neither was trained on; no test row."""
+    """Auto and random forests on training rows that they were not trained on; no test row."""
     import credibly as cr
     from credibly.train import Settings, build_loss, resolve_settings
     from credibly.train.choice import choose, problem_of
@@ -156,114 +157,21 @@ def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     problem = problem_of(rows, loss, settings)
     targets = problem.targets[problem.scored]
     odds = cr.Pipeline(loss).link_log_odds(choose(problem, settings).scores)
-    calibrator = fitted_map(settings.calibrate, odds, targets, has_link=True)
-    votes = np.empty(problem.targets.shape)
-    for inside, outside in problem.parts:
-        votes[outside] = _votes(
-            problem.features[inside], problem.targets[inside], problem.features[outside], seed
-        )
-    found = {
-        "auto": cr.Pipeline(None, calibrator).probabilities(odds),
-        "random forest": votes[problem.scored],
-    }
+    forests = ("random forest", CALIBRATED["random forest"])
+    found = {method: np.empty(problem.targets.shape) for method in ("auto", *forests)}
+    part_of = np.full(len(problem.targets), -1)
+    for number, (inside, outside) in enumerate(problem.parts):
+        part_of[outside] = number
+        train, test = problem.features[inside], problem.features[outside]
+        split = (train, problem.targets[inside], test, problem.targets[outside])
+        for method, votes in zip(forests, default_peers.forest(split, seed), strict=True):
+            found[method][outside] = votes
+    found = {method: values[problem.scored] for method, values in found.items()}
+    for own in part_of[problem.scored] == np.arange(len(problem.parts))[:, None]:
+        calibrator = fitted_map(settings.calibrate, odds[~own], targets[~own], has_link=True)
+        found["auto"][own] = cr.Pipeline(None, calibrator).probabilities(odds[own])
     figures = {method: _measured(values, targets) for method, values in found.items()}
     return np.zeros(0), {"left out": figures}
-
-
-# Peers ----------------------------------------------------------------------------------------
-
-
-def _labels(rows: Rows, make: Callable[[int], Any], folds: int = 0, seed: int = 0) -> np.ndarray:
-    """Probabilities of one estimator per label; calibrated around it with ``folds``."""
-    from sklearn.calibration import CalibratedClassifierCV
-    from sklearn.model_selection import StratifiedKFold
-
-    features, targets, test, _ = rows
-    found = np.empty((len(test), targets.shape[1]))
-    for label in range(targets.shape[1]):
-        known = targets[:, label] >= 0
-        truth = targets[known, label] > 0.5
-        fewest = int(min(truth.sum(), (~truth).sum()))
-        model = make(fewest) if fewest else None
-        if model is None:
-            found[:, label] = (truth.sum() + 0.5) / (len(truth) + 1)
-            continue
-        if folds and fewest >= folds:
-            split = StratifiedKFold(folds, shuffle=True, random_state=seed)
-            model = CalibratedClassifierCV(model, cv=split).set_params(ensemble=False)
-        found[:, label] = model.fit(features[known], truth).predict_proba(test)[:, 1]
-    return found
-
-
-def _logistic(name: str, seed: int, calibrated: bool) -> np.ndarray:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GridSearchCV, StratifiedKFold
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    def make(fewest: int) -> Any:
-        plain: Any = LogisticRegression(max_iter=300)
-        if fewest >= FEWEST:
-            folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-            grid = {"C": np.logspace(-4, 1, 6)}
-            plain = GridSearchCV(plain, grid, scoring="neg_log_loss", cv=folds)
-        return make_pipeline(StandardScaler(), plain)
-
-    return _labels(rows_of(name), make, 5 if calibrated else 0, seed)
-
-
-def _forest(name: str, seed: int, calibrated: bool) -> np.ndarray:
-    from sklearn.ensemble import RandomForestClassifier
-
-    rows = rows_of(name)
-    if calibrated:
-        return _labels(rows, lambda _: RandomForestClassifier(100, random_state=seed), 5, seed)
-    return _votes(*rows[:3], seed)
-
-
-def _votes(features: np.ndarray, targets: np.ndarray, test: np.ndarray, seed: int) -> np.ndarray:
-    from sklearn.ensemble import RandomForestClassifier
-
-    model = RandomForestClassifier(300, random_state=seed).fit(features, targets > 0.5)
-    votes = model.predict_proba(test)
-    votes = votes if isinstance(votes, list) else [votes]
-    known: Any = model.classes_  # of one label, its classes; of many, a list of them
-    classes = known if isinstance(known, list) else [known]
-    columns = [
-        vote[:, 1] if vote.shape[1] == 2 else np.full(len(test), float(own[0]))
-        for vote, own in zip(votes, classes, strict=True)
-    ]
-    return np.clip(np.stack(columns, axis=1), 1 / 600, 1 - 1 / 600)
-
-
-def _boosting(name: str, seed: int, calibrated: bool) -> np.ndarray:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    make = lambda _: HistGradientBoostingClassifier(random_state=seed)  # noqa: E731
-    return _labels(rows_of(name), make, 5 if calibrated else 0, seed)
-
-
-def _mlp(name: str, seed: int, loss: str) -> np.ndarray:
-    import torch
-    from torch import nn
-
-    import credibly as cr
-    from benchmarks.studies.training import scores_of, train
-
-    features, targets, test, _ = rows_of(name)
-    mean, scale = features.mean(axis=0), features.std(axis=0)
-    scale[scale == 0] = 1
-    features, test = (features - mean) / scale, (test - mean) / scale
-    torch.manual_seed(seed)
-    width = targets.shape[1]
-    net = nn.Sequential(nn.Linear(features.shape[1], 512), nn.ReLU(), nn.Linear(512, width))
-    criterion: Any = cr.losses.from_name(loss, num_labels=width, num_rows=len(features))
-    train(net, criterion, features, targets, seed=seed, epochs=30)
-    return torch.sigmoid(scores_of(net, test)).numpy()
-
-
-def _peer(function: Callable[..., np.ndarray], option: Any) -> Callable[[str, int], Any]:
-    return lambda name, seed: (function(name, seed, option), {})
 
 
 METHODS: dict[str, Callable[[str, int], tuple[np.ndarray, dict[str, Any]]]] = {
@@ -271,25 +179,29 @@ METHODS: dict[str, Callable[[str, int], tuple[np.ndarray, dict[str, Any]]]] = {
     "mlp": network,
     "mlp, ensemble of 10": members,
     "mlp, ensemble of 10, no map": plain_members,
-    "logistic CV": _peer(_logistic, False),
-    "random forest": _peer(_forest, False),
-    "boosting": _peer(_boosting, False),
-    "torch MLP": _peer(_mlp, "bce"),
-    "official ASL": _peer(_mlp, "asl(detach_weight=True)"),
-    "two-way": _peer(_mlp, "twl"),
-    "logistic CV, calibrated": _peer(_logistic, True),
-    "random forest, calibrated": _peer(_forest, True),
-    "boosting, calibrated": _peer(_boosting, True),
     "candidates": candidates,
     "left out": left_out,
 }
+PEERS: dict[str, default_peers.Peer] = {
+    "logistic CV": default_peers.logistic,
+    "random forest": default_peers.forest,
+    "boosting": default_peers.boosting,
+    "LightGBM": default_peers.lightgbm,
+    "torch MLP": default_peers.network("bce"),
+    "official ASL": default_peers.network("asl(detach_weight=True)"),
+    "two-way": default_peers.network("twl"),
+}
+CALIBRATED = {name: f"{name}, calibrated" for name in tuple(PEERS)[:4]}
 
 NOT_PEERS = ("candidates", "left out")
-SEEDLESS = {"boosting": ("emotions", "medical", "yeast", "scene", "voc2012", "bibtex", *MORE_SETS)}
-"""Peers without any chance, and where: up to 10,000 rows boosting holds out none to stop early. One
-run stands for every seed."""
+SEEDLESS = {
+    "boosting": ("emotions", "medical", "yeast", "scene", "voc2012", "bibtex", *MORE_SETS),
+    "LightGBM": (*SETS, *MORE_SETS),
+}
+"""Peers without any chance, and where: up to 10,000 rows boosting holds out none to stop early, and
+LightGBM never does. One run stands for every seed."""
 
-NAMES = tuple(dict.fromkeys((*METHODS, *TEXTS)))
+NAMES = tuple(dict.fromkeys((*METHODS, *PEERS, *CALIBRATED.values(), *TEXTS)))
 
 
 # Measuring ------------------------------------------------------------------------------------
@@ -313,8 +225,8 @@ def _measured(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float
     }
 
 
-def one(name: str, method: str, seed: int) -> dict[str, Any]:
-    """Run one cell in this process."""
+def one(name: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Run one cell in this process; before a calibrated peer comes the plain one."""
     import warnings
 
     import sklearn.ensemble  # noqa: F401 - imports are not the method's cost
@@ -324,20 +236,35 @@ def one(name: str, method: str, seed: int) -> dict[str, Any]:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    cell = {"set": name, "method": method, "seed": seed}
     if name in TEXT_SETS:
         from benchmarks.studies import text
 
         probabilities, targets, cost = text.predicted(name, TEXTS[method], seed)
         cost["all MB"] = _peak()
-        figures = _measured(np.asarray(probabilities, np.float64), targets)
-        return {"set": name, "method": method, "seed": seed, **figures, **cost}
+        yield cell | _measured(np.asarray(probabilities, np.float64), targets) | cost
+        return
     before, started = _peak(), time.process_time()
-    probabilities, more = METHODS[method](name, seed)
-    cost = {"CPU s": time.process_time() - started, "MB": _peak() - before, "all MB": _peak()}
-    figures = {}
-    if len(probabilities):
-        figures = _measured(np.asarray(probabilities, np.float64), rows_of(name)[3])
-    return {"set": name, "method": method, "seed": seed, **figures, **cost, **more}
+    if method in METHODS:
+        probabilities, more = METHODS[method](name, seed)
+        cost = _cost(started, before)
+        figures = _measured(probabilities, rows_of(name)[3]) if len(probabilities) else {}
+        yield cell | figures | cost | more
+        return
+    plain = next(peer for peer in PEERS if method in (peer, CALIBRATED.get(peer)))
+    rows = rows_of(name)
+    kinds = (plain,) if method == plain else (plain, method)
+    for kind, probabilities in zip(kinds, PEERS[plain](rows, seed), strict=False):
+        cost = _cost(started, before)
+        measuring = time.process_time()
+        yield cell | {"method": kind} | _measured(probabilities, rows[3]) | cost
+        started += time.process_time() - measuring
+
+
+def _cost(started: float, before: float) -> dict[str, float]:
+    """CPU time since ``started``, and peak memory above ``before`` and in all."""
+    seconds = time.process_time() - started
+    return {"CPU s": seconds, "MB": _peak() - before, "all MB": _peak()}
 
 
 def _peak() -> float:
@@ -353,20 +280,37 @@ def records() -> list[dict[str, Any]]:
 def run(sets: list[str], methods: list[str], seeds: int) -> None:
     """Measure the cells that have no record yet."""
     done = {(line["set"], line["method"], line["seed"]) for line in records()}
+
+    def missing(name: str, method: str, seed: int) -> bool:
+        known = TEXTS if name in TEXT_SETS else (*METHODS, *PEERS, *CALIBRATED.values())
+        once = seed and name in SEEDLESS.get(method, ())
+        return (
+            method in known and method in methods and not once and (name, method, seed) not in done
+        )
+
     for name in sets:
         for seed in range(seeds):
-            for method in methods:
-                known = TEXTS if name in TEXT_SETS else METHODS
-                once = seed and name in SEEDLESS.get(method, ())
-                if method not in known or once or (name, method, seed) in done:
-                    continue
-                command = [sys.executable, "-W", "ignore", "-m", "benchmarks.studies.default"]
-                command += ["--one", name, method, str(seed)]
-                found = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-                line = found.stdout.splitlines()[-1]
+            for method in NAMES:
+                if method in CALIBRATED.values() and name not in TEXT_SETS:
+                    continue  # with the plain one
+                kinds = [method, CALIBRATED.get(method, method)]
+                wanted = [kind for kind in kinds if missing(name, kind, seed)]
+                if wanted:
+                    _run_cell(name, wanted[-1], seed, wanted)
+
+
+def _run_cell(name: str, method: str, seed: int, wanted: list[str]) -> None:
+    """Measure a cell in a process of its own and keep each wanted record as it comes."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.studies.default"]
+    command += ["--one", name, method, str(seed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            if json.loads(line)["method"] in wanted:
                 with RECORDS.open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
+                    file.write(line)
                 print(line[:160], file=sys.stderr, flush=True)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def main() -> None:
@@ -380,7 +324,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.one:
         name, method, seed = given.one
-        print(json.dumps(one(name, method, int(seed))))
+        for line in one(name, method, int(seed)):
+            print(json.dumps(line), flush=True)
     elif given.table or given.write:
         from benchmarks.studies import default_tables
 

@@ -1,0 +1,192 @@
+"""What ``benchmarks.studies.default`` compares auto with.
+
+A peer yields the probabilities of the test rows, and then, if it has a calibrated version, those of
+that version: so the models of all rows are trained once for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Features and targets of the training rows, then of the test rows."""
+
+Peer = Callable[[Rows, int], Iterator[np.ndarray]]
+"""Called with the rows and a seed."""
+
+FOLDS = 5
+FEWEST = 5
+"""Rows of each kind that a label needs to be searched over folds or calibrated."""
+
+MANY_ROWS = 2500
+"""From here on one fold in five gives the scores that a label is calibrated on."""
+
+MANY_VALUES = 10_000_000
+"""Features from here on are worth 100 trees; below, 300."""
+
+
+def logistic(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+    """One-vs-rest regression on standardised columns, C of each label by folds and log loss."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def make(fewest: int) -> Any:
+        plain: Any = LogisticRegression(max_iter=300)
+        if fewest >= FEWEST:
+            grid = {"C": np.logspace(-4, 1, 6)}
+            plain = GridSearchCV(plain, grid, scoring="neg_log_loss", cv=_folds(seed))
+        return make_pipeline(StandardScaler(), plain)
+
+    def again(fitted: Any) -> Any:
+        search = fitted[-1]
+        return make_pipeline(StandardScaler(), search.estimator.set_params(**search.best_params_))
+
+    return _by_label(rows, seed, make, again)
+
+
+def boosting(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+    """Histogram boosting of scikit-learn for each label, with its defaults."""
+    from sklearn.base import clone
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return _by_label(rows, seed, lambda _: HistGradientBoostingClassifier(random_state=seed), clone)
+
+
+def lightgbm(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+    """LightGBM for each label, with its defaults."""
+    from lightgbm import LGBMClassifier  # type: ignore[import-not-found, unused-ignore]
+    from sklearn.base import clone
+
+    make = lambda _: LGBMClassifier(random_state=seed, n_jobs=1, verbosity=-1)  # noqa: E731
+    return _by_label(rows, seed, make, clone)
+
+
+def forest(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+    """Random forest of all labels; calibrated on out-of-bag votes."""
+    features, targets, test, _ = rows
+    votes, out_of_bag = forest_votes(features, targets, test, seed)
+    yield votes
+    found = votes.copy()
+    for label in range(targets.shape[1]):
+        known = (targets[:, label] >= 0) & np.isfinite(out_of_bag[:, label])
+        truth = targets[known, label] > 0.5
+        if min(truth.sum(), (~truth).sum()) >= FEWEST:
+            found[:, label] = _sigmoid(out_of_bag[known, label], truth)(votes[:, label])
+    yield found
+
+
+def forest_votes(
+    features: np.ndarray, targets: np.ndarray, test: np.ndarray, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Votes for the test rows, and of the trees that did not see it for each training row."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    trees = 100 if features.size >= MANY_VALUES else 300
+    truth = targets > 0.5
+    varied = truth.any(axis=0) & ~truth.all(axis=0)
+    model = RandomForestClassifier(trees, random_state=seed, oob_score=True)
+    model.fit(features, truth[:, varied])
+    found: Any = model.predict_proba(test)  # of one label an array, of many a list of them
+    votes = np.repeat(truth[:1].astype(np.float64), len(test), axis=0)  # of labels that never vary
+    votes[:, varied] = np.stack(found if isinstance(found, list) else [found], axis=2)[:, 1]
+    inside = truth.astype(np.float64)
+    inside[:, varied] = model.oob_decision_function_.reshape(len(truth), 2, -1)[:, 1]
+    moved = 0.5 / trees  # votes of 0 and 1 are moved by half a tree
+    return np.clip(votes, moved, 1 - moved), inside
+
+
+def network(loss: str) -> Peer:
+    """One hidden layer trained with Adam, read by the sigmoid; it has no calibrated version."""
+
+    def run(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+        import torch
+        from torch import nn
+
+        import credibly as cr
+        from benchmarks.studies.training import scores_of, train
+
+        features, targets, test, _ = rows
+        mean, scale = features.mean(axis=0), features.std(axis=0)
+        scale[scale == 0] = 1
+        features, test = (features - mean) / scale, (test - mean) / scale
+        torch.manual_seed(seed)
+        width = targets.shape[1]
+        net = nn.Sequential(nn.Linear(features.shape[1], 512), nn.ReLU(), nn.Linear(512, width))
+        criterion: Any = cr.losses.from_name(loss, num_labels=width, num_rows=len(features))
+        train(net, criterion, features, targets, seed=seed, epochs=30)
+        yield torch.sigmoid(scores_of(net, test)).numpy()
+
+    return run
+
+
+def _folds(seed: int) -> Any:
+    from sklearn.model_selection import StratifiedKFold
+
+    return StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+
+
+def _by_label(
+    rows: Rows, seed: int, make: Callable[[int], Any], again: Callable[[Any], Any]
+) -> Iterator[np.ndarray]:
+    """One estimator per label, and a sigmoid on the scores of rows that such a one did not see.
+
+    ``make`` is given the rows of the rarer kind; ``again`` makes an estimator with the choices of a
+    fitted one, to be fitted on the folds.
+    """
+    features, targets, test, _ = rows
+    found = np.empty((len(test), targets.shape[1]))
+    fitted: dict[int, Any] = {}
+    for label in range(targets.shape[1]):
+        known, truth, fewest = _label(targets, label)
+        if not fewest:
+            found[:, label] = (truth.sum() + 0.5) / (len(truth) + 1)
+            continue
+        fitted[label] = make(fewest).fit(features[known], truth)
+        found[:, label] = fitted[label].predict_proba(test)[:, 1]
+    yield found
+    found = found.copy()
+    for label, model in fitted.items():
+        known, truth, fewest = _label(targets, label)
+        if fewest < FEWEST:
+            continue
+        own, scores = features[known], np.full(len(truth), np.nan)
+        splits = list(_folds(seed).split(own, truth))
+        for inside, outside in splits if len(truth) < MANY_ROWS else splits[:1]:
+            fold = again(model).fit(own[inside], truth[inside])
+            scores[outside] = _scores(fold, own[outside])
+        held = np.isfinite(scores)
+        found[:, label] = _sigmoid(scores[held], truth[held])(_scores(model, test))
+    yield found
+
+
+def _label(targets: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Which rows know the label, its truth there, and the rows of the rarer kind."""
+    known = targets[:, label] >= 0
+    truth = targets[known, label] > 0.5
+    return known, truth, int(min(truth.sum(), (~truth).sum()))
+
+
+def _scores(model: Any, features: np.ndarray) -> np.ndarray:
+    """Log-odds."""
+    if hasattr(model, "decision_function"):
+        return np.asarray(model.decision_function(features))
+    return np.asarray(model.predict(features, raw_score=True))  # LightGBM
+
+
+def _sigmoid(scores: np.ndarray, truth: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Platt's sigmoid with his targets, which is scikit-learn's calibration by default."""
+    from sklearn.linear_model import LogisticRegression
+
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    soft = np.where(truth, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    centre, scale = scores.mean(), scores.std() or 1.0
+    column = ((scores - centre) / scale)[:, None]
+    kinds = np.repeat([True, False], len(scores))
+    model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000)
+    model.fit(np.vstack([column, column]), kinds, sample_weight=np.concatenate([soft, 1 - soft]))
+    return lambda given: model.predict_proba(((given - centre) / scale)[:, None])[:, 1]
