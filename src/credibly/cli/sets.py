@@ -28,7 +28,7 @@ COSTS = ("miss", "false-alarm", "review")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Write the labels to return for each row, by a rule with a stated guarantee.
+    """Write the labels to return for each row, by a rule of your choice.
 
     Give one rule. Those that are fitted (--average-size, --coverage, --recall, --precision,
     --best-f) use held-out rows: another file (--fit-on), or a seeded part of PREDICTIONS; the sizes

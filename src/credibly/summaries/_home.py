@@ -153,11 +153,11 @@ def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
                 f"credibly serve {name} --annotate corrections.jsonl",
             )
         )
-    size = float(np.where(y >= 0, y, 0).sum(1, dtype=np.float64).mean())
+    size = max(float(np.where(y >= 0, y, 0).sum(1, dtype=np.float64).mean()), 0.1)
     steps.append(
         NextStep(
-            "Return label sets by a rule with a stated guarantee.",
-            f"credibly sets {name} --average-size {max(size, 0.1):.2g} --out sets.csv",
+            f"Return label sets of at most {size:.2g} labels per row in expectation.",
+            f"credibly sets {name} --average-size {size:.2g} --out sets.csv",
         )
     )
     return steps
