@@ -15,8 +15,8 @@ from credibly.metrics import RankCounts, average_precision, ranked_total
 from credibly.predictions import Dataset, TopPredictions
 from credibly.targets import SparseTargets
 from credibly.workflows import FitRows, calibrate_parts, predict_parts
-from credibly.workflows.calibration import as_log_odds
 from credibly.workflows.evaluation import _evaluate_spread
+from credibly.workflows.probability_maps import as_log_odds
 from credibly.workflows.set_parts import write_set_parts
 from credibly.workflows.tallies import EvaluationTally, RankTally, Tallies
 

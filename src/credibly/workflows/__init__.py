@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from credibly.workflows.calibration import (
         CalibratedScores,
-        ProbabilityMap,
         calibrate_file,
         calibrate_scores,
     )
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from credibly.workflows.label_sets import WrittenSets, write_sets
     from credibly.workflows.parts import CalibratedParts, calibrate_parts
     from credibly.workflows.predicted_parts import PredictedParts, predict_parts
+    from credibly.workflows.probability_maps import ProbabilityMap
     from credibly.workflows.top_labels import calibrate_top_file, holds_top_labels
     from credibly.workflows.warming import WarmUp, warm_up
 
@@ -69,7 +69,7 @@ _MODULES = {
     "FitRows": "fit_rows",
     "Integrity": "integrity",
     "PredictedParts": "predicted_parts",
-    "ProbabilityMap": "calibration",
+    "ProbabilityMap": "probability_maps",
     "WarmUp": "warming",
     "WrittenSets": "label_sets",
     "calibrate_file": "calibration",

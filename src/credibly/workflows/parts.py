@@ -30,8 +30,8 @@ from credibly.predictions import (
     shard_name,
 )
 from credibly.types import Array
-from credibly.workflows.calibration import ProbabilityMap, as_log_odds
 from credibly.workflows.fit_rows import FitRows, RowChoice
+from credibly.workflows.probability_maps import ProbabilityMap, as_log_odds
 from credibly.workflows.tallies import joined, part_of
 
 if TYPE_CHECKING:
