@@ -15,6 +15,7 @@ from credibly.cli import main
 from credibly.data import Data
 from credibly.train import Settings, choice, fit, load
 from credibly.train import candidates as kinds
+from credibly.train.axes import Axes
 from credibly.train.choice import Size, candidates, choose, problem_of
 
 QUICK = {"STAGES": (3, 6), "L2": (30.0, 3.0), "LEAVES": (3,)}
@@ -129,6 +130,9 @@ def test_the_budget_decides_by_the_size_of_the_data_alone():
     large = candidates(Size(100_000, 500, 80, 1), Settings())
     assert not any("left_out" in row for row in small)
     assert [row["model"] for row in large if "left_out" not in row] == ["mlp"]
+    beside = candidates(Size(20_000, 500, 80, 1), Settings())  # together they exceed the budget
+    assert [row["model"] for row in beside if "left_out" not in row] == ["linear", "mlp"]
+    assert sum(row["seconds"] for row in beside if "left_out" not in row) > 60
     nothing = candidates(Size(500, 50, 6, 5), Settings(budget="0s"))
     assert [row["model"] for row in nothing if "left_out" not in row] == ["mlp"]
     more = candidates(Size(100_000, 500, 80, 1), Settings(budget="1000h"))
@@ -362,7 +366,8 @@ def test_few_rows_of_many_features_have_the_optimum_of_all_columns(loss, monkeyp
     monkeypatch.setattr(kinds, "SOLVER_ITERATIONS", 1000)
     problem = problem_of(rows, criterion, Settings(folds=2, loss=loss))
     few = kinds.fit_linear(problem)
-    monkeypatch.setattr(kinds, "_row_space", lambda inputs, head: (None, head))
+    columns = Axes(torch.eye(90).double(), torch.ones(90).double())
+    monkeypatch.setattr(Axes, "of", lambda inputs: columns)
     many = kinds.fit_linear(problem)
     assert few.options == many.options
     np.testing.assert_allclose(few.scores, many.scores, atol=1e-3)

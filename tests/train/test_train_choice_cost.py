@@ -6,11 +6,13 @@ from credibly.train import Settings
 from credibly.train.choice import Size, estimated_seconds
 
 MEASURED = [
-    ("linear", Size(391, 72, 6, 5), 0.43),
-    ("linear", Size(1211, 294, 6, 5), 1.8),
-    ("linear", Size(333, 1449, 45, 5, 1396), 3.3),
-    ("linear", Size(16000, 256, 10, 1), 4.7),
-    ("linear", Size(4574, 1280, 20, 1), 19.2),
+    ("linear", Size(391, 72, 6, 5), 0.63),
+    ("linear", Size(1211, 294, 6, 5), 0.6),
+    ("linear", Size(333, 1449, 45, 5, 1396), 2.1),
+    ("linear", Size(16000, 256, 10, 1), 3.4),
+    ("linear", Size(4574, 1280, 20, 1), 6.7),
+    ("linear", Size(16000, 256, 200, 1), 24.0),
+    ("linear", Size(3904, 1836, 159, 1, 1800), 35.0),
     ("mlp", Size(391, 72, 6, 5), 2.0),
     ("mlp", Size(1500, 103, 14, 5), 7.6),
     ("mlp", Size(333, 1449, 45, 5, 1396), 12.4),

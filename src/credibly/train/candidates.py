@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from credibly.train.assembly import set_prior_bias
+from credibly.train.axes import Axes
 from credibly.train.batches import mixed
 from credibly.train.configuration import L2, Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.in_memory import MatrixRows
-from credibly.train.lbfgs import loss_terms, minimise
+from credibly.train.lbfgs import loss_terms, minimise, set_mean
 from credibly.train.trainer import Trainer
 from credibly.types import Array
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 SOLVER_ITERATIONS = 100
 """Steps of L-BFGS for each penalty; each starts from the result of the one before."""
+
+SOLVER_TOLERANCE = 1e-7
+"""It ends where a step gains less than this, as a share of the loss."""
 
 DROPOUTS = (None, 0.0)
 """Of ``mlp``: the model's own, or none. Left-out rows choose."""
@@ -132,29 +136,27 @@ def scores_of(model: nn.Module, inputs: Tensor) -> Array:
 def fit_linear(problem: Problem) -> Candidate:
     """Solve to the optimum for each penalty; all rows then train with the best one."""
     network, inputs = _linear(problem)
-    basis, head = _row_space(inputs[problem.trained], network.head)
-    inputs = inputs if basis is None else inputs @ basis
+    axes = Axes.of(inputs[problem.trained])
+    inputs, head = inputs @ axes.directions, axes.head(network.head)
     heads = [copy.deepcopy(head) for _ in problem.parts]
-    best: tuple[float, float, Array] | None = None
+    best: tuple[float, float, Array, list[nn.Linear]] | None = None
     tried = 0
     for l2 in L2:
         scores = []
         for own, (inside, outside) in zip(heads, problem.parts, strict=True):
-            _solve(own, problem, inputs, inside, l2)
+            _solve(own, problem, inputs, inside, l2, axes)
             scores.append(scores_of(own, inputs[outside]))
         crossed = problem.averaged(scores)
         cost, tried = problem.figures(crossed)["selection"], tried + 1
         if best is None or cost < best[0]:
-            best, tried = (cost, l2, crossed), 0
+            best, tried = (cost, l2, crossed, copy.deepcopy(heads)), 0
         if tried == 2:
             break
     assert best is not None
-    _, l2, crossed = best
-    _solve(head, problem, inputs, problem.trained, l2)
-    if basis is not None:
-        with torch.no_grad():
-            network.head.weight.copy_(head.weight @ basis.T)
-            network.head.bias.copy_(head.bias)
+    _, l2, crossed, heads = best
+    set_mean(head, heads)
+    _solve(head, problem, inputs, problem.trained, l2, axes)
+    axes.put_back(head, network.head)
     return Candidate("linear", [network.float()], crossed, {"l2": l2}, problem.figures(crossed))
 
 
@@ -171,31 +173,20 @@ def _linear(problem: Problem) -> tuple[Any, Tensor]:
         return network, network.standardize(torch.from_numpy(problem.features).double())
 
 
-def _row_space(inputs: Tensor, head: nn.Linear) -> tuple[Tensor | None, nn.Linear]:
-    """Return an orthonormal basis of the rows where they are fewer than the columns, and its head.
-
-    The optimum under an L2 penalty is a combination of the rows. In coordinates of their basis it
-    has the same loss and the same norm, with as many weights per label as there are rows.
-    """
-    if len(inputs) >= inputs.shape[1]:
-        return None, head
-    basis = torch.linalg.qr(inputs.T).Q
-    small = nn.Linear(basis.shape[1], head.out_features, dtype=inputs.dtype)
-    nn.init.zeros_(small.weight)
-    with torch.no_grad():
-        small.bias.copy_(head.bias)
-    return basis, small
-
-
-def _solve(head: nn.Module, problem: Problem, inputs: Tensor, rows: Array, l2: float) -> None:
+def _solve(
+    head: nn.Module, problem: Problem, inputs: Tensor, rows: Array, l2: float, axes: Axes
+) -> None:
     targets = torch.from_numpy(problem.targets[rows])
+    terms = loss_terms(problem.criterion, targets)
     minimise(
         head,
         problem.criterion.train(),
         inputs[rows],
         targets,
-        l2 / loss_terms(problem.criterion, targets),
+        l2 / terms,
         max_iterations=SOLVER_ITERATIONS,
+        tolerance=SOLVER_TOLERANCE,
+        units=axes.units(targets, l2, terms),
     )
     problem.criterion.eval()
 

@@ -21,7 +21,7 @@ from credibly.pipeline import Pipeline
 from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
 from credibly.train.candidates import FIT, LEAVES, STAGES, Candidate, Problem
-from credibly.train.configuration import L2, MOST_MEMBERS, Settings, seconds
+from credibly.train.configuration import MOST_MEMBERS, Settings, seconds
 from credibly.train.threads import threads_for
 from credibly.types import Array
 
@@ -69,8 +69,8 @@ def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
     """
     n, d, labels = size.rows, size.features, size.labels
     if name == "linear":
-        evaluations = 40 * (len(L2) - 2) * size.fits
-        return evaluations * (5e-4 + 6e-10 * n * min(n, d) * labels)
+        axes = min(n, d)
+        return size.fits * (0.05 + n * axes * (2e-7 + 2.8e-8 * labels)) + 1e-9 * axes**3
     if name == "mlp":
         width = steps.hidden or 512
         inside = size.inside
@@ -95,15 +95,18 @@ def _forest_numbers(size: Size) -> int:
 def candidates(size: Size, settings: Settings) -> list[dict[str, Any]]:
     """Return the candidates with their estimated seconds, and the reason for those left out.
 
-    ``mlp`` is always tried. The others follow from the cheapest on, while the sum is within the
-    budget.
+    ``mlp`` is always tried, and ``linear`` where it alone is within the budget. The others follow
+    from the cheapest on, while the sum is within the budget.
     """
     budget = seconds(settings.budget)
-    rows = [{"model": name, "seconds": estimated_seconds(name, size, settings)} for name in FIT]
-    left = budget - sum(row["seconds"] for row in rows if row["model"] == "mlp")
-    for row in sorted(rows, key=lambda row: (row["model"] != "mlp", row["seconds"])):
-        row["seconds"] = float(f"{row['seconds']:.2g}")
-        if row["model"] == "mlp":
+    costs = {name: estimated_seconds(name, size, settings) for name in FIT}
+    always = ("mlp", "linear") if costs["linear"] <= budget else ("mlp",)
+    left = budget - sum(costs[name] for name in always)
+    rows: list[dict[str, Any]] = [
+        {"model": name, "seconds": float(f"{cost:.2g}")} for name, cost in costs.items()
+    ]
+    for row in sorted(rows, key=lambda row: costs[row["model"]]):
+        if row["model"] in always:
             continue
         if row["model"] == "forest" and _forest_numbers(size) > LARGEST_FOREST:
             row["left_out"] = "its leaves would hold more than 200 MB"

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
+from credibly.train.axes import Axes
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.lbfgs import loss_terms, minimise
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from credibly.models import Network
     from credibly.train.callbacks import Callback
     from credibly.train.configuration import Settings
-    from credibly.types import Array
 
 L2 = (30_000.0, 10_000.0, 3_000.0, 1_000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 """Penalties, strongest first, of features whose mean square is one. Held-out rows choose."""
@@ -108,15 +108,13 @@ def start_head(
         )
     scale = float(inside.square().mean().sqrt()) or 1.0
     inside, outside = inside / scale, outside / scale
-    # Along the axes of its features a linear model's curvature is nearly diagonal.
-    lengths, axes = torch.linalg.eigh(inside.T @ inside / len(inside))
-    inside, outside = inside @ axes, outside @ axes
+    axes = Axes.of(inside)
+    inside, outside = inside @ axes.directions, outside @ axes.directions
     targets = torch.from_numpy(train.dense_targets.astype(np.float64))
     terms = loss_terms(criterion, targets)
     by_nll = dataclasses.replace(settings, select="nll")
     evaluator = EpochEvaluator(by_nll, None, held_out.dense_targets)
-    head = copy.deepcopy(network.head).cpu().double()
-    nn.init.zeros_(head.weight)
+    head = axes.head(network.head)
     own = copy.deepcopy(criterion).cpu().train()
     best: dict[str, float] = {}
     kept, worse = head, 0
@@ -129,7 +127,7 @@ def start_head(
             l2 / terms,
             max_iterations=ITERATIONS,
             tolerance=TOLERANCE,
-            units=_units(lengths, targets, l2, terms),
+            units=axes.units(targets, l2, terms),
         )
         with torch.no_grad():
             figures = {"l2": l2, **evaluator(own.eval(), head(outside))}
@@ -141,18 +139,9 @@ def start_head(
         if worse == 2:
             break
     with torch.no_grad():
-        network.head.weight.copy_(kept.weight @ axes.T / scale)
-        network.head.bias.copy_(kept.bias)
+        kept.weight /= scale
+    axes.put_back(kept, network.head)
     return best
-
-
-def _units(lengths: Tensor, targets: Tensor, l2: float, terms: int) -> Array:
-    """Return one over the root of the curvature of weights and biases at the labels' rates."""
-    known = targets >= 0
-    rates = (torch.where(known, targets, 0).sum(dim=0) + 0.5) / (known.sum(dim=0) + 1)
-    curvature = (known.sum(dim=0).clamp(min=1) / terms * rates * (1 - rates))[:, None]
-    weights = curvature * lengths.clamp(min=0) + l2 / terms
-    return torch.cat([weights.flatten(), curvature.flatten()]).rsqrt().numpy()
 
 
 def _some(rows: Data) -> Data:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -227,7 +228,7 @@ def solve(
     if not settings.folds:
         return None
     crossed = _scores(problems, evaluator)
-    _set_mean(model, [problem.model for problem in problems])
+    set_mean(model, [problem.model for problem in problems])
     del problems, kept
     criterion.train()
     _Problem(model, train, None, _decays(settings, criterion, train)).minimise(criterion, best_at)
@@ -295,7 +296,8 @@ def _scores(problems: list[_Problem], evaluator: EpochEvaluator) -> Tensor:
 
 
 @torch.no_grad()
-def _set_mean(model: nn.Module, others: list[nn.Module]) -> None:
+def set_mean(model: nn.Module, others: Sequence[nn.Module]) -> None:
+    """Set the parameters of ``model`` to the mean of those of others."""
     for parameter, *theirs in zip(
         model.parameters(), *(other.parameters() for other in others), strict=True
     ):
