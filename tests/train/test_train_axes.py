@@ -30,9 +30,37 @@ def test_axes_are_orthonormal_and_hold_the_rows(count, width):
     assert axes.directions.shape == (width, kept)
     one = torch.eye(kept).double()
     torch.testing.assert_close(axes.directions.T @ axes.directions, one)
-    along = inputs @ axes.directions
+    along = axes.along(inputs)
     torch.testing.assert_close(along @ axes.directions.T, inputs)
     torch.testing.assert_close(along.square().mean(dim=0), axes.lengths)
+
+
+def test_very_many_features_are_taken_as_they_are(monkeypatch):
+    inputs, targets = problem(200, 12)
+    turned = Axes.of(inputs)
+    monkeypatch.setattr("credibly.train.axes.MOST_AXES", 11)
+    axes = Axes.of(inputs)
+    assert axes.directions is None
+    assert axes.along(inputs) is inputs
+    values = []
+    for kind in (turned, axes):
+        layer = kind.head(nn.Linear(12, 3).double())
+        values.append(
+            minimise(
+                layer,
+                cr.losses.BCE(),
+                kind.along(inputs),
+                targets,
+                0.01,
+                max_iterations=5000,
+                tolerance=1e-14,
+                units=kind.units(targets, 1.0, 100),
+            )
+        )
+        put = nn.Linear(12, 3).double()
+        kind.put_back(layer, put)
+        torch.testing.assert_close(put(inputs), layer(kind.along(inputs)))
+    assert values[0] == pytest.approx(values[1], abs=1e-6)
 
 
 @pytest.mark.parametrize(("count", "width"), SHAPES)
@@ -48,7 +76,7 @@ def test_the_optimum_is_that_of_the_features_and_is_found_sooner(loss, count, wi
         nn.init.zeros_(plain.bias)
         axes = Axes.of(inputs)
         head = axes.head(plain) if along else plain
-        rows = inputs @ axes.directions if along else inputs
+        rows = axes.along(inputs) if along else inputs
         units = axes.units(targets, 3, terms) if along else None
         seen = []
         head.register_forward_hook(lambda *_: seen.append(1))  # noqa: B023 - used in this round

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from credibly.types import Array
 
 
+MOST_AXES = 4096
+"""Finding more takes minutes."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Axes:
     """Orthonormal directions of features, along which the curvature of a loss is nearly diagonal.
@@ -20,22 +24,29 @@ class Axes:
     the same loss and the same norm, with as many weights per label as there are axes.
 
     Attributes:
-        directions: (d, k), k the smaller of the numbers of rows and of features.
+        directions: (d, k), k the smaller of the numbers of rows and of features; None for the
+            features themselves, where finding others would take too long.
         lengths: (k,), the mean square of the rows along each.
     """
 
-    directions: Tensor
+    directions: Tensor | None
     lengths: Tensor
 
     @classmethod
     def of(cls, inputs: Tensor) -> Axes:
         """Return the axes of rows, (n, d) in float64."""
         count, width = inputs.shape
+        if min(count, width) > MOST_AXES:
+            return cls(None, inputs.square().mean(dim=0))
         if count < width:
             _, singular, rows = torch.linalg.svd(inputs, full_matrices=False)
             return cls(rows.T.contiguous(), singular.square() / count)
         lengths, directions = torch.linalg.eigh(inputs.T @ inputs / count)
         return cls(directions, lengths.clamp(min=0))
+
+    def along(self, inputs: Tensor) -> Tensor:
+        """Return rows by their coordinates along the axes."""
+        return inputs if self.directions is None else inputs @ self.directions
 
     def head(self, given: nn.Linear) -> nn.Linear:
         """Return a last layer of zeros for rows along the axes, with the biases of the given."""
@@ -48,7 +59,8 @@ class Axes:
     @torch.no_grad()
     def put_back(self, head: nn.Linear, into: nn.Linear) -> None:
         """Set a last layer to one that was solved along the axes."""
-        into.weight.copy_(head.weight @ self.directions.T)
+        weight = head.weight
+        into.weight.copy_(weight if self.directions is None else weight @ self.directions.T)
         into.bias.copy_(head.bias)
 
     def units(self, targets: Tensor, l2: float, terms: int) -> Array:

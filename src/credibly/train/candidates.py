@@ -137,7 +137,7 @@ def fit_linear(problem: Problem) -> Candidate:
     """Solve to the optimum for each penalty; all rows then train with the best one."""
     network, inputs = _linear(problem)
     axes = Axes.of(inputs[problem.trained])
-    inputs, head = inputs @ axes.directions, axes.head(network.head)
+    inputs, head = axes.along(inputs), axes.head(network.head)
     heads = [copy.deepcopy(head) for _ in problem.parts]
     best: tuple[float, float, Array, list[nn.Linear]] | None = None
     tried = 0

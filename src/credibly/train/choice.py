@@ -18,6 +18,7 @@ from torch import nn
 from credibly.checks import InputError
 from credibly.models import ForestOptions
 from credibly.pipeline import Pipeline
+from credibly.train.axes import MOST_AXES
 from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
 from credibly.train.candidates import FIT, LEAVES, STAGES, Candidate, Problem
@@ -70,7 +71,10 @@ def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
     n, d, labels = size.rows, size.features, size.labels
     if name == "linear":
         axes = min(n, d)
-        return size.fits * (0.05 + n * axes * (2e-7 + 2.8e-8 * labels)) + 1e-9 * axes**3
+        step = n * (2e-7 + 2.8e-8 * labels)
+        if axes > MOST_AXES:  # three times as many steps
+            return size.fits * 3 * d * step
+        return size.fits * (0.05 + axes * step) + 1e-9 * axes**3
     if name == "mlp":
         width = steps.hidden or 512
         inside = size.inside

@@ -109,7 +109,7 @@ def start_head(
     scale = float(inside.square().mean().sqrt()) or 1.0
     inside, outside = inside / scale, outside / scale
     axes = Axes.of(inside)
-    inside, outside = inside @ axes.directions, outside @ axes.directions
+    inside, outside = axes.along(inside), axes.along(outside)
     targets = torch.from_numpy(train.dense_targets.astype(np.float64))
     terms = loss_terms(criterion, targets)
     by_nll = dataclasses.replace(settings, select="nll")
