@@ -191,7 +191,10 @@ PEERS: dict[str, default_peers.Peer] = {
     "official ASL": default_peers.network("asl(detach_weight=True)"),
     "two-way": default_peers.network("twl"),
 }
-CALIBRATED = {name: f"{name}, calibrated" for name in tuple(PEERS)[:4]}
+CALIBRATED = {
+    name: f"{name}, calibrated" for name in ("logistic CV", "random forest", "boosting", "LightGBM")
+}
+"""Names of the calibrated versions of those that have one."""
 
 NOT_PEERS = ("candidates", "left out")
 SEEDLESS = {
@@ -210,6 +213,7 @@ NAMES = tuple(dict.fromkeys((*METHODS, *PEERS, *CALIBRATED.values(), *TEXTS)))
 def _measured(probabilities: np.ndarray, targets: np.ndarray) -> dict[str, float]:
     from credibly import decide, metrics
 
+    probabilities = np.asarray(probabilities, np.float64)
     found = metrics.summary(probabilities, targets, sets=probabilities >= 0.5, coding="unknown")
     most = min(5, targets.shape[1])
     queries = metrics.retrieval_map(
@@ -242,7 +246,7 @@ def one(name: str, method: str, seed: int) -> Iterator[dict[str, Any]]:
 
         probabilities, targets, cost = text.predicted(name, TEXTS[method], seed)
         cost["all MB"] = _peak()
-        yield cell | _measured(np.asarray(probabilities, np.float64), targets) | cost
+        yield cell | _measured(probabilities, targets) | cost
         return
     before, started = _peak(), time.process_time()
     if method in METHODS:
