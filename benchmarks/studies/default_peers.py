@@ -1,12 +1,12 @@
 """What ``benchmarks.studies.default`` compares auto with.
 
 A peer yields the probabilities of the test rows, and then, if it has a calibrated version, those of
-that version: so the models of all rows are trained once for both.
+that version for each seed: so the models of all rows are trained once for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ import numpy as np
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Features and targets of the training rows, then of the test rows."""
 
-Peer = Callable[[Rows, int], Iterator[np.ndarray]]
-"""Called with the rows and a seed."""
+Peer = Callable[[Rows, Sequence[int]], Iterator[np.ndarray]]
+"""Called with the rows and the seeds: the first is that of the models, each divides the rows that
+calibrate. Several go with models that do not depend on a seed."""
 
 FOLDS = 5
 FEWEST = 5
@@ -24,11 +25,11 @@ FEWEST = 5
 MANY_ROWS = 2500
 """From here on one fold in five gives the scores that a label is calibrated on."""
 
-MANY_VALUES = 10_000_000
-"""Features from here on are worth 100 trees; below, 300."""
+MANY_TARGETS = 2_000_000
+"""Rows × labels from here on have 100 trees, scikit-learn's default, in 3 to 12 GB; below, 300."""
 
 
-def logistic(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+def logistic(rows: Rows, seeds: Sequence[int]) -> Iterator[np.ndarray]:
     """One-vs-rest regression on standardised columns, C of each label by folds and log loss."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV
@@ -39,36 +40,38 @@ def logistic(rows: Rows, seed: int) -> Iterator[np.ndarray]:
         plain: Any = LogisticRegression(max_iter=300)
         if fewest >= FEWEST:
             grid = {"C": np.logspace(-4, 1, 6)}
-            plain = GridSearchCV(plain, grid, scoring="neg_log_loss", cv=_folds(seed))
+            plain = GridSearchCV(plain, grid, scoring="neg_log_loss", cv=_folds(seeds[0]))
         return make_pipeline(StandardScaler(), plain)
 
     def again(fitted: Any) -> Any:
         search = fitted[-1]
         return make_pipeline(StandardScaler(), search.estimator.set_params(**search.best_params_))
 
-    return _by_label(rows, seed, make, again)
+    return _by_label(rows, seeds, make, again)
 
 
-def boosting(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+def boosting(rows: Rows, seeds: Sequence[int]) -> Iterator[np.ndarray]:
     """Histogram boosting of scikit-learn for each label, with its defaults."""
     from sklearn.base import clone
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    return _by_label(rows, seed, lambda _: HistGradientBoostingClassifier(random_state=seed), clone)
+    make = lambda _: HistGradientBoostingClassifier(random_state=seeds[0])  # noqa: E731
+    return _by_label(rows, seeds, make, clone)
 
 
-def lightgbm(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+def lightgbm(rows: Rows, seeds: Sequence[int]) -> Iterator[np.ndarray]:
     """LightGBM for each label, with its defaults."""
     from lightgbm import LGBMClassifier  # type: ignore[import-not-found, unused-ignore]
     from sklearn.base import clone
 
-    make = lambda _: LGBMClassifier(random_state=seed, n_jobs=1, verbosity=-1)  # noqa: E731
-    return _by_label(rows, seed, make, clone)
+    make = lambda _: LGBMClassifier(random_state=seeds[0], n_jobs=1, verbosity=-1)  # noqa: E731
+    return _by_label(rows, seeds, make, clone)
 
 
-def forest(rows: Rows, seed: int) -> Iterator[np.ndarray]:
-    """Random forest of all labels; calibrated on out-of-bag votes."""
+def forest(rows: Rows, seeds: Sequence[int]) -> Iterator[np.ndarray]:
+    """Random forest of all labels, or of the classes; calibrated on out-of-bag votes."""
     features, targets, test, _ = rows
+    (seed,) = seeds
     votes, out_of_bag = forest_votes(features, targets, test, seed)
     yield votes
     found = votes.copy()
@@ -83,19 +86,26 @@ def forest(rows: Rows, seed: int) -> Iterator[np.ndarray]:
 def forest_votes(
     features: np.ndarray, targets: np.ndarray, test: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Votes for the test rows, and of the trees that did not see it for each training row."""
+    """Votes for the test rows, and of the trees that did not see it for each training row.
+
+    Where every row has exactly one label the forest is one of classes.
+    """
     from sklearn.ensemble import RandomForestClassifier
 
-    trees = 100 if features.size >= MANY_VALUES else 300
+    trees = 100 if targets.size >= MANY_TARGETS else 300
     truth = targets > 0.5
     varied = truth.any(axis=0) & ~truth.all(axis=0)
+    classes = (targets >= 0).all() and (truth.sum(axis=1) == 1).all()
     model = RandomForestClassifier(trees, random_state=seed, oob_score=True)
-    model.fit(features, truth[:, varied])
-    found: Any = model.predict_proba(test)  # of one label an array, of many a list of them
-    votes = np.repeat(truth[:1].astype(np.float64), len(test), axis=0)  # of labels that never vary
-    votes[:, varied] = np.stack(found if isinstance(found, list) else [found], axis=2)[:, 1]
+    model.fit(features, truth[:, varied].argmax(axis=1) if classes else truth[:, varied])
+    found: Any = model.predict_proba(test)  # of classes or one label an array, else a list of them
     inside = truth.astype(np.float64)
-    inside[:, varied] = model.oob_decision_function_.reshape(len(truth), 2, -1)[:, 1]
+    votes = np.repeat(inside[:1], len(test), axis=0)  # of labels that never vary
+    if classes:
+        votes[:, varied], inside[:, varied] = found, model.oob_decision_function_
+    else:
+        votes[:, varied] = np.stack(found if isinstance(found, list) else [found], axis=2)[:, 1]
+        inside[:, varied] = model.oob_decision_function_.reshape(len(truth), 2, -1)[:, 1]
     moved = 0.5 / trees  # votes of 0 and 1 are moved by half a tree
     return np.clip(votes, moved, 1 - moved), inside
 
@@ -103,7 +113,7 @@ def forest_votes(
 def network(loss: str) -> Peer:
     """One hidden layer trained with Adam, read by the sigmoid; it has no calibrated version."""
 
-    def run(rows: Rows, seed: int) -> Iterator[np.ndarray]:
+    def run(rows: Rows, seeds: Sequence[int]) -> Iterator[np.ndarray]:
         import torch
         from torch import nn
 
@@ -111,6 +121,7 @@ def network(loss: str) -> Peer:
         from benchmarks.studies.training import scores_of, train
 
         features, targets, test, _ = rows
+        (seed,) = seeds
         mean, scale = features.mean(axis=0), features.std(axis=0)
         scale[scale == 0] = 1
         features, test = (features - mean) / scale, (test - mean) / scale
@@ -131,7 +142,7 @@ def _folds(seed: int) -> Any:
 
 
 def _by_label(
-    rows: Rows, seed: int, make: Callable[[int], Any], again: Callable[[Any], Any]
+    rows: Rows, seeds: Sequence[int], make: Callable[[int], Any], again: Callable[[Any], Any]
 ) -> Iterator[np.ndarray]:
     """One estimator per label, and a sigmoid on the scores of rows that such a one did not see.
 
@@ -149,7 +160,20 @@ def _by_label(
         fitted[label] = make(fewest).fit(features[known], truth)
         found[:, label] = fitted[label].predict_proba(test)[:, 1]
     yield found
-    found = found.copy()
+    for seed in seeds:
+        yield _calibrated(rows, found, fitted, again, seed)
+
+
+def _calibrated(
+    rows: Rows,
+    plain: np.ndarray,
+    fitted: dict[int, Any],
+    again: Callable[[Any], Any],
+    seed: int,
+) -> np.ndarray:
+    """The probabilities of fitted estimators through a sigmoid; ``plain`` of labels too rare."""
+    features, targets, test, _ = rows
+    found = plain.copy()
     for label, model in fitted.items():
         known, truth, fewest = _label(targets, label)
         if fewest < FEWEST:
@@ -161,7 +185,7 @@ def _by_label(
             scores[outside] = _scores(fold, own[outside])
         held = np.isfinite(scores)
         found[:, label] = _sigmoid(scores[held], truth[held])(_scores(model, test))
-    yield found
+    return found
 
 
 def _label(targets: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray, int]:

@@ -28,7 +28,7 @@ def chosen(model, seed):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_calibrated_boosting_is_that_of_scikit_learn(seed):
     rows = rows_of(200, 5, seed=seed)
-    plain, calibrated = peers.boosting(rows, seed)
+    plain, calibrated = peers.boosting(rows, [seed])
     for label in range(3):
         model = HistGradientBoostingClassifier(random_state=seed)
         truth = rows[1][:, label] > 0.5
@@ -40,7 +40,7 @@ def test_calibrated_boosting_is_that_of_scikit_learn(seed):
 
 def test_a_regression_is_calibrated_with_the_c_it_chose():
     rows = rows_of(200, 5)
-    plain, calibrated = peers.logistic(rows, 0)
+    plain, calibrated = peers.logistic(rows, [0])
     for label in range(3):
         truth = rows[1][:, label] > 0.5
         tried = [
@@ -60,9 +60,9 @@ def test_a_regression_is_calibrated_with_the_c_it_chose():
 def test_with_many_rows_one_fold_gives_the_scores(monkeypatch):
     rows = rows_of(300, 4, labels=1)
     monkeypatch.setattr(peers, "MANY_ROWS", 300)
-    _, one = peers.boosting(rows, 0)
+    _, one = peers.boosting(rows, [0])
     monkeypatch.setattr(peers, "MANY_ROWS", 301)
-    _, five = peers.boosting(rows, 0)
+    _, five = peers.boosting(rows, [0])
     assert 1e-4 < np.abs(one - five).max() < 0.2
 
 
@@ -70,7 +70,7 @@ def test_a_forest_with_a_label_that_never_varies():
     features, targets, test, truth = rows_of(150, 4)
     for place, value in ((0, 0.0), (2, 1.0)):
         given = np.insert(targets, place, value, axis=1)
-        plain, calibrated = peers.forest((features, given, test, truth), 3)
+        plain, calibrated = peers.forest((features, given, test, truth), [3])
         for found in (plain, calibrated):
             assert found[:, place] == pytest.approx(value, abs=1 / 599)
         model = RandomForestClassifier(300, random_state=3).fit(features, targets > 0.5)
@@ -80,14 +80,37 @@ def test_a_forest_with_a_label_that_never_varies():
         assert np.abs(calibrated - plain).max() > 0.01
 
 
+def test_a_forest_of_rows_with_one_label_is_one_of_classes():
+    features, scores, test, _ = rows_of(150, 4)
+    kinds = scores.argmax(axis=1) + (features[:, 0] > 0.5)
+    targets = np.eye(5, dtype=np.float32)[kinds]  # class 4 has no row
+    plain, calibrated = peers.forest((features, targets, test, test), [2])
+    model = RandomForestClassifier(300, random_state=2).fit(features, kinds)
+    expected = np.pad(model.predict_proba(test), ((0, 0), (0, 5 - len(model.classes_))))
+    np.testing.assert_allclose(plain, np.clip(expected, 1 / 600, 1 - 1 / 600))
+    assert np.abs(calibrated - plain).max() > 0.01
+
+
+@pytest.mark.parametrize("peer", [peers.boosting, peers.logistic])
+def test_models_are_trained_once_for_the_calibration_of_all_seeds(peer):
+    rows = rows_of(150, 4, labels=2)
+    plain, *several = peer(rows, [0, 3])
+    assert len(several) == 2
+    np.testing.assert_array_equal(several[0], list(peer(rows, [0]))[1])
+    assert np.abs(several[0] - several[1]).max() > 1e-4
+    if peer is peers.boosting:  # whose models do not depend on the seed
+        np.testing.assert_array_equal(plain, next(peer(rows, [3])))
+        np.testing.assert_array_equal(several[1], list(peer(rows, [3]))[1])
+
+
 def test_rare_and_unknown_labels_keep_what_is_known():
     features, targets, test, truth = rows_of(120, 3)
     targets[:, 0] = 0
     targets[:, 1] = np.arange(120) < 3
     targets[60:, 2] = -1
-    plain, calibrated = peers.boosting((features, targets, test, truth), 0)
+    plain, calibrated = peers.boosting((features, targets, test, truth), [0])
     assert plain[:, 0] == pytest.approx(0.5 / 121)
     np.testing.assert_array_equal(calibrated[:, :2], plain[:, :2])
-    half = peers.boosting((features[:60], targets[:60], test, truth), 0)
+    half = peers.boosting((features[:60], targets[:60], test, truth), [0])
     for found, expected in zip((plain, calibrated), half, strict=True):
         np.testing.assert_array_equal(found[:, 2], expected[:, 2])
