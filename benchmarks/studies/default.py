@@ -343,12 +343,13 @@ def main() -> None:
         for line in one(name, method, [int(seed) for seed in seeds.split(",")]):
             print(json.dumps(line), flush=True)
     elif given.table or given.write:
-        from benchmarks.studies import default_tables
+        from benchmarks.studies.default_tables import tables
+        from benchmarks.studies.documents import put_tables
 
         if given.table:
-            print(default_tables.tables())
+            print(tables())
         else:
-            default_tables.write_page()
+            put_tables("default.md", "default", tables())
     else:
         methods = given.methods.split(";")
         run(given.sets, methods, given.seeds)

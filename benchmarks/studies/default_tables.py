@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,6 @@ from benchmarks.studies.default import (
 )
 from benchmarks.studies.training import markdown
 
-PAGE = Path(__file__).parents[2] / "docs" / "default.md"
-START, END = "<!-- default study: start -->", "<!-- default study: end -->"
 SHOWN_SETS = (*ALL_SETS, *MORE_SETS)
 COMPARED = METRICS[:-1]
 COSTS = ("CPU s", "MB")
@@ -267,11 +264,3 @@ def _regret(lines: list[dict[str, Any]]) -> str:
 def _weights(chosen: dict[str, float | None]) -> str:
     known = {name: weight for name, weight in chosen.items() if weight}
     return ", ".join(f"{name} {weight:.2f}" for name, weight in known.items())
-
-
-def write_page() -> None:
-    """Put the tables between the marks of the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{START}\n\n{tables()}\n\n{END}{after}", encoding="utf-8")

@@ -24,11 +24,10 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
 import numpy as np  # noqa: E402 - after the number of threads is set
 from scipy.special import expit  # noqa: E402
 
+from benchmarks.studies.documents import put_tables  # noqa: E402
 from benchmarks.studies.training import markdown  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
-PAGE = Path(__file__).parents[2] / "docs" / "default.md"
-START, END = "<!-- maps study: start -->", "<!-- maps study: end -->"
 SETS = ("emotions", "medical", "yeast", "scene", "voc2012", "bibtex")
 SIZES = (40, 100, 300, 0)
 """Rows that a map is fitted on; 0 for all."""
@@ -144,14 +143,6 @@ def _table(metric: str) -> str:
     return markdown(header, rows)
 
 
-def write_page() -> None:
-    """Put the tables between the marks of the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{START}\n\n{tables()}\n\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.maps")
     parser.add_argument("sets", nargs="*", default=list(SETS))
@@ -163,7 +154,7 @@ def main() -> None:
         print(tables())
         return
     if given.write:
-        write_page()
+        put_tables("default.md", "maps", tables())
         return
     done = {(line["set"], line["seed"]) for line in records()}
     for name in given.sets or SETS:
