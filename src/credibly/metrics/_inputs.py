@@ -10,13 +10,13 @@ import numpy as np
 from credibly import checks
 from credibly import targets as coded
 from credibly.arrays import to_numpy
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 
 def pair(
     values: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     name: str,
     coding: Coding | None = None,
     *,
@@ -32,16 +32,18 @@ def pair(
         coding: how to read targets of only −1 and +1; see ``credibly.targets.decode``.
         whole: whether these are all rows, so that an ambiguous coding can be told.
     """
-    values, targets = floating(to_numpy(values)), to_numpy(targets)
-    if values.ndim == 1 and targets.ndim == 1:
-        checks.same_shapes(**{name: values, "targets": targets})
-        values, targets = values[:, None], targets[:, None]
+    values = floating(to_numpy(values))
+    if values.ndim == 1:
+        targets = targets if isinstance(targets, Targets) else to_numpy(targets)
+        if len(targets.shape) == 1:
+            checks.same_shapes(**{name: values, "targets": targets})
+            values, targets = values[:, None], targets[:, None]
     checks.matrix(name, values)
     return values, target_matrix(targets, values.shape, name, coding, whole=whole)
 
 
 def target_matrix(
-    targets: ArrayLike,
+    targets: TargetsLike,
     shape: tuple[int, ...],
     name: str,
     coding: Coding | None = None,
@@ -49,12 +51,13 @@ def target_matrix(
     whole: bool = True,
 ) -> Array:
     """Return decoded targets, which must have the shape of the values called ``name``."""
-    array = to_numpy(targets)
-    if array.ndim == 1 and array.dtype.kind in "iu" and len(array) != shape[0]:
+    array = targets if isinstance(targets, Targets) else to_numpy(targets)
+    indices = not isinstance(array, Targets) and array.ndim == 1
+    if indices and array.dtype.kind in "iu" and len(array) != shape[0]:
         raise checks.InputError(
             f"class indices must be one per row, {shape[0]}; got {len(array)} of them."
         )
-    if array.ndim != 1 and array.shape != shape:
+    if not indices and array.shape != shape:
         raise checks.InputError(
             f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}."
         )
@@ -64,7 +67,7 @@ def target_matrix(
 
 def probability_pair(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     coding: Coding | None = None,
     *,
     whole: bool = True,
@@ -75,7 +78,7 @@ def probability_pair(
 
 
 def score_pair(
-    scores: ArrayLike, targets: ArrayLike, coding: Coding | None = None
+    scores: ArrayLike, targets: TargetsLike, coding: Coding | None = None
 ) -> tuple[Array, Array]:
     """As ``pair``, for ranking: the values may be any numbers but NaN."""
     values, matrix = pair(scores, targets, "scores", coding)
@@ -85,7 +88,7 @@ def score_pair(
 
 
 def set_pair(
-    sets: ArrayLike, targets: ArrayLike, coding: Coding | None = None
+    sets: ArrayLike, targets: TargetsLike, coding: Coding | None = None
 ) -> tuple[Array, Array]:
     """Return label sets as a bool matrix, and the targets beside them."""
     chosen = label_sets(sets)
