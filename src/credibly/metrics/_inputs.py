@@ -51,17 +51,16 @@ def target_matrix(
     whole: bool = True,
 ) -> Array:
     """Return decoded targets, which must have the shape of the values called ``name``."""
-    array = targets if isinstance(targets, Targets) else to_numpy(targets)
-    indices = not isinstance(array, Targets) and array.ndim == 1
-    if indices and array.dtype.kind in "iu" and len(array) != shape[0]:
+    array = to_numpy(targets)
+    if array.ndim == 1 and array.dtype.kind in "iu" and len(array) != shape[0]:
         raise checks.InputError(
             f"class indices must be one per row, {shape[0]}; got {len(array)} of them."
         )
-    if not indices and array.shape != shape:
+    if array.ndim != 1 and array.shape != shape:
         raise checks.InputError(
             f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}."
         )
-    matrix = coded.decode(array, coding=coding, num_labels=shape[1], whole=whole)
+    matrix = coded.decode(targets, coding=coding, num_labels=shape[1], whole=whole)
     return matrix if matrix.dtype == np.int8 else matrix.astype(np.float64, copy=False)
 
 
@@ -109,7 +108,10 @@ def hard(targets: Array, metric: str) -> Array:
     """
     if targets.dtype == np.int8:
         return targets
-    first = tuple(int(i) for i in np.argwhere((targets > 0) & (targets < 1))[0])
+    between = (targets > 0) & (targets < 1)
+    if not between.any():
+        return targets.astype(np.int8)
+    first = tuple(int(i) for i in np.argwhere(between)[0])
     raise checks.InputError(
         f"`targets` must be 0, 1 or −1 (unknown) for {metric}, which has no meaning for soft "
         f"values; got {targets[first].item()!r} at {first}. Round them first, or use a metric of "

@@ -17,7 +17,7 @@ from credibly.checks import InputError
 from credibly.files import write_json
 from credibly.models import Network, Stack
 from credibly.pipeline import Pipeline
-from credibly.targets import SparseTargets
+from credibly.targets import SparseTargets, Targets
 from credibly.train import assembly
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback, LoggingCallback
@@ -399,10 +399,9 @@ def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
     sets = None if decision is None else decision.predict(predictions.probabilities)
     figures = metrics.summary(
         predictions.probabilities,
-        predictions.targets,
+        Targets(predictions.targets),
         scores=predictions.scores,
         sets=sets,
-        coding="unknown",
     )
     return {name: _plain(value) for name, value in figures.items()}
 
