@@ -208,3 +208,7 @@ class TopState:
 
     def begin(self) -> None:
         """Nothing more is worked out ahead."""
+
+    def close(self) -> None:
+        """Delete what people brought."""
+        self.uploads.close()
