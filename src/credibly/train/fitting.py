@@ -159,7 +159,13 @@ def _check_rows(
             f"it has {len(train)}. Mark them 0 in `split`."
         )
     known, present = _counts(train.targets)
-    if known and known == present:
+    if not known:
+        raise InputError(
+            f"the training rows of {train.source} must hold known labels; all {len(train):,} × "
+            f"{len(train.labels):,} targets are −1 (unknown). If −1 means absent, give --coding "
+            "signed."
+        )
+    if known == present:
         raise InputError(
             f"{train.source} must have training rows where a label is known to be absent; all "
             f"{known:,} known targets are present, so a model would learn that every label "
