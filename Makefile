@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-vision test-text test-frameworks examples chaos bench claims docs clean
+.PHONY: setup demo test check browser test-spark test-vision test-text test-frameworks examples chaos bench claims long-runs docs clean
 
 setup: .venv/.ready
 
@@ -85,6 +85,11 @@ bench: setup
 # NETWORKS=1: the claims on networks trained on images, which need the folder CREDIBLY_ASSETS.
 claims: setup
 	$(BIN)/python -W ignore -m benchmarks.claims $(if $(NETWORKS),--networks) $(ARGS)
+
+# Runs of hours (benchmarks/long_runs.toml), at the commit that the plan names, on one core. Stop it at
+# any time; the same command goes on. LIMIT=3: three units. ARGS=--list: what is done and left.
+long-runs:
+	$(PYTHON) -m benchmarks.long_runs $(if $(LIMIT),--limit $(LIMIT)) $(ARGS)
 
 docs: setup
 	$(BIN)/mkdocs build --strict

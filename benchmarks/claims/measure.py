@@ -30,18 +30,18 @@ Scores = dict[str, torch.Tensor]
 def held_out(run: Run, data: Data, found: Scores) -> Figures:
     """What a trial is judged by: held-out rows alone."""
     part, scores = data.part("calibration"), found["calibration"]
-    odds = next(iter(_readings(run.criterion, scores).values()))
+    odds = next(iter(readings(run.criterion, scores).values()))
     every = max(1, odds.size // 200_000)
-    estimates = expit(_fitted("affine", odds[::every], part.targets[::every]).transform(odds))
+    estimates = expit(fitted("affine", odds[::every], part.targets[::every]).transform(odds))
     figures = {
         "nll": metrics.log_loss(estimates, part.targets),
         "map": metrics.mean_average_precision(_ranked(run.criterion, scores), part.targets),
-        "top1": -_top1_error(_ranked(run.criterion, scores), part.targets),
+        "top1": -top1_error(_ranked(run.criterion, scores), part.targets),
     }
     if run.settings.average_size is not None:
         sets = decide.AverageSize(run.settings.average_size).fit(estimates).predict(estimates)
         figures["average-k"] = metrics.set_coverage(sets, part.targets)
-    return _plain(figures)
+    return plain(figures)
 
 
 def tested(run: Run, data: Data, found: Scores) -> Figures:
@@ -54,7 +54,7 @@ def tested(run: Run, data: Data, found: Scores) -> Figures:
         "mAP@y": metrics.mean_average_precision(ranked, test.targets),
         "mAP@x": np.nanmean(metrics.sample_average_precision(ranked, test.targets)),
     }
-    fitting, judged = _readings(criterion, held_scores), _readings(criterion, test_scores)
+    fitting, judged = readings(criterion, held_scores), readings(criterion, test_scores)
     if isinstance(criterion, Quasibinary):
         over = ranked > float(criterion.log_normalizer)
         figures["log C"] = float(criterion.log_normalizer)
@@ -66,11 +66,11 @@ def tested(run: Run, data: Data, found: Scores) -> Figures:
         search = "@" in data.source and name == next(iter(judged))  # for defaults
         every = search or (name == "link" and data.num_labels < MANY_LABELS)
         for map_ in CALIBRATORS if every else CALIBRATORS[:2]:
-            maps[f"{name} + {map_}"] = _fitted(map_, fitting[name], held.targets)
+            maps[f"{name} + {map_}"] = fitted(map_, fitting[name], held.targets)
         if search:
             maps[f"{name} + choose"] = calibrate.choose(fitting[name], held.targets)
-        for reading, fitted in maps.items():
-            estimates = expit(fitted.transform(odds))
+        for reading, fit in maps.items():
+            estimates = expit(fit.transform(odds))
             figures["readings"][reading] = _of_probabilities(estimates, test, reading)
             if isinstance(_inner(criterion), Asymmetric) and reading in ("link", "phi"):
                 # The margin's plateau makes ties, which ranking by scores does not have.
@@ -80,9 +80,9 @@ def tested(run: Run, data: Data, found: Scores) -> Figures:
         delivered = expit(run.log_odds(test_scores))
         figures["readings"]["delivered"] = _of_probabilities(delivered, test, "delivered")
     if (counts == 1).all():
-        figures["top-1 error"] = _top1_error(ranked, test.targets)
+        figures["top-1 error"] = top1_error(ranked, test.targets)
         figures["sets"] = _sets(run, data, held_scores, test_scores)
-    return _plain(figures)
+    return plain(figures)
 
 
 # Maps from scores to probabilities -----------------------------------------------------------
@@ -99,27 +99,27 @@ def _ranked(criterion: Loss, scores: torch.Tensor) -> Array:
 
 
 @torch.no_grad()
-def _readings(criterion: Loss, scores: torch.Tensor) -> dict[str, Array]:
+def readings(criterion: Loss, scores: torch.Tensor) -> dict[str, Array]:
     """Log-odds by the way scores are read: ``link`` is the loss's own, ``phi`` the paper's."""
     scores, inner = scores.double(), _inner(criterion)
-    readings: dict[str, torch.Tensor] = {}
+    found: dict[str, torch.Tensor] = {}
     if criterion.has_link:
-        readings["link"] = criterion.log_odds(scores)
+        found["link"] = criterion.log_odds(scores)
     if isinstance(inner, Asymmetric):
-        readings["sigmoid"] = scores
+        found["sigmoid"] = scores
         if inner.detach_weight and isinstance(inner, Focal):
-            readings["phi"] = Focal(inner.gamma_pos, inner.gamma_neg).log_odds(scores)
+            found["phi"] = Focal(inner.gamma_pos, inner.gamma_neg).log_odds(scores)
         elif inner.detach_weight:
-            plain = Asymmetric(inner.gamma_neg, inner.gamma_pos, inner.margin)
-            readings["phi"] = plain.log_odds(scores)
+            own = Asymmetric(inner.gamma_neg, inner.gamma_pos, inner.margin)
+            found["phi"] = own.log_odds(scores)
     if not criterion.has_link:
-        readings["sigmoid"] = criterion.ranking_scores(scores)
+        found["sigmoid"] = criterion.ranking_scores(scores)
     if isinstance(criterion, AverageK):
-        readings["sccp"] = AverageK(criterion.average_size, head="sccp").log_odds(scores)
-    return {name: odds.numpy() for name, odds in readings.items()}
+        found["sccp"] = AverageK(criterion.average_size, head="sccp").log_odds(scores)
+    return {name: odds.numpy() for name, odds in found.items()}
 
 
-def _fitted(name: str, odds: Array, targets: Array) -> Any:
+def fitted(name: str, odds: Array, targets: Array) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return calibrate.from_name(name).fit(odds, targets)
@@ -140,9 +140,7 @@ def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
         figures["F1-top-4"] = metrics.top_k_f1(estimates, truth, 4)
         figures["ECE-top-4"] = metrics.top_k_calibration_error(estimates, truth, 4)
     if several:
-        rows, sure = counts > 1, estimates > 0.5
-        figures["every label sure"] = (sure | (truth < 0.5))[rows].all(axis=1).mean()
-        figures["a wrong label sure"] = (sure & (truth == 0))[rows].any(axis=1).mean()
+        figures |= sure_of_labels(estimates, truth)
     if not several and (counts == 0).any():
         found = metrics.zero_label(estimates, truth)
         figures["IN accuracy"], figures["AU-ROC"] = found.accuracy, found.auroc
@@ -151,13 +149,29 @@ def _of_probabilities(estimates: Array, test: Data, reading: str) -> Figures:
         figures["KL"] = metrics.kl_to_truth(estimates, test.truth, floor=1e-7)
     searched = _file(test.source) in RETRIEVAL
     if several and searched and reading.endswith(("link", "sigmoid", "affine")):
-        most = min(5, test.num_labels)
-        found = metrics.retrieval_map(
-            estimates, truth, max_conditions=most, budget_seconds=MOST_RETRIEVAL_SECONDS
-        )
-        figures["retrieval"] = [float(found.by_conditions[k]) for k in range(1, most + 1)]
-        figures["mass"] = found.mass_ratio(2, 2)
+        figures |= retrieved(estimates, truth)
     return figures
+
+
+def sure_of_labels(estimates: Array, truth: Array) -> Figures:
+    """Shares of the rows with several labels: every label above 0.5, a wrong one above 0.5."""
+    rows, sure = (truth > 0.5).sum(axis=1) > 1, estimates > 0.5
+    return {
+        "every label sure": (sure | (truth < 0.5))[rows].all(axis=1).mean(),
+        "a wrong label sure": (sure & (truth == 0))[rows].any(axis=1).mean(),
+    }
+
+
+def retrieved(estimates: Array, truth: Array) -> Figures:
+    """mAP of queries by their number of conditions, on queries that do not depend on estimates."""
+    most = min(5, truth.shape[1])
+    found = metrics.retrieval_map(
+        estimates, truth, max_conditions=most, budget_seconds=MOST_RETRIEVAL_SECONDS
+    )
+    return {
+        "retrieval": [float(found.by_conditions[k]) for k in range(1, most + 1)],
+        "mass": found.mass_ratio(2, 2),
+    }
 
 
 def _file(source: str) -> str:
@@ -168,7 +182,7 @@ def _file(source: str) -> str:
 # One label per row -----------------------------------------------------------------------------
 
 
-def _top1_error(ranked: Array, targets: Array) -> float:
+def top1_error(ranked: Array, targets: Array) -> float:
     rows = np.flatnonzero((targets > 0.5).any(axis=1))
     return float((targets[rows, ranked[rows].argmax(axis=1)] < 0.5).mean())
 
@@ -177,7 +191,7 @@ def _sets(run: Run, data: Data, held_scores: Any, test_scores: Any) -> Figures:
     """Average-K accuracy by map and K: one threshold from held-out rows, judged on test."""
     held, test = data.part("calibration"), data.part("test")
     train_counts = data.part("train").targets.sum(axis=0) + held.targets.sum(axis=0)
-    fitting, judged = _readings(run.criterion, held_scores), _readings(run.criterion, test_scores)
+    fitting, judged = readings(run.criterion, held_scores), readings(run.criterion, test_scores)
     chances = {name: (expit(fitting[name]), expit(odds)) for name, odds in judged.items()}
     alike = [softmax(_ranked(run.criterion, s), axis=1) for s in (held_scores, test_scores)]
     chances["softmax"] = (alike[0], alike[1])
@@ -198,13 +212,13 @@ def _sets(run: Run, data: Data, held_scores: Any, test_scores: Any) -> Figures:
         results[name] = {}
         for size in sizes:
             sets = decide.AverageSize(size).fit(fit).predict(judge)
-            results[name][str(size)] = _of_sets(sets, test, train_counts)
+            results[name][str(size)] = of_sets(sets, test, train_counts)
             promised = decide.AverageSize(size, "expected").fit(fit).predict(judge)
             results[name][str(size)]["size, promised"] = metrics.set_size(promised)
     return results
 
 
-def _of_sets(sets: Array, test: Data, train_counts: Array) -> Figures:
+def of_sets(sets: Array, test: Data, train_counts: Array) -> Figures:
     sizes = sets.sum(axis=1)
     figures: Figures = {
         "accuracy": metrics.set_coverage(sets, test.targets),
@@ -231,12 +245,12 @@ def _uneven(counts: Array) -> bool:
     return bool(counts.max() > 2 * counts.min())
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers with six digits, for JSON."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if isinstance(value, int):
         return value
     number = float(value)

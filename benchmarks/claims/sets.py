@@ -10,7 +10,8 @@ of NAME: a quarter of its training rows stands in for them.
 a draw of 1500 training rows, a third as many held-out rows, and 1500 test rows, the same for every
 seed. ``cifar100:50`` has images of 50 classes, outside the test rows 100 of each, 5000 at most;
 ``cifar100:60+40`` has those of all, 40 of each, and no label for two of every five classes that are
-alike; ``flowers102:tail`` is Flowers-102, thinned to a long tail; ``flowers102:through-bce`` has
+alike; ``cifar100:all`` has every image, a tenth of the training images held out;
+``flowers102:tail`` is Flowers-102, thinned to a long tail; ``flowers102:through-bce`` has
 features of a network trained on 50 classes of CIFAR-100 (``transfer``).
 ``benchmarks.claims.assets`` makes both files.
 
@@ -49,6 +50,7 @@ ASSETS = ("cifar100", "flowers102")
 
 PARTS = {TRAIN: "train", TEST: "test", CALIBRATION: "calibration"}
 
+HELD_OUT_OF_ALL = 0.1
 CIFAR_PER_CLASS = 100
 CIFAR_IMAGES = 5000
 CIFAR_PER_CLASS_OF_ALL = 40
@@ -83,6 +85,7 @@ FLOWERS_TAIL = (60, 4)
 
 EMBEDDED = {
     "digits": lambda seed: data.digits(4000, seed=seed),
+    "digits:few": lambda seed: data.digits(300, seed=seed),
     "digits:one": lambda seed: data.digits(4000, seed=seed, counts=(0, 1), blur=0.9, clutter=1.0),
     "digits:6+4": lambda seed: with_labels(data.digits(4000, seed=seed, counts=(0, 1)), range(6)),
     "synthetic": lambda seed: data.synthetic(8000, num_features=40, curvature=0.5, seed=seed),
@@ -120,6 +123,10 @@ def _rows(name: str, seed: int) -> Data:
         return transfer.through_cifar(_rows("cifar100:50", seed), _asset(file, seed), loss, seed)
     if file in ASSETS:
         read = _asset(file, seed)
+        if form == "all":
+            split = np.where(read.split == TEST, TEST, TRAIN)
+            split = hold_out(read.targets, split, HELD_OUT_OF_ALL, seed)
+            return dataclasses.replace(read, split=split, _hash=[])
         if form == "tail":
             return _thinned(read, seed, FLOWERS_TAIL)
         if "+" in form:
