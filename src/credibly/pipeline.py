@@ -161,8 +161,11 @@ class Pipeline:
         if self.calibrator is not None:
             self.calibrator.fit(self.link_log_odds(scores), targets, coding=coding)
         if self.decision is not None:
+            from credibly.targets import decode
+
             estimates = to_numpy(self.probabilities(scores))
-            self.decision.fit(estimates, targets, coding=coding)
+            truth = decode(targets, coding=coding, num_labels=estimates.shape[1])
+            self.decision.fit(estimates, truth, coding="unknown")
         return self
 
     # Elsewhere -------------------------------------------------------------------------------

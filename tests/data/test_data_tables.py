@@ -77,7 +77,8 @@ def test_labels_can_be_named_and_columns_ignored(tmp_path):
 
 
 def test_rows_to_predict_need_no_targets(tmp_path):
-    data = load(csv(tmp_path, "x\n1\n2\n3\n"), labels=["cold", "wet"])
+    path = csv(tmp_path, "x\n1\n2\n3\n")
+    data = cr.data.load_new(path, labels=["cold", "wet"])
     assert (data.targets == -1).all()
 
 

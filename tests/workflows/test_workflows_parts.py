@@ -204,7 +204,8 @@ def exported(tmp_path_factory):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(300, 4)).astype(np.float32)
     targets = (features[:, :2] > 0).astype(np.int8)
-    rows = data.from_arrays(features=features, targets=targets, labels=["a", "b"])
+    named = pa.table({f"f{place}": features[:, place] for place in range(4)})
+    rows = data.from_arrays(features=named, targets=targets, labels=["a", "b"])
     run = train.fit(rows, folder / "run", train.Settings(model="linear", epochs=1))
     train.export(run, folder / "model.onnx")
     table = {f"f{place}": features[:, place] for place in range(4)}

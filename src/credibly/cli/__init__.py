@@ -78,7 +78,8 @@ def _run(argv: list[str]) -> int:
     module = modules[command]
     if_memory_ends = f"credibly {command}: {OUT_OF_MEMORY}"
     try:
-        code = module.run(resolve(module.Options, arguments)) or 0
+        with _terminal.plain_warnings(f"credibly {command}"):
+            code = module.run(resolve(module.Options, arguments)) or 0
         sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
         return code
     except Exception as error:

@@ -8,10 +8,13 @@ import select
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 # What a terminal would act on instead of showing it: control characters (C0, DEL, C1), line and
 # paragraph separators, marks that change the direction of text.
@@ -81,6 +84,22 @@ def complain(text: str) -> None:
     """Write a message to stderr; nothing happens if nobody reads it."""
     with suppress(OSError, ValueError):
         print(safe_text(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def plain_warnings(name: str) -> Iterator[None]:
+    """Show warnings of this package as one line each, without the place in its source."""
+    package, usual = str(Path(__file__).parents[1]), warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *rest: Any) -> None:
+        if category is UserWarning and filename.startswith(package):
+            complain(f"{name}: {message}")
+        else:
+            usual(message, category, filename, *rest)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def reader_is_gone() -> bool:

@@ -59,20 +59,15 @@ def run(options: Own) -> int:
             raise InputError("--members takes the folder of a run and --engine duckdb.")
         return _predict_parts(options)
     out_can_be_written(options.out, folder=not options.out.endswith(".parquet"))
-    from credibly import data, train
+    from credibly import train
     from credibly.cli._tables import print_json, print_text, progress
 
     if options.members is not None:
         out_can_be_written(options.members, folder=True)
     process, processes = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
     done = train.load(options.folder, allow_python=options.allow_python)
-    rows = data.load(
-        options.data,
-        seed=done.settings.split_seed,
-        labels=None if options.data in ("digits", "synthetic") else done.labels,
-        skip_bad_images=options.skip_bad_images,
-        **reader_options(options),
-    )
+    given = reader_options(options)
+    rows = done.read(options.data, skip_bad_images=options.skip_bad_images, **given)
     done.check_part(rows, options.part)
     rows = rows.part(options.part)
     with progress("predicting", total=len(rows), quiet=options.quiet) as advance:

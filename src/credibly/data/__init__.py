@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from credibly.data._encoded import Encoded, SparseRows, Tensors, TokenRows
     from credibly.data._folds import StratifiedFolds
     from credibly.data._image_folder import ImageFolder
-    from credibly.data._load import from_arrays, load, load_texts
+    from credibly.data._images import decode_image
+    from credibly.data._load import from_arrays, load, load_new, load_texts
     from credibly.data._parse import read_json
     from credibly.data._rows import Data
     from credibly.data._sparse_features import MANY_FEATURES, SparseFeatures
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from credibly.data._synthetic import synthetic
     from credibly.data._torch import DEFAULT_SIZE
     from credibly.data._vqa import vqa_counts
-    from credibly.data.image_files import decode_image
 
 __all__ = [
     "CALIBRATION",
@@ -57,6 +57,7 @@ __all__ = [
     "from_arrays",
     "hold_out",
     "load",
+    "load_new",
     "load_texts",
     "rarest_label",
     "read_json",
@@ -80,11 +81,12 @@ _WHERE = {
     "TRAIN": "_split",
     "Tensors": "_encoded",
     "TokenRows": "_encoded",
-    "decode_image": "image_files",
+    "decode_image": "_images",
     "digits": "_digits",
     "from_arrays": "_load",
     "hold_out": "_split",
     "load": "_load",
+    "load_new": "_load",
     "load_texts": "_load",
     "rarest_label": "_split",
     "read_json": "_parse",

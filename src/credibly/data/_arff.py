@@ -75,6 +75,7 @@ def read_arff(
         targets=table[:, columns],
         split=split,
         features=_features(table, attributes, set(columns)),
+        feature_names=_feature_names(attributes, set(columns)),
         source=path.name,
         coding=coding,
     )
@@ -207,3 +208,17 @@ def _features(table: Array, attributes: list[Attribute], labels: set[int]) -> Ar
             codes = [attribute.number(value, "") for value in attribute.values]
             columns += [(table[:, index] == code).astype(float) for code in codes]
     return np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
+
+
+def _feature_names(attributes: list[Attribute], labels: set[int]) -> list[str] | None:
+    """Return a name per column of ``_features``, ``colour=red`` where a value has its own.
+
+    None where two are equal: such columns go by position.
+    """
+    names: list[str] = []
+    for index, attribute in enumerate(attributes):
+        values = attribute.values or ()
+        if index not in labels:
+            many = [f"{attribute.name}={value}" for value in values]
+            names += many if len(values) > 2 else [attribute.name]
+    return names if len(set(names)) == len(names) else None

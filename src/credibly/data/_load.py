@@ -29,6 +29,7 @@ from credibly.data._rows import Data
 from credibly.data._sparse_features import is_sparse_matrix
 from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 from credibly.data._targets import default_labels
+from credibly.data.columns import column_names
 from credibly.targets import Coding, SparseTargets
 from credibly.types import ArrayLike, ArrowTable
 
@@ -58,7 +59,8 @@ def load(
         test: share of test rows, where no split is published.
         calibration: share of the training rows to hold out; 0 for none.
         labels: the label names to expect, and their order in ``targets``. Data that fix their
-            own labels must have just these; data without any get them, all unknown.
+            own labels must have just these. Of a table, they are columns, or names in a column of
+            lists.
         skip_bad_images: decode every image once and leave out those that do not decode
             (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
         options: of the reader or of the embedded data, such as ``coding`` for tables or ``n`` for
@@ -68,6 +70,50 @@ def load(
         >>> load("synthetic", n=1000, seed=3)
         Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
     """
+    parts = (seed, test, calibration)
+    return _loaded(source, options, labels, parts, skip_bad_images, {})
+
+
+def load_new(
+    source: str | os.PathLike[str] | Data | ArrowTable,
+    *,
+    labels: Sequence[str],
+    feature_names: Sequence[str] | None = None,
+    seed: int = 0,
+    skip_bad_images: bool = False,
+    **options: object,
+) -> Data:
+    """Read rows to predict: as ``load`` does, for a model that knows its labels and features.
+
+    Args:
+        source: what to read.
+        labels: of the model. A table that has none of them gets them all unknown.
+        feature_names: of the model. Columns of a table are taken by these names, in this order;
+            None takes all columns that are no label, by position.
+        seed: as for ``load``.
+        skip_bad_images: as for ``load``.
+        options: of the reader; ``test`` and ``calibration`` as for ``load``.
+
+    Raises:
+        InputError: that names all missing features, beside what ``load`` refuses.
+    """
+    test: Any = options.pop("test", None)
+    calibration: Any = options.pop("calibration", 0.2)
+    known = {"features": feature_names, "to_predict": True}
+    wanted = None if isinstance(source, str) and source in EMBEDDED else labels
+    return _loaded(source, options, wanted, (seed, test, calibration), skip_bad_images, known)
+
+
+def _loaded(
+    source: str | os.PathLike[str] | Data | ArrowTable,
+    options: dict[str, Any],
+    labels: Sequence[str] | None,
+    parts: tuple[int, float | None, float],
+    skip_bad_images: bool,
+    known: Mapping[str, Any],
+) -> Data:
+    """Read rows; ``known`` are fields of ``Layout`` that are no options of a reader."""
+    seed, test, calibration = parts
     if isinstance(source, Data):
         return source
     if isinstance(labels, str):
@@ -76,7 +122,7 @@ def load(
         if labels is not None:
             options["labels"] = list(labels)
         check_options("a data frame", FRAME, options)
-        data = _in_order(_read(FRAME, source, options), labels)
+        data = _in_order(_read(FRAME, source, options, known), labels)
         return _split(_without_bad_images(data, skip_bad_images), seed, test, calibration)
     if not isinstance(source, (str, os.PathLike)):
         raise InputError(
@@ -95,7 +141,7 @@ def load(
     if labels is not None and "labels" in reader.options:
         options["labels"] = list(labels)
     check_options(kind, reader, options)
-    data = _in_order(_read(reader, path, options), labels)
+    data = _in_order(_read(reader, path, options, known), labels)
     data = _without_bad_images(data, skip_bad_images)
     return _split(data, seed, test, calibration)
 
@@ -117,8 +163,9 @@ def from_arrays(
     Args:
         targets: (n, L), class indices of shape (n,), or ``SparseTargets``; see
             ``credibly.targets``.
-        features: (n, d) numbers, an array or a ``scipy.sparse`` matrix, which stays sparse; one of
-            these, ``images`` and ``texts``.
+        features: (n, d) numbers: an array, a data frame, whose column names a run then asks for,
+            or a ``scipy.sparse`` matrix, which stays sparse. One of these, ``images`` and
+            ``texts``.
         images: (n, h, w[, c]) uint8.
         texts: n texts, or n pairs of texts.
         labels: names of the labels; by default ``label-0``, ``label-1``, ….
@@ -143,6 +190,7 @@ def from_arrays(
         labels=list(labels),
         targets=truth,
         features=features if features is None or is_sparse_matrix(features) else to_numpy(features),
+        feature_names=column_names(features),
         images=None if images is None else to_numpy(images),
         texts=texts,
         augmentation="none" if images is None else "shift",
@@ -169,7 +217,7 @@ def load_texts(
         {'0': 'good', '1': 'bad'}
     """
     options: dict[str, Any] = {} if text is None else {"text": list(text)}
-    rows = load(source, labels=labels, **options)
+    rows = load_new(source, labels=labels, **options)
     if rows.texts is None:
         raise InputError(
             f"{rows.source} must hold texts to show; it holds {rows.kind}. Name the column of the "
@@ -208,7 +256,12 @@ def _not_understood(name: str, path: Path) -> str:
     ).strip()
 
 
-def _read(reader: Reader, source: Path | ArrowTable, options: Mapping[str, object]) -> Data:
+def _read(
+    reader: Reader,
+    source: Path | ArrowTable,
+    options: Mapping[str, object],
+    known: Mapping[str, Any],
+) -> Data:
     """Call a reader; options on the columns of a table go together, as a ``Layout``."""
     if not reader.table:
         return _function(reader)(source, **options)
@@ -216,7 +269,7 @@ def _read(reader: Reader, source: Path | ArrowTable, options: Mapping[str, objec
 
     columns: dict[str, Any] = {name: options[name] for name in options if name in LAYOUT}
     others = {name: options[name] for name in options if name not in LAYOUT}
-    return _function(reader)(source, Layout(**columns), **others)
+    return _function(reader)(source, Layout(**columns, **known), **others)
 
 
 def _function(reader: Reader) -> Callable[..., Data]:

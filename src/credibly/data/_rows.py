@@ -18,6 +18,7 @@ from credibly.data._regions import Regions
 from credibly.data._sparse_features import SparseFeatures, is_sparse_matrix
 from credibly.data._split import PARTS
 from credibly.data._texts import text_matrix
+from credibly.data.columns import column_names
 from credibly.targets import Coding, SparseTargets, decode
 from credibly.types import Array
 
@@ -48,6 +49,8 @@ class Data:
         features: (n, d) float32, or None for other inputs. A ``scipy.sparse`` matrix is kept
             sparse, as ``sparse_features``.
         sparse_features: features of which few are not zero (``SparseFeatures``).
+        feature_names: names of the columns of ``features``; those of a data frame if not given,
+            None for arrays. A run takes its features by these names.
         images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
         texts: (n, 1) or (n, 2) strings, one text or a pair per row.
         regions: features of the regions of an image per row, beside its text (``Regions``).
@@ -84,6 +87,7 @@ class Data:
     coding: Coding | None = None
     drawn: bool = False
     sparse_features: SparseFeatures | None = None
+    feature_names: list[str] | None = None
     _hash: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -101,6 +105,8 @@ class Data:
             put("sparse_features", SparseFeatures(self.features))
             put("features", None)
         if self.features is not None:
+            if self.feature_names is None:
+                put("feature_names", column_names(self.features))
             put("features", np.asarray(self.features, dtype=np.float32))
         if self.truth is not None:
             put("truth", np.asarray(self.truth, dtype=np.float32))
@@ -143,6 +149,7 @@ class Data:
         _known_parts(self.split, where)
         if self.features is not None:
             _check_features(self.features, self.ids, where)
+            _check_names(self.feature_names, self.features.shape[1], where)
         if self.sparse_features is not None:
             self.sparse_features.check(where)
         if isinstance(self.images, np.ndarray):
@@ -235,6 +242,14 @@ class Data:
         if isinstance(images, np.ndarray):
             images = images[index]
         return dataclasses.replace(self, **chosen, images=images, _hash=[])
+
+    def with_features(self, columns: Sequence[int]) -> Data:
+        """Return the same rows with these columns of their features, in this order."""
+        assert self.features is not None
+        assert self.feature_names is not None
+        names = [self.feature_names[column] for column in columns]
+        features = self.features[:, list(columns)]
+        return dataclasses.replace(self, features=features, feature_names=names, _hash=[])
 
     def relabelled(self, labels: Sequence[str]) -> Data:
         """Return the same rows with other names for their labels."""
@@ -401,6 +416,14 @@ def _check_features(features: Array, ids: Array, where: str) -> None:
             f"{where}features must not be infinite; {int(bad.sum())} are, the first in row "
             f"{row} (id {str(ids[row])!r}), column {column}: {features[row, column]}. "
             "Use NaN for a missing value."
+        )
+
+
+def _check_names(names: list[str] | None, width: int, where: str) -> None:
+    if names is not None and (len(names) != width or len(set(names)) < width):
+        raise InputError(
+            f"{where}`feature_names` must be {width} different names, one per column of features; "
+            f"got {len(set(names))}."
         )
 
 

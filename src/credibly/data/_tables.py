@@ -14,12 +14,12 @@ import pyarrow.compute
 
 from credibly.checks import InputError, located, nearest
 from credibly.data._folders import SPLIT_NAMES, published_parts
-from credibly.data._images import EncodedImages, ImageFiles
+from credibly.data._images import EXTENSIONS, EncodedImages, ImageFiles
 from credibly.data._rows import Data
 from credibly.data._split import TRAIN
 from credibly.data._targets import listed_targets, unknown_targets
 from credibly.data._texts import MOST_COLUMNS, text_cells
-from credibly.data.image_files import EXTENSIONS
+from credibly.data.columns import match_columns, warn_of_extra
 from credibly.targets import Coding, SparseTargets, allowed, decode, first_invalid
 from credibly.types import Array
 
@@ -50,6 +50,10 @@ class Layout:
     suffix: str = ""
     ignore: Sequence[str] = ()
     coding: Coding | None = None
+    features: Sequence[str] | None = None
+    """Names of the features that a model was trained on; None where it goes by position."""
+    to_predict: bool = False
+    """Whether the labels may all be absent: they are what is asked for."""
     first_row: int = 0
     """What errors call the first row: 2 for a CSV file, whose first line is the header."""
 
@@ -63,7 +67,7 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
     ids = reader.ids(image_column)
     labels, targets = reader.targets(split)
     images = None if image_column is None else reader.images(image_column, ids)
-    features = reader.features() if images is None and texts is None else None
+    features, names = reader.features() if images is None and texts is None else (None, None)
     if ids is None and isinstance(images, ImageFiles):
         ids = np.array(images.names)
     return Data(
@@ -72,6 +76,7 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
         ids=ids,  # pyright: ignore[reportArgumentType]
         split=split,
         features=features,
+        feature_names=names,
         images=images,
         texts=texts,
         source=path.name,
@@ -93,6 +98,7 @@ class _Reader:
         self.columns = {name: _plain(table.column(name)) for name in names}
         self.rows, self.path, self.layout = table.num_rows, path, layout
         self.with_texts = False
+        self.known_features = frozenset(layout.features or ())
         for name in layout.ignore:
             self._must_have(name)
             del self.columns[name]
@@ -161,7 +167,11 @@ class _Reader:
             self._must_have(given)
             return given
         for name, column in self.columns.items():
-            if name.lower() in IMAGE_NAMES and not pa.types.is_floating(column.type):
+            if (
+                name.lower() in IMAGE_NAMES
+                and not pa.types.is_floating(column.type)
+                and name not in self.known_features
+            ):
                 return name
         for name, column in self.columns.items():
             cells = column.slice(0, 20).to_pylist() if pa.types.is_string(column.type) else []
@@ -191,20 +201,30 @@ class _Reader:
         if marked and self.layout.label_column is None:
             names = [name.removeprefix("y:") for name in marked]
             return names, self._matrix(marked)
-        if given is not None and all(name in self.columns for name in given):
+        there = self.columns.keys() - self.known_features
+        absent = [name for name in given or () if name not in there]
+        if given is not None and not absent:
             return list(given), self._matrix(list(given))
-        column = self.layout.label_column or self._by_name(LIST_NAMES)
+        column = self.layout.label_column
+        if column is None and len(absent) == len(given or ()):
+            column = self._by_name(LIST_NAMES)
         if column is not None:
             self._must_have(column)
             return self._lists(column, split)
-        if given is not None:
-            some = [name for name in given if name in self.columns]
-            if some:
-                absent = next(name for name in given if name not in self.columns)
-                hint = nearest(absent, self.columns)
-                raise InputError(f"{self.path} has no column for label {absent!r}. {hint}")
+        if given is None:
+            return self._rest_as_labels()
+        if self.layout.to_predict and len(absent) == len(given):
             return list(given), unknown_targets(self.rows, len(given))
-        return self._rest_as_labels()
+        raise self._no_label_columns(absent)
+
+    def _no_label_columns(self, absent: Sequence[str]) -> InputError:
+        hints = [nearest(name, self.columns) for name in absent]
+        hints = [hint for hint in hints if hint.startswith("Did")] or [nearest("", self.columns)]
+        listed = ", ".join(repr(name) for name in absent)
+        return InputError(
+            f"{self.path} has no column for label {listed}, so that all of it would be unknown. "
+            f"{' '.join(dict.fromkeys(hints))}"
+        )
 
     def _rest_as_labels(self) -> tuple[list[str], Array]:
         """Return every column beside the images or texts as a label."""
@@ -259,15 +279,21 @@ class _Reader:
             rows, labels, where, first_row=self.layout.first_row, unknown=unknown
         )
 
-    def features(self) -> Array:
+    def features(self) -> tuple[Array, list[str] | None]:
+        """Return what is left, or what ``layout.features`` asks for, with its names."""
         for name in FEATURE_LISTS:
             column = self.columns.get(name)
             if column is not None and _is_list(column.type):
-                return self._feature_list(name)
+                return self._feature_list(name), None
         names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
         if not names:
             raise InputError(f"{self.path} must have columns of features or of image paths.")
-        return np.stack([self._numbers(name, empty=float("nan")) for name in names], axis=1)
+        if self.layout.features is not None:
+            order, extra = match_columns(names, self.layout.features, str(self.path))
+            warn_of_extra(extra, str(self.path))
+            names = [names[place] for place in order]
+        columns = [self._numbers(name, empty=float("nan")) for name in names]
+        return np.stack(columns, axis=1), names
 
     def _feature_list(self, name: str) -> Array:
         cells = self.columns.pop(name).to_pylist()
@@ -294,7 +320,15 @@ class _Reader:
         return pc.fill_null(numbers, empty).to_numpy()
 
     def _by_name(self, names: Sequence[str]) -> str | None:
-        return next((name for name in self.columns if name.lower() in names), None)
+        return next(
+            (
+                name
+                for name in self.columns
+                # What the model knows as a feature is one, whatever its name suggests.
+                if name.lower() in names and name not in self.known_features
+            ),
+            None,
+        )
 
     def _must_have(self, name: str) -> None:
         if name not in self.columns:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, ValidationError
 
 from credibly import __version__
 from credibly.checks import InputError
@@ -51,10 +51,23 @@ class ErrorMessage(BaseModel):
     error: str
 
 
-class Features(BaseModel):
-    """Rows of features, as the run was trained on."""
+def _form_of_rows(value: object) -> str:
+    """Return whether rows of features are objects, which name them, or lists."""
+    named = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    return "objects" if named else "lists"
 
-    features: list[list[float]] = Field(min_length=1, max_length=1000)
+
+Rows = Annotated[
+    Annotated[list[list[float]], Tag("lists"), Field(min_length=1, max_length=1000)]
+    | Annotated[list[dict[str, float]], Tag("objects"), Field(min_length=1, max_length=1000)],
+    Discriminator(_form_of_rows),
+]
+
+
+class Features(BaseModel):
+    """Rows of features, as the run was trained on: lists, in their order, or objects by name."""
+
+    features: Annotated[Rows, BeforeValidator(lambda v: [v] if isinstance(v, dict) else v)]
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
 
 
@@ -174,7 +187,10 @@ async def predict(request: Request) -> dict[str, Any]:
 
     def work() -> dict[str, Any]:
         rows = _features(request, body)
-        return _model(request).predict_rows(rows.features, _decision(request, rows.average_size))
+        model: Any = _model(request)
+        named = isinstance(rows.features[0], dict)
+        work_on = model.predict_objects if named else model.predict_rows
+        return work_on(rows.features, _decision(request, rows.average_size))
 
     return await _model(request).in_turn(work)
 

@@ -145,12 +145,6 @@ class AppState:
         for file in self.files[:1]:
             file.begin()
 
-    def close(self) -> None:
-        """Delete what people brought, and end the processes that decode images."""
-        self.uploads.close()
-        if self.model is not None:
-            self.model.close()
-
     @cached_property
     def workbench(self) -> Workbench:
         """Return the views of rows and entries."""
@@ -285,7 +279,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         tasks.start_soon(_give_back_memory, app.state.served.uploads)
         yield
         tasks.cancel_scope.cancel()
-    app.state.served.close()
+    app.state.served.uploads.close()
 
 
 async def _give_back_memory(uploads: Uploads) -> None:
@@ -354,7 +348,8 @@ async def _unreadable(request: Request, error: Exception) -> Any:
 async def _validation_error(request: Request, error: Exception) -> Any:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part not in ("query", "body"))
+    unsaid = ("query", "body", "lists", "objects")
+    place = ".".join(str(part) for part in first["loc"] if part not in unsaid)
     return _templates.failure(request, 422, f"`{place}`: {first['msg']}.")
 
 

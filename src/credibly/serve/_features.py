@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from credibly.checks import InputError
+from credibly.data.columns import match_columns, without_names
 from credibly.predictions import parse_array
 from credibly.serve._model import MOST_VALUES
 from credibly.types import Array
@@ -17,30 +20,38 @@ _SEPARATORS = re.compile(r"[\s,;]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
 
 
-def parse_features(content: bytes, ending: str, where: str) -> Array:
-    """Return rows of features, float32 (rows, features).
+def parse_features(
+    content: bytes, ending: str, where: str, wanted: Sequence[str] | None = None
+) -> tuple[Array, str]:
+    """Return rows of features, float32 (rows, features), and a sentence on how they were named.
 
     Args:
-        content: numbers separated by commas, semicolons or spaces, one row per line, a first line
-            with names is passed over; JSON, a list of numbers or of rows, or ``{"features": …}``;
-            an array of numpy.
+        content: numbers separated by commas, semicolons or spaces, one row per line, the first line
+            may hold their names; JSON: a list of numbers, an object of names and numbers, a list of
+            either, or ``{"features": …}`` around it; an array of numpy.
         ending: of the file, such as ``.npy``; empty for what was typed.
         where: what errors begin with.
+        wanted: names of the features of the run, by which named columns are taken; None where they
+            are not known.
 
     Raises:
-        InputError: for anything else, for rows of different lengths and values that are not finite.
+        InputError: for anything else, for other names, for rows of different lengths and values
+            that are not finite.
 
     Example:
         >>> parse_features(b"1, 2.5", "", "features")
-        array([[1. , 2.5]], dtype=float32)
+        (array([[1. , 2.5]], dtype=float32), '')
+        >>> parse_features(b"bmi,age\\n1,2.5", "", "features", ["age", "bmi"])[0]
+        array([[2.5, 1. ]], dtype=float32)
     """
+    note = ""
     if ending == ".npy" or content.startswith(b"\x93NUMPY"):
         array = parse_array(content, where)
         if array.dtype.kind not in "buif":
             raise InputError(f"{where} must hold numbers; got an array of {array.dtype}.")
         rows = array[None] if array.ndim == 1 else array
     else:
-        rows = _parse_text(content, ending, where)
+        rows, note = _parse_text(content, ending, where, wanted)
     if rows.ndim != 2 or not rows.size:
         raise InputError(
             f"{where} must hold at least one row of numbers; got shape {rows.shape}. Separate "
@@ -56,33 +67,64 @@ def parse_features(content: bytes, ending: str, where: str) -> Array:
         raise InputError(
             f"{where} must hold finite numbers; row {row}, column {column} is {rows[row, column]}."
         )
-    return rows
+    return rows, note
 
 
-def _parse_text(content: bytes, ending: str, where: str) -> Array:
+def _parse_text(
+    content: bytes, ending: str, where: str, wanted: Sequence[str] | None
+) -> tuple[Array, str]:
     try:
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         raise InputError(f"{where} must be text or a .npy file; {error.reason}.") from error
     if ending == ".json" or text[:1] in ("[", "{"):
-        return _parse_json(text, where)
+        return _parse_json(text, where, wanted)
     if len(_SEPARATORS.findall(text)) > MOST_VALUES:
         raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
     lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and not _is_number(_cells(lines[0])[0]):
-        lines = lines[1:]
-    return _matrix([_cells(line) for line in lines], where)
+    if len(lines) < 2 or _is_number(_numbers(lines[0])[0]):
+        return _matrix([_numbers(line) for line in lines], where), ""
+    delimiter = max(",;\t", key=lines[0].count)
+    names, *rows = [_cells(line, delimiter, where) for line in lines]
+    return _named(names, rows, where, wanted)
 
 
-def _cells(line: str) -> list[str]:
+def _numbers(line: str) -> list[str]:
     return _SEPARATORS.split(line.strip().strip(",;"))
+
+
+def _cells(line: str, delimiter: str, where: str) -> list[str]:
+    """Return the cells of a line below names, which may hold spaces where there is a delimiter."""
+    if delimiter not in line:
+        return _numbers(line)
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error as error:
+        raise InputError(f"{where} must be a table with a line of names; {error}.") from error
+
+
+def _named(
+    names: list[str], rows: list[list[Any]], where: str, wanted: Sequence[str] | None
+) -> tuple[Array, str]:
+    """Return the columns that the run takes, by name, and a sentence on the others."""
+    for number, row in enumerate(rows):
+        if len(row) != len(names):
+            raise InputError(
+                f"{where} must have rows of one length, {len(names)} as the names; row {number} "
+                f"has {len(row)}."
+            )
+    if wanted is None:
+        return _matrix(rows, where), f"{without_names('The run')} Columns were taken by position."
+    order, extra = match_columns(names, wanted, where)
+    note = f"Left out, not a feature of the run: {', '.join(extra)}." if extra else ""
+    return _matrix([[row[place] for place in order] for row in rows], where), note
 
 
 def _is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
 
 
-def _parse_json(text: str, where: str) -> Array:
+def _parse_json(text: str, where: str, wanted: Sequence[str] | None) -> tuple[Array, str]:
     if text.count(",") > MOST_VALUES:  # before they are parsed, which takes far more memory
         raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
     try:
@@ -90,11 +132,22 @@ def _parse_json(text: str, where: str) -> Array:
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{where} must be JSON; {reason[:200]}.") from error
-    if isinstance(found, dict):
-        found = found.get("features")
+    if isinstance(found, dict) and isinstance(found.get("features"), (list, dict)):
+        found = found["features"]
+    found = [found] if isinstance(found, dict) else found
     if not isinstance(found, list) or not found:
-        raise InputError(f"{where} must be a JSON list of numbers, or of rows of numbers.")
-    return _matrix(found if isinstance(found[0], list) else [found], where)
+        raise InputError(
+            f"{where} must be a JSON list of numbers, an object of names and numbers, or a list of "
+            "either."
+        )
+    if not isinstance(found[0], dict):
+        return _matrix(found if isinstance(found[0], list) else [found], where), ""
+    if wanted is None:
+        raise InputError(f"{without_names('The run')} Give a list of numbers.")
+    names = list(found[0])
+    if not all(isinstance(row, dict) and row.keys() == found[0].keys() for row in found):
+        raise InputError(f"{where} must have objects of one form; not all have the same names.")
+    return _named(names, [[row[name] for name in names] for row in found], where, wanted)
 
 
 def _matrix(rows: list[Any], where: str) -> Array:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from credibly.checks import InputError
+from credibly.data.columns import match_columns, without_names
 from credibly.decide import Decision
-from credibly.serve._image_worker import ImageDecoder
 from credibly.serve._turns import Turns
 from credibly.types import Array
 
@@ -34,7 +35,6 @@ class Model:
     def __init__(self, run: Any) -> None:
         self.run = run
         self._turns = Turns(AT_ONCE, "predictions are being made")
-        self._decoder = ImageDecoder(AT_ONCE)
 
     async def in_turn(self, work: Callable[[], Any]) -> Any:
         """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work."""
@@ -50,8 +50,25 @@ class Model:
             size = (1, height, width) if channels == 1 else (1, height, width, channels)
             self.run.predict(np.zeros(size, dtype=np.uint8))
 
+    def predict_objects(
+        self, rows: list[dict[str, float]], decide: Callable[[], Decision | None]
+    ) -> dict[str, Any]:
+        """Return probabilities and sets for rows of features by name, and the names left out."""
+        if self.feature_names is None:
+            raise InputError(f"{without_names('this model')} Send lists of numbers.")
+        self._check_size(sum(len(row) for row in rows))
+        ordered, ignored = [], {}
+        for number, row in enumerate(rows):
+            where = f"row {number} of `features`"
+            order, extra = match_columns(list(row), self.feature_names, where)
+            values = list(row.values())
+            ordered.append([values[place] for place in order])
+            ignored.update(dict.fromkeys(extra))
+        found = self.predict_rows(ordered, decide)
+        return {**found, "ignored": list(ignored)} if ignored else found
+
     def predict_rows(self, rows: list[list[float]], decide: Callable[[], Decision | None]) -> Any:
-        """Return probabilities and sets for rows of features."""
+        """Return probabilities and sets for rows of features, in the order of training."""
         width = len(rows[0])
         if any(len(row) != width for row in rows):
             raise InputError("every row of `features` must have the same length.")
@@ -69,17 +86,17 @@ class Model:
 
     def pixels(self, content: bytes, where: str) -> Array:
         """Return an image file as the network sees it; ``where`` is what errors begin with."""
-        shape = tuple(self.run.data["shape"])
-        return self._decoder.decode(content, shape, where, MOST_PIXELS)
-
-    def close(self) -> None:
-        """End the processes that decode images."""
-        self._decoder.close()
+        return _pixels(content, tuple(self.run.data["shape"]), where)
 
     @property
     def kind(self) -> str:
         """Return what the rows of the run are: features, images, text or text with regions."""
         return str(self.run.data["kind"])
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Return the names of the features, in the order of training; None where not known."""
+        return self.run.data.get("feature_names")
 
     @property
     def text_columns(self) -> int:
@@ -131,3 +148,27 @@ class Model:
                 f"a request must hold at most {MOST_VALUES:,} numbers; got {sizes}. Send fewer "
                 "rows, or use `credibly predict`."
             )
+
+
+def _pixels(content: bytes, shape: tuple[int, ...], where: str) -> Array:
+    """Decode an image and scale it to ``shape``, (channels, height, width)."""
+    from PIL import Image
+
+    from credibly.data import decode_image
+
+    try:
+        with Image.open(io.BytesIO(content)) as head:  # reads the head alone
+            width, height = head.size
+    except Exception:  # decoders raise anything at all on damaged files; worded below
+        width = height = 1
+    if width * height > MOST_PIXELS:
+        raise InputError(
+            f"{where} must be an image of at most {MOST_PIXELS:,} pixels; this one claims "
+            f"{width} × {height}. Scale it down first."
+        )
+    channels, *size = shape
+    with decode_image(io.BytesIO(content), where, at_least=(size[1], size[0])) as image:
+        scaled = image.convert("L" if channels == 1 else "RGB").resize(
+            (size[1], size[0]), Image.Resampling.BILINEAR, reducing_gap=2.0
+        )
+    return np.asarray(scaled)

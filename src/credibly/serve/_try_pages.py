@@ -54,10 +54,11 @@ class TryQuery(FileQuery):
 
 @dataclass(frozen=True)
 class Answer:
-    """A prediction, how many rows were given, and the image as the network sees it."""
+    """A prediction, how many rows were given, a note, and the image as the network sees it."""
 
     prediction: dict[str, Any]
     rows: int = 1
+    note: str = ""
     seen: str = ""
 
 
@@ -117,6 +118,7 @@ def _page(
         kind=kind,
         columns=0 if model is None else model.text_columns,
         width=0 if model is None else int(model.run.data["shape"][0]),
+        names=[] if model is None else model.feature_names or [],
         reason=_reason(model),
         fields=fields,
         answer=answer,
@@ -176,17 +178,18 @@ def _predict_text(model: Model, form: Form) -> Answer:
 def _predict_features(model: Model, typed: str, file: UploadedFile | None) -> Answer:
     if file is None and not typed.strip():
         raise InputError("this run takes features. Type or paste them, or choose a file.")
+    names = model.feature_names
     if file is None:
-        rows = parse_features(typed.encode(), "", "the features")
+        rows, note = parse_features(typed.encode(), "", "the features", names)
     else:
-        rows = parse_features(file.content, file.ending, file.name)
+        rows, note = parse_features(file.content, file.ending, file.name, names)
     width = int(model.run.data["shape"][0])
     if rows.shape[1] != width:
         raise InputError(
             f"a row must have the {width:,} features that the run was trained on; got "
             f"{rows.shape[1]:,}."
         )
-    return Answer(model.predict_array(rows[:1], _own), rows=len(rows))
+    return Answer(model.predict_array(rows[:1], _own), rows=len(rows), note=note)
 
 
 def _own() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from credibly import metrics
 from credibly.predictions import Predictions
-from credibly.targets import Targets
 from credibly.types import Array
 
 
@@ -89,10 +88,11 @@ def comparison(
             stream = seed if ids == first else seed + 1000 * (place + 1)
             found[name] = metrics.summary_draws(
                 one.probabilities,
-                Targets(one.targets),
+                one.targets,
                 one.scores,
                 resamples=resamples,
                 seed=stream,
+                coding="unknown",
             )
         advance(1 / len(methods))
     return comparison_table(found)

@@ -69,8 +69,8 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
     Input ``inputs`` (rows, …) float32: features, or images (channels, height, width) in [0, 1].
     Runs on texts take what their encoder makes of them, which stays outside: of ``tfidf`` the
     weights of terms (rows, terms), of ``hf:`` encoders ``input_ids`` and ``attention_mask``.
-    Outputs ``scores``, ``probabilities`` and ``sets``, each (rows, labels). The labels are in the
-    file's metadata.
+    Outputs ``scores``, ``probabilities`` and ``sets``, each (rows, labels). The labels and, where
+    they are known, the names of the features in their order are in the file's metadata.
 
     Returns:
         shape of one input, labels, and the largest difference in probabilities; of runs on texts
@@ -87,7 +87,8 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
     with atomic_path(path) as beside:
         _write(module, make(2, shape), beside)
         model = onnx.load(str(beside))
-        about = {"labels": run.labels, "loss": run.settings.loss, "credibly": __version__}
+        about: dict[str, Any] = {"labels": run.labels, "loss": run.settings.loss}
+        about |= {"feature_names": run.feature_names, "credibly": __version__}
         onnx.helper.set_model_props(model, {"credibly": json.dumps(about, ensure_ascii=False)})
         onnx.save(model, str(beside))
         difference = _difference(module, make(7, shape), beside)

@@ -50,7 +50,7 @@ def predict_to(
     from credibly.predictions import shard_metadata, shard_name
 
     out = Path(out)
-    run.check(rows)
+    rows = run.check(rows)
     at_least("shards", shards, 1)
     if out.suffix == ".parquet":
         if shards > 1 or processes > 1:
@@ -92,7 +92,7 @@ def predict_members_to(run: Run, rows: Data, folder: str | Path) -> list[Path]:
             f"{run.folder} has one network and no members. Train with --model auto, or give "
             "--ensemble N."
         )
-    run.check(rows)
+    rows = run.check(rows)
     written = [Path(folder) / f"{name}.parquet" for name in members]
     for member, path in zip(members.values(), written, strict=True):
         _write(member, rows, path, {"member": path.stem}, lambda rows: None)

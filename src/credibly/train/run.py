@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,12 @@ from torch import Tensor, nn
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.data.columns import (
+    column_names,
+    match_columns,
+    warn_of_extra,
+    warn_of_position,
+)
 from credibly.files import read_json_object, write_json
 from credibly.models import Stack, Trees
 from credibly.notebook import html_table
@@ -38,7 +45,7 @@ from credibly.train.user_objects import (
     refuse_python,
     text_model,
 )
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, ArrowTable
 
 if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
@@ -55,7 +62,7 @@ class Run:
     Attributes:
         folder: where the run lives.
         settings: how it was trained.
-        data: what it was trained on: source, fingerprint, labels, input shape.
+        data: what it was trained on: source, fingerprint, labels, input shape, feature names.
         model: returns the scores of rows.
         pipeline: from scores to log-odds, probabilities and label sets: the link of the loss, the
             calibrator and the decision, both fitted on held-out rows.
@@ -87,6 +94,11 @@ class Run:
     def labels(self) -> list[str]:
         """Return the names of the labels, in the order of the columns."""
         return list(self.data["labels"])
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Return the names of the features, in the order of training; None where not known."""
+        return self.data.get("feature_names")
 
     @property
     def criterion(self) -> Loss:
@@ -153,8 +165,26 @@ class Run:
         kept = top_of_rows(self.model, dataset, self.criterion, device, self.settings)
         return top_predictions(rows, kept, self.calibrator, self.metadata())
 
-    def predict(self, rows: Data | ArrayLike) -> Predictions:
-        """Return predictions for data, an array of features or images, or a list of texts.
+    def read(self, source: str | os.PathLike[str] | ArrowTable, **options: Any) -> Data:
+        """Read rows to predict, as ``cr.data.load`` does, with the labels and features of the run.
+
+        Features are taken by name, in the order of training; labels may be absent.
+        """
+        from credibly.data import load_new
+
+        return load_new(
+            source,
+            labels=self.labels,
+            feature_names=self.feature_names,
+            seed=self.settings.split_seed,
+            **options,
+        )
+
+    def predict(self, rows: Data | ArrayLike | str | os.PathLike[str] | ArrowTable) -> Predictions:
+        """Return predictions for data, a file, a data frame, an array or a list of texts.
+
+        Features of a file or a data frame are taken by name. Arrays have no names: their columns
+        are taken in the order of training.
 
         Raises:
             InputError: for rows that do not fit the run, and for runs on very many labels, which
@@ -165,11 +195,7 @@ class Run:
                 f"{self.folder} was trained on {len(self.labels):,} labels, of which rows keep the "
                 "most probable. Call `run.top_predictions(data)`, or `credibly predict`."
             )
-        from credibly.data import Data
-
-        if not isinstance(rows, Data):
-            rows = self._as_data(rows if self.data["kind"] == "text" else to_numpy(rows))
-        self.check(rows)
+        rows = self.check(self._as_data(rows))
         return self.predictions(rows, self.scores(rows), truth=rows.has_truth)
 
     def predictions(self, rows: Data, scores: Tensor, truth: bool = True) -> Predictions:
@@ -201,9 +227,14 @@ class Run:
             **({"candidates": self.candidates["candidates"]} if self.candidates else {}),
         }
 
-    def _as_data(self, array: Any) -> Data:
+    def _as_data(self, given: Any) -> Data:
         from credibly.data import Data
 
+        if isinstance(given, Data):
+            return given
+        if isinstance(given, (str, os.PathLike)) or column_names(given) is not None:
+            return self.read(given)
+        array = given if self.data["kind"] == "text" else to_numpy(given)
         if self.data["kind"] == "text+regions":
             raise InputError(
                 f"{self.folder} takes questions with regions of images; load them by "
@@ -227,13 +258,19 @@ class Run:
                 "out, or predict test rows."
             )
 
-    def check(self, rows: Data) -> None:
-        """Refuse rows of another kind of input, or with other labels or another order of them."""
+    def check(self, rows: Data) -> Data:
+        """Return rows with their features in the order of training.
+
+        Raises:
+            InputError: for another kind of input, other features, or other labels or another order
+                of them.
+        """
         if rows.kind != self.data["kind"]:
             raise InputError(
                 f"{self.folder} was trained on {self.data['kind']}; "
                 f"{rows.source} holds {rows.kind}."
             )
+        rows = self._in_order(rows)
         shape = rows.input_shape
         if rows.texts is not None and shape is not None and list(shape) != self.data["shape"]:
             raise InputError(
@@ -255,6 +292,19 @@ class Run:
                 f"{rows.source} must have the {len(self.labels)} labels that {self.folder} was "
                 f"trained with, in their order; {what}."
             )
+        return rows
+
+    def _in_order(self, rows: Data) -> Data:
+        """Return rows with their features matched by name, where run and rows have names."""
+        found, wanted = rows.feature_names, self.feature_names
+        if found is None or found == wanted:
+            return rows
+        if wanted is None:
+            warn_of_position(self.folder, rows.source)
+            return rows
+        order, extra = match_columns(found, wanted, rows.source)
+        warn_of_extra(extra, rows.source)
+        return rows.with_features(order)
 
 
 def load(

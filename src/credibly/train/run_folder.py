@@ -159,6 +159,7 @@ def description(data: Data, settings: Settings) -> dict[str, Any]:
         "train_rows": len(pooled(data, settings).part("train")),
         **({"sparse": True} if isinstance(data.targets, SparseTargets) else {}),
         "labels": list(data.labels),
+        "feature_names": data.feature_names,
     }
 
 
@@ -246,4 +247,16 @@ def check_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
     if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
         raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
+    names = about.get("feature_names")  # version 0.2 did not write them
+    if names is not None and not _different_names(names, about["shape"]):
+        raise InputError(
+            f"{path}: `feature_names` must be {about['shape'][0]} different names; got "
+            f"{names!r:.80}."
+        )
     return config
+
+
+def _different_names(names: object, shape: list[int]) -> bool:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return False
+    return [len(set(names))] == [len(names)] == shape

@@ -6,14 +6,18 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly.checks import InputError, out_can_be_written
+from credibly.data.columns import warn_of_position
 from credibly.engines import is_remote, open_engine
 from credibly.predictions import Writer, shard_metadata, shard_name
 from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.data import Data
 
 _ROWS = 100_000
 """Rows of a part, about."""
@@ -64,20 +68,23 @@ def predict_parts(
         raise InputError(f"`out` must be a new or empty folder; {folder} holds files.")
     predictor = _Predictor.read(Path(model))
     tasks = _tasks(Path(data))
+    if predictor.feature_names is None and tasks[0].has_names():
+        warn_of_position(model, str(data))
     folder.mkdir(parents=True, exist_ok=True)
     rows, count = sum(task.rows for task in tasks), len(tasks)
     origin = {"model": Path(model).name, "data": str(data), "rows": rows}
 
     def work(place: int) -> dict[str, Array]:
         task = tasks[place]
-        table = task.read(predictor.labels)
+        table = task.read(predictor.labels, predictor.feature_names)
         about = {"loss": predictor.loss, "origin": origin, **shard_metadata(place, count, rows)}
         with Writer(folder / shard_name(place, count), predictor.labels, metadata=about) as writer:
+            assert table.features is not None  # `read` refuses others
             scores, probabilities = predictor(table.features, task.path)
             writer.append(
                 probabilities=probabilities,
                 scores=scores,
-                targets=table.targets if table.has_truth else None,
+                targets=table.dense_targets if table.has_truth else None,
                 ids=table.ids,
                 coding="unknown",
             )
@@ -85,17 +92,6 @@ def predict_parts(
 
     written = worker.each(count, work, str(data))
     return PredictedParts(str(out), int(sum(state["rows"] for state in written)), count)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    features: Array
-    targets: Array
-    ids: Array
-
-    @property
-    def has_truth(self) -> bool:
-        return bool((self.targets >= 0).any())
 
 
 @dataclass(frozen=True)
@@ -108,7 +104,14 @@ class _Task:
     first_row: int
     rows: int
 
-    def read(self, labels: list[str]) -> _Rows:
+    def has_names(self) -> bool:
+        """Return whether features are columns with names, rather than one column of lists."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        return not any(pa.types.is_nested(field.type) for field in pq.read_schema(self.path))
+
+    def read(self, labels: list[str], feature_names: list[str] | None) -> Data:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -119,17 +122,13 @@ class _Task:
         if "id" not in table.column_names:
             numbers = range(self.first_row, self.first_row + self.rows)
             table = table.append_column("id", pa.array([str(number) for number in numbers]))
-        if not set(labels) & set(table.column_names):
-            unknown = pa.nulls(len(table), pa.int8())
-            for label in labels:
-                table = table.append_column(label, unknown)
         try:
-            rows = data.load(table, labels=labels)
+            rows = data.load_new(table, labels=labels, feature_names=feature_names)
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from error
         if rows.features is None:
             raise InputError(f"{self.path} must hold columns of features; it has none.")
-        return _Rows(np.asarray(rows.features, np.float32), rows.dense_targets, rows.ids)
+        return rows
 
 
 def _tasks(path: Path) -> list[_Task]:
@@ -163,6 +162,7 @@ class _Predictor:
 
     model: bytes
     labels: list[str]
+    feature_names: list[str] | None
     loss: str
     name: str
 
@@ -180,7 +180,8 @@ class _Predictor:
                 f"{[(each.name, each.shape) for each in inputs]}."
             )
         document: dict[str, Any] = json.loads(about)
-        return cls(model, list(document["labels"]), str(document["loss"]), str(path))
+        names = document.get("feature_names")  # version 0.2 did not write them
+        return cls(model, list(document["labels"]), names, str(document["loss"]), str(path))
 
     def __call__(self, features: Array, where: str) -> tuple[Array, Array]:
         """Return scores and probabilities."""

@@ -11,7 +11,6 @@ from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.engines import Engine
 from credibly.predictions import Dataset, Piece, PieceReader, shard_name
-from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows, RowChoice
 from credibly.workflows.label_sets import (
@@ -106,4 +105,4 @@ def _fitted(decision: Decision, dataset: Dataset, engine: Engine, rows: RowChoic
     if not needs_truth:
         return decision.fit(probabilities)
     targets = np.concatenate([state["targets"] for state in states])
-    return decision.fit(probabilities, Targets(targets))
+    return decision.fit(probabilities, targets, coding="unknown")
