@@ -76,7 +76,7 @@ def tested(
         if np.isinf(odds).any():
             figures["plateau"][name] = np.isinf(odds)[test.targets >= 0].mean()
         maps: dict[str, Any] = {name: calibrate.Identity()}
-        for method in CALIBRATORS:
+        for method in CALIBRATORS if name in ("raw", "link") else ():
             maps[f"{name} + {method}"] = fitted(method, fitting[name][some], held.targets[some])
         for label, fit in maps.items():
             estimates = expit(fit.transform(odds))

@@ -31,7 +31,6 @@ from credibly.checks import InputError
 from credibly.child_processes import end_with_parent
 from credibly.data import TEST, Data
 from credibly.losses import Loss
-from credibly.models import Network
 from credibly.train import Callback, Settings, build_loss, resolve_settings
 from credibly.train import checkpoint as checkpoints
 from credibly.train.assembly import build_model
@@ -42,6 +41,9 @@ from credibly.train.trainer import Trainer
 
 ROWS_TO_WATCH = 1000
 """Held-out rows whose metrics are logged after each epoch; they decide nothing."""
+
+LARGEST_SCORE = 20.0
+"""A larger one stands for log-odds that the link of a loss does not reach."""
 
 
 class Clock:
@@ -168,7 +170,7 @@ def _train(
         own = criterion if solvable else losses.BCE()
         start_head(settings, model, own, rows, plain, SingleProcess(), Callback())
         if not solvable:
-            _translate(model, criterion, score(model, plain(train), SingleProcess()))
+            translate(model.head, criterion, score(model, plain(train), SingleProcess()))
 
     def save(epoch: int) -> None:
         own = copy.deepcopy(criterion).eval()
@@ -203,21 +205,23 @@ def _train(
 
 
 @torch.no_grad()
-def _translate(model: Network, criterion: Loss, log_odds: torch.Tensor) -> None:
+def translate(head: Any, criterion: Loss, log_odds: torch.Tensor) -> None:
     """Turn a last layer that gives log-odds into one that gives the scores of ``criterion``.
 
     The official ASL code has no loss value that belongs to its gradient, and the quasibinary loss
     has a state, so that the last layer cannot be solved for them. BCE's solution is scaled and
     shifted instead: the line through the scores whose link gives those log-odds, by least squares
-    over the training entries.
+    over the training entries. The link of ASL with γ+ 0 stays below some log-odds; entries above
+    take no part.
     """
     odds = torch.quantile(
         log_odds.double().flatten(), torch.linspace(0.0005, 0.9995, 1000).double()
     )
     scores = criterion.initial_scores(torch.sigmoid(odds)).double()
-    slope, shift = np.polyfit(odds.numpy(), scores.numpy(), 1)
-    model.head.weight *= slope
-    model.head.bias.mul_(slope).add_(shift)
+    reached = scores < LARGEST_SCORE
+    slope, shift = np.polyfit(odds[reached].numpy(), scores[reached].numpy(), 1)
+    head.weight *= slope
+    head.bias.mul_(slope).add_(shift)
 
 
 if __name__ == "__main__":

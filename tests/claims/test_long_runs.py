@@ -11,8 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from benchmarks.long_runs import records
 from benchmarks.long_runs.plan import Plan
+from benchmarks.long_runs.unit import translate
+
+from credibly import losses
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = """
@@ -122,6 +126,23 @@ def test_a_killed_writer_leaves_the_records_as_they_were(tmp_path):
     assert list(records.read(tmp_path)) == ["a"]
     records.append(tmp_path, {"id": "b", "experiment": "E0"})
     assert list(records.read(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "name", ["asl(gamma_pos=0,detach_weight=true)", "asl(detach_weight=true)", "quasibinary"]
+)
+def test_a_translated_last_layer_starts_near_the_probabilities_of_bce(name):
+    criterion = losses.from_name(name, num_labels=4)
+    inputs = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0))
+    head = torch.nn.Linear(3, 4)
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(4, 3) * 2.0)
+        head.bias.fill_(-2.0)
+        before = head(inputs)
+        translate(head, criterion, before)
+        found = criterion.probabilities(head(inputs))
+    assert (found - torch.sigmoid(before)).abs().mean() < 0.04
+    assert not torch.equal(head(inputs), before)
 
 
 def queue(folder: Path, limit: int) -> list[str]:
