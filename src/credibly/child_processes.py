@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -63,6 +67,148 @@ def watch_parent(reader: Connection) -> None:
             os._exit(1)
 
     threading.Thread(target=end_when_closed, daemon=True, name="watch-parent").start()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a worker may take for one job: reading a file that somebody else made.
+
+    Attributes:
+        memory: bytes of address space.
+        seconds: of computation.
+        file_bytes: of any file that it writes.
+    """
+
+    memory: int
+    seconds: int
+    file_bytes: int = 0
+
+    def apply(self) -> None:
+        """Limit this process from now on, where the system can."""
+        try:
+            import resource
+        except ImportError:  # Windows
+            return
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limits = {
+            resource.RLIMIT_AS: self.memory,
+            resource.RLIMIT_CPU: math.ceil(used.ru_utime + used.ru_stime) + self.seconds,
+            resource.RLIMIT_FSIZE: self.file_bytes,
+            resource.RLIMIT_CORE: 0,
+        }
+        for what, most in limits.items():
+            _, hard = resource.getrlimit(what)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            with suppress(OSError, ValueError):
+                resource.setrlimit(what, (most, hard))
+
+
+class Worker:
+    """A process that reads what others made, so that nothing of it is opened in this one.
+
+    It runs ``python -m module``, which calls ``serve_jobs``. It starts with the first job and again
+    after a job that ended it. Its modules are found as those of this process are, never in the
+    current folder, which may hold files of others. One thread at a time may ask.
+
+    Args:
+        module: of this package.
+        seconds: until a job that gives no answer is ended.
+    """
+
+    def __init__(self, module: str, seconds: float) -> None:
+        self._module, self._seconds = module, seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, job: bytes) -> bytes | None:
+        """Return the answer to a job; None if there is none within the limits."""
+        process = self._process or self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = threading.Timer(self._seconds, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            process.stdin.write(len(job).to_bytes(8, "little") + job)
+            process.stdin.flush()
+            answer = _read_message(process.stdout)
+        except OSError:  # it ended
+            answer = None
+        finally:
+            timer.cancel()
+        if answer is None:
+            self.close()
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            _processes.discard(self._process)
+            self._process.kill()
+            with suppress(OSError), self._process:  # closes its pipes and waits for it
+                pass
+            self._process = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", self._module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        _processes.add(self._process)
+        return self._process
+
+
+_processes: set[subprocess.Popen[bytes]] = set()
+
+
+def end_workers() -> None:
+    """Kill every worker of this process; those who wait for one get no answer."""
+    for process in list(_processes):
+        process.kill()
+
+
+def serve_jobs(answer: Callable[[bytes], bytes], limits: Limits) -> None:
+    """Answer the jobs of a ``Worker``, each within ``limits``, until the parent ends.
+
+    Args:
+        answer: of one job.
+        limits: of one job.
+    """
+    parent = os.getppid()
+
+    def end_when_orphaned() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    # Not `end_with_parent`: the kernel would take the thread that started the worker for its
+    # parent, and the threads of a server come and go.
+    threading.Thread(target=end_when_orphaned, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; the parent acts on it
+    while True:
+        limits.apply()
+        job = _read_message(sys.stdin.buffer)
+        if job is None:
+            return
+        message = answer(job)
+        sys.stdout.buffer.write(len(message).to_bytes(8, "little") + message)
+        sys.stdout.buffer.flush()
+
+
+def _read_message(file: IO[bytes]) -> bytes | None:
+    """Return the next message of a pipe; None where it was closed before the end of one."""
+    head = file.read(8)
+    size = int.from_bytes(head, "little")
+    message = file.read(size)
+    return message if len(head) == 8 and len(message) == size else None
 
 
 def in_processes(

@@ -161,11 +161,8 @@ class Pipeline:
         if self.calibrator is not None:
             self.calibrator.fit(self.link_log_odds(scores), targets, coding=coding)
         if self.decision is not None:
-            from credibly.targets import decode
-
             estimates = to_numpy(self.probabilities(scores))
-            truth = decode(targets, coding=coding, num_labels=estimates.shape[1])
-            self.decision.fit(estimates, truth, coding="unknown")
+            self.decision.fit(estimates, targets, coding=coding)
         return self
 
     # Elsewhere -------------------------------------------------------------------------------

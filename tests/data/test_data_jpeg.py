@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from credibly import InputError
-from credibly.data import _images
-from credibly.data._images import decode_pixels
+from credibly.data import image_files
 from credibly.data._torch import scaled
+from credibly.data.image_files import decode_pixels
 
 ORIENTATION = 0x0112
 
@@ -46,7 +46,7 @@ def pixels(raw, size):
 def without(monkeypatch):
     def decode(raw, size):
         with monkeypatch.context() as patch:
-            patch.setattr(_images, "_fast_jpeg", lambda: None)
+            patch.setattr(image_files, "_fast_jpeg", lambda: None)
             return pixels(raw, size)
 
     return decode
@@ -64,7 +64,7 @@ def test_what_the_fast_decoder_refuses_is_left_to_pil(monkeypatch, without):
     def refuse(*_, **__):
         raise ValueError("a warning")
 
-    monkeypatch.setattr(_images, "_fast_jpeg", lambda: refuse)
+    monkeypatch.setattr(image_files, "_fast_jpeg", lambda: refuse)
     raw = encoded()
     np.testing.assert_array_equal(pixels(raw, None), without(raw, None))
 

@@ -147,7 +147,7 @@ def test_labels_and_hits_count_known_entries_alone():
     one = predictions(p, y)
     rows = label_table(one)
     assert [(row.present, row.expected) for row in rows] == [(1, 1.5), (2, 1.5)]
-    table = _charts._hits({"a": _charts.WithTruth(one, one.targets)}).rows
+    table = _charts._hits({"a": _charts.WithTruth(one, _charts.Targets(one.targets))}).rows
     assert table[0][2:4] == ["3", 3]
     assert table[1][2:4] == ["1", 0]
     assert _charts._sizes("a", one).rows == [["no label", 0], [1, 1], [2, 2]]

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 import credibly as cr
 from credibly.checks import InputError
+from credibly.child_processes import Worker
 from credibly.cli import main
 from credibly.serve import _bring_worker, _bringing, _uploads, create_app
 from credibly.serve._bringing import Suggestion, suggested
@@ -73,9 +74,12 @@ DECLARED = {
 @pytest.fixture
 def in_process(monkeypatch):
     """The worker's code in this process: without its start, which takes seconds."""
-    monkeypatch.setattr(
-        _bringing, "run_worker", lambda job: json.loads(json.dumps(_bring_worker.answer(job)))
-    )
+
+    class InProcess(Worker):
+        def ask(self, job):
+            return json.dumps(_bring_worker.answer(json.loads(job))).encode()
+
+    monkeypatch.setattr(_bringing, "Worker", InProcess)
 
 
 @pytest.fixture
@@ -273,14 +277,11 @@ def test_files_that_unpack_to_too_much_are_refused_by_the_real_worker(client):
         assert name in problem(page)
 
 
-def test_a_worker_has_limits(monkeypatch, tmp_path):
-    """Memory, time and size of files are bounded where the system can."""
-    resource = pytest.importorskip("resource")
-    assert resource.RLIMIT_AS
-    path = tmp_path / "x.csv"
-    path.write_bytes(b"a,b\n1,2\n")
+def test_a_worker_that_takes_too_long_is_ended(client, monkeypatch):
     monkeypatch.setattr(_bringing, "SECONDS", 0.01)
-    assert _bringing.run_worker({"work": "preview", "path": str(path)}) is None
+    page, _ = bring(client, b"a,b\n1,2\n", "x.csv")
+    assert page.status_code == 400
+    assert "x.csv could not be worked on within 45 seconds and 3 GB" in problem(page)
 
 
 def test_more_values_than_the_api_takes_are_refused(client, in_process, monkeypatch):

@@ -10,7 +10,7 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.calibrate._entries import PIECE, Entries
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Calibrator(ABC):
     def fit(
         self,
         log_odds: ArrayLike,
-        targets: ArrayLike,
+        targets: TargetsLike,
         weights: ArrayLike | None = None,
         *,
         coding: Coding | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.targets import Coding, decode
+from credibly.targets import Coding, TargetsLike, decode
 from credibly.types import Array, ArrayLike
 
 PIECE = 1 << 18
@@ -28,7 +28,7 @@ class Entries:
     def check(
         cls,
         log_odds: ArrayLike,
-        targets: ArrayLike,
+        targets: TargetsLike,
         weights: ArrayLike | None = None,
         *,
         coding: Coding | None = None,
@@ -41,7 +41,7 @@ class Entries:
         odds = checks.matrix("log_odds", to_numpy(log_odds))
         if odds.dtype.kind not in "fiu":
             raise checks.InputError(f"`log_odds` must be numbers; got {odds.dtype}.")
-        truth = _targets(to_numpy(targets), odds.shape, coding)
+        truth = _targets(targets, odds.shape, coding)
         entries = cls(odds, truth, _weights(weights, odds.shape))
         known = 0
         for start, (g, _, w) in zip(entries._starts(), entries.pieces(), strict=True):
@@ -92,12 +92,13 @@ class Entries:
         return range(0, self.log_odds.shape[0], self._step)
 
 
-def _targets(targets: Array, shape: tuple[int, ...], coding: Coding | None) -> Array:
-    indices = targets.ndim == 1 and targets.dtype.kind in "iu" and len(targets) == shape[0]
-    if not indices and targets.shape != shape:
+def _targets(targets: TargetsLike, shape: tuple[int, ...], coding: Coding | None) -> Array:
+    array = to_numpy(targets)
+    indices = array.ndim == 1 and array.dtype.kind in "iu" and len(array) == shape[0]
+    if not indices and array.shape != shape:
         raise checks.InputError(
             f"`targets` must have the shape of `log_odds`, {shape}, or be class indices of shape "
-            f"({shape[0]},); got {targets.shape}, {targets.dtype}."
+            f"({shape[0]},); got {array.shape}, {array.dtype}."
         )
     return decode(targets, coding=coding, num_labels=shape[1])
 

@@ -85,5 +85,6 @@ def run(options: Options) -> int:
         ) from error
     port = listener.getsockname()[1]
     print(f"http://{options.host}:{port}{app.first_page}  (stop with Ctrl-C)", flush=True)
-    server(app, log_level="warning" if options.quiet else "info").run(sockets=[listener])
+    log_level = "warning" if options.quiet else "info"
+    server(app, log_level=log_level, owns_process=True).run(sockets=[listener])
     return 0

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from credibly.data._encoded import Encoded, SparseRows, Tensors, TokenRows
     from credibly.data._folds import StratifiedFolds
     from credibly.data._image_folder import ImageFolder
-    from credibly.data._images import decode_image
     from credibly.data._load import from_arrays, load, load_new, load_texts
     from credibly.data._parse import read_json
     from credibly.data._rows import Data
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from credibly.data._synthetic import synthetic
     from credibly.data._torch import DEFAULT_SIZE
     from credibly.data._vqa import vqa_counts
+    from credibly.data.image_files import decode_image
 
 __all__ = [
     "CALIBRATION",
@@ -81,7 +81,7 @@ _WHERE = {
     "TRAIN": "_split",
     "Tensors": "_encoded",
     "TokenRows": "_encoded",
-    "decode_image": "_images",
+    "decode_image": "image_files",
     "digits": "_digits",
     "from_arrays": "_load",
     "hold_out": "_split",

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.data._images import EXTENSIONS, ImageFiles
+from credibly.data._images import ImageFiles
 from credibly.data._parse import field, first_folder, read_json, read_lines
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN
 from credibly.data._targets import listed_targets
+from credibly.data.image_files import EXTENSIONS
 from credibly.targets import from_signed
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError, nearest
-from credibly.data._images import EXTENSIONS, ImageFiles
+from credibly.data._images import ImageFiles
 from credibly.data._parse import field, read_json, read_lines
 from credibly.data._rows import Data
 from credibly.data._split import CALIBRATION, TEST, TRAIN
 from credibly.data._targets import class_targets, unknown_targets
+from credibly.data.image_files import EXTENSIONS
 
 SPLIT_NAMES = {
     "train": TRAIN,

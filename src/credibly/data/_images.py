@@ -6,29 +6,19 @@ import io
 import os
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly.checks import InputError, input_file
+from credibly.checks import InputError
+from credibly.data.image_files import decode_pixels
 from credibly.types import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from PIL.Image import Image
-
-MAX_PIXELS = 80_000_000
-"""Larger images are refused before they are decoded: a small file can hold a huge one."""
-
-ORIENTATION = 0x0112
-"""The EXIF tag that says how a camera was held."""
-
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
 
 class LazyImages(Sequence[Array]):
@@ -135,107 +125,6 @@ class EncodedImages(LazyImages):
 
     def missing(self) -> list[int]:
         return np.flatnonzero(self._column.is_null().to_numpy()).tolist()
-
-
-def decode_image(
-    file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None
-) -> Image:
-    """Return one PIL image, upright; raise an error that names the file if it does not decode."""
-    from PIL import ImageOps
-
-    with _opened(file, where, at_least) as (image, _):
-        image.load()
-        ImageOps.exif_transpose(image, in_place=True)
-        return image
-
-
-def decode_pixels(
-    file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None = None
-) -> Array:
-    """Return the RGB pixels of ``decode_image``; JPEGs by simplejpeg where it is installed.
-
-    PIL and simplejpeg use libjpeg-turbo with the same settings, so the pixels are the same.
-    """
-    from PIL import ImageOps
-
-    with _opened(file, where, at_least) as (image, stream):
-        pixels = _fast_pixels(image, stream)
-        if pixels is not None:
-            return pixels
-        image.load()
-        ImageOps.exif_transpose(image, in_place=True)
-        return np.asarray(to_rgb(image))
-
-
-@contextmanager
-def _opened(
-    file: Path | io.BytesIO, where: str, at_least: tuple[int, int] | None
-) -> Iterator[tuple[Image, BinaryIO]]:
-    """Give an image whose header is read, and its stream; word what decoders raise."""
-    from PIL import Image
-
-    try:
-        if isinstance(file, Path):
-            input_file(file)
-        with file.open("rb") if isinstance(file, Path) else file as stream:
-            image = Image.open(stream)
-            if image.width * image.height > MAX_PIXELS:
-                raise InputError(
-                    f"{where}: images may have at most {MAX_PIXELS:,} pixels; this one claims "
-                    f"{image.width} × {image.height}. Scale it down first."
-                )
-            if at_least is not None:
-                image.draft("RGB", at_least)
-            yield image, stream
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise InputError(f"{where}: {error} Scale it down first.") from None
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:  # decoders raise anything at all on damaged files
-        raise InputError(
-            f"{where} does not decode as an image ({type(error).__name__}: {error}). "
-            "Repair or remove it, or load with `skip_bad_images=True` to count and drop such files."
-        ) from error
-
-
-def _fast_pixels(image: Image, stream: BinaryIO) -> Array | None:
-    """Return the pixels of an upright colour JPEG by simplejpeg, None for everything else.
-
-    What simplejpeg does not decode without a warning is left to PIL, which says what is wrong.
-    """
-    decode = _fast_jpeg()
-    if decode is None or image.format != "JPEG" or image.mode != "RGB":
-        return None
-    if image.getexif().get(ORIENTATION, 1) != 1:
-        return None
-    width, height = image.size  # as the header says, or as `draft` scaled it
-    stream.seek(0)
-    try:
-        pixels = decode(stream.read(), "RGB", min_height=height, min_width=width)
-    except (ValueError, RuntimeError):
-        pixels = None
-    stream.seek(0)
-    return pixels if pixels is not None and pixels.shape == (height, width, 3) else None
-
-
-@cache
-def _fast_jpeg() -> Callable[..., Array] | None:
-    """Return simplejpeg's decoder, None where it is not installed."""
-    try:
-        from simplejpeg import decode_jpeg  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        return None
-    return decode_jpeg
-
-
-def to_rgb(image: Image) -> Image:
-    """Return an image as RGB; 16-bit gray keeps its upper eight bits (PIL alone cuts them off)."""
-    from PIL import Image as images
-
-    if image.mode.startswith("I"):
-        upper = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
-        image = images.fromarray(upper.astype(np.uint8))
-    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _inside(folder: Path, name: str, row: int, source: str) -> str:

@@ -14,12 +14,13 @@ import pyarrow.compute
 
 from credibly.checks import InputError, located, nearest
 from credibly.data._folders import SPLIT_NAMES, published_parts
-from credibly.data._images import EXTENSIONS, EncodedImages, ImageFiles
+from credibly.data._images import EncodedImages, ImageFiles
 from credibly.data._rows import Data
 from credibly.data._split import TRAIN
 from credibly.data._targets import listed_targets, unknown_targets
 from credibly.data._texts import MOST_COLUMNS, text_cells
 from credibly.data.columns import match_columns, warn_of_extra
+from credibly.data.image_files import EXTENSIONS
 from credibly.targets import Coding, SparseTargets, allowed, decode, first_invalid
 from credibly.types import Array
 

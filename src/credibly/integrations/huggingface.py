@@ -25,7 +25,7 @@ from credibly import __version__, metrics
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.pipeline import Pipeline
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -240,7 +240,7 @@ def _stage_table(result: CalibratedScores) -> str:
 def _reliability_table(result: CalibratedScores) -> str:
     held_out = result.predictions[result.held_out]
     assert held_out.targets is not None
-    diagram = metrics.reliability(held_out.probabilities, held_out.targets, 10, coding="unknown")
+    diagram = metrics.reliability(held_out.probabilities, Targets(held_out.targets), 10)
     lines = ["| predicted | observed | entries |", "|---:|---:|---:|"]
     for place in np.flatnonzero(diagram.counts):
         lines.append(

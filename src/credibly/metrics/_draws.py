@@ -10,7 +10,6 @@ row, and the same for every prediction of as many rows: differences between pred
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from credibly.arrays import to_numpy
 from credibly.metrics import _bins, _kernels, _row_terms, _top, label_sets, ranking, scoring
 from credibly.metrics._inputs import by_blocks, is_soft
 from credibly.metrics.running import TOP
+from credibly.targets import Targets
 from credibly.types import Array
 
 _ROWS_AT_ONCE = 8192
@@ -98,13 +98,13 @@ def _influences(
 ) -> dict[str, Array]:
     """What each row adds to each smooth number, to first order."""
     ones = np.ones(len(values))
-    coding: Any = {"coding": "unknown"}
-    precision = to_numpy(ranking.sample_average_precision(ranked, truth, **coding))
+    targets = Targets(truth)
+    precision = to_numpy(ranking.sample_average_precision(ranked, targets))
     found = {
         "mAP@y": _label_precision(ranked, truth),
         "mAP@x": _ratio(np.nan_to_num(precision), ~np.isnan(precision)),
-        "NLL": _ratio(*_row_terms.row_terms(scoring.log_loss, [values, truth], coding)),
-        "Brier": _ratio(*_row_terms.row_terms(scoring.brier, [values, truth], coding)),
+        "NLL": _ratio(*_row_terms.row_terms(scoring.log_loss, [values, targets])),
+        "Brier": _ratio(*_row_terms.row_terms(scoring.brier, [values, targets])),
         "expected size": _ratio(by_blocks(_known_sum, values, truth), ones),
         "true size": _ratio(by_blocks(_known_sum, truth, truth), ones),
     }
@@ -121,7 +121,7 @@ def _influences(
             "F1": _ratio(2 * hits, returned + present),
         }
         if not is_soft(truth):
-            terms = _row_terms.row_terms(label_sets.exact_match, [sets, truth], coding)
+            terms = _row_terms.row_terms(label_sets.exact_match, [sets, targets])
             found["exact match"] = _ratio(*terms)
     return found
 

@@ -10,13 +10,13 @@ import numpy as np
 from credibly import checks
 from credibly import targets as coded
 from credibly.arrays import to_numpy
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 
 def pair(
     values: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     name: str,
     coding: Coding | None = None,
     *,
@@ -32,16 +32,18 @@ def pair(
         coding: how to read targets of only −1 and +1; see ``credibly.targets.decode``.
         whole: whether these are all rows, so that an ambiguous coding can be told.
     """
-    values, targets = floating(to_numpy(values)), to_numpy(targets)
-    if values.ndim == 1 and targets.ndim == 1:
-        checks.same_shapes(**{name: values, "targets": targets})
-        values, targets = values[:, None], targets[:, None]
+    values = floating(to_numpy(values))
+    if values.ndim == 1:
+        targets = targets if isinstance(targets, Targets) else to_numpy(targets)
+        if len(targets.shape) == 1:
+            checks.same_shapes(**{name: values, "targets": targets})
+            values, targets = values[:, None], targets[:, None]
     checks.matrix(name, values)
     return values, target_matrix(targets, values.shape, name, coding, whole=whole)
 
 
 def target_matrix(
-    targets: ArrayLike,
+    targets: TargetsLike,
     shape: tuple[int, ...],
     name: str,
     coding: Coding | None = None,
@@ -58,13 +60,13 @@ def target_matrix(
         raise checks.InputError(
             f"shapes must agree; got `{name}` {shape}, `targets` {array.shape}."
         )
-    matrix = coded.decode(array, coding=coding, num_labels=shape[1], whole=whole)
+    matrix = coded.decode(targets, coding=coding, num_labels=shape[1], whole=whole)
     return matrix if matrix.dtype == np.int8 else matrix.astype(np.float64, copy=False)
 
 
 def probability_pair(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     coding: Coding | None = None,
     *,
     whole: bool = True,
@@ -75,7 +77,7 @@ def probability_pair(
 
 
 def score_pair(
-    scores: ArrayLike, targets: ArrayLike, coding: Coding | None = None
+    scores: ArrayLike, targets: TargetsLike, coding: Coding | None = None
 ) -> tuple[Array, Array]:
     """As ``pair``, for ranking: the values may be any numbers but NaN."""
     values, matrix = pair(scores, targets, "scores", coding)
@@ -85,7 +87,7 @@ def score_pair(
 
 
 def set_pair(
-    sets: ArrayLike, targets: ArrayLike, coding: Coding | None = None
+    sets: ArrayLike, targets: TargetsLike, coding: Coding | None = None
 ) -> tuple[Array, Array]:
     """Return label sets as a bool matrix, and the targets beside them."""
     chosen = label_sets(sets)
@@ -106,7 +108,10 @@ def hard(targets: Array, metric: str) -> Array:
     """
     if targets.dtype == np.int8:
         return targets
-    first = tuple(int(i) for i in np.argwhere((targets > 0) & (targets < 1))[0])
+    between = (targets > 0) & (targets < 1)
+    if not between.any():
+        return targets.astype(np.int8)
+    first = tuple(int(i) for i in np.argwhere(between)[0])
     raise checks.InputError(
         f"`targets` must be 0, 1 or −1 (unknown) for {metric}, which has no meaning for soft "
         f"values; got {targets[first].item()!r} at {first}. Round them first, or use a metric of "

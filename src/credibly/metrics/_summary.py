@@ -13,7 +13,7 @@ from credibly.metrics._inputs import label_sets as as_sets
 from credibly.metrics.intervals import Interval, quantiles
 from credibly.metrics.ranking import average_precision
 from credibly.metrics.running import MIN_COUNT, Running
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 _ROWS_AT_ONCE = 16_384
@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 16_384
 
 def summary(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     scores: ArrayLike | None = None,
     sets: ArrayLike | None = None,
     min_count: int = MIN_COUNT,
@@ -57,19 +57,20 @@ def summary(
     """
     values, truth = probability_pair(probabilities, targets, coding)
     ranked = values if scores is None else to_numpy(scores)
-    running = Running(values.shape[1], bins, coding="unknown")
+    decoded = Targets(truth)
+    running = Running(values.shape[1], bins)
     for start in range(0, len(values), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        running.update(values[rows], truth[rows], ranked[rows])
-    numbers = running.summary(average_precision(ranked, truth, coding="unknown"), min_count)
+        running.update(values[rows], decoded[rows], ranked[rows])
+    numbers = running.summary(average_precision(ranked, decoded), min_count)
     if not is_soft(truth):
-        numbers |= _zero_label_numbers(values, truth)
-    return numbers | ({} if sets is None else _set_numbers(to_numpy(sets), truth))
+        numbers |= _zero_label_numbers(values, decoded)
+    return numbers | ({} if sets is None else _set_numbers(to_numpy(sets), decoded))
 
 
 def summary_intervals(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     scores: ArrayLike | None = None,
     sets: ArrayLike | None = None,
     min_count: int = MIN_COUNT,
@@ -97,7 +98,7 @@ def summary_intervals(
     """
     found = summary_draws(
         to_numpy(probabilities),
-        to_numpy(targets),
+        targets if isinstance(targets, Targets) else to_numpy(targets),
         scores,
         sets,
         min_count,
@@ -114,7 +115,7 @@ def summary_intervals(
 
 def summary_draws(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     scores: ArrayLike | None = None,
     sets: ArrayLike | None = None,
     min_count: int = MIN_COUNT,
@@ -147,15 +148,15 @@ def summary_draws(
     ranked = values if scores is None else to_numpy(scores)
     chosen = None if sets is None else as_sets(sets)
     options: Any = {"min_count": min_count, "bins": bins}
-    estimates = summary(values, truth, ranked, chosen, coding="unknown", **options)
+    estimates = summary(values, Targets(truth), ranked, chosen, **options)
     options |= {"resamples": resamples, "seed": seed}
     found = draw(estimates, values, truth, ranked, chosen, **options)
     draws = {name: like(drawn, probabilities, targets) for name, drawn in found.draws.items()}
     return Draws(found.estimates, draws)
 
 
-def _zero_label_numbers(values: Array, truth: Array) -> dict[str, float]:
-    result = zero_labels.zero_label(values, truth, coding="unknown")
+def _zero_label_numbers(values: Array, truth: Targets) -> dict[str, float]:
+    result = zero_labels.zero_label(values, truth)
     if not (result.rows_in and result.rows_out):
         return {}
     return {
@@ -165,15 +166,13 @@ def _zero_label_numbers(values: Array, truth: Array) -> dict[str, float]:
     }
 
 
-def _set_numbers(sets: Array, truth: Array) -> dict[str, float]:
+def _set_numbers(sets: Array, truth: Targets) -> dict[str, float]:
     metrics: dict[str, Callable[..., Any]] = {
         "set coverage": label_sets.set_coverage,
         "precision": label_sets.precision,
         "F1": label_sets.f1,
     }
-    if not is_soft(truth):
+    if not is_soft(truth.matrix):
         metrics["exact match"] = label_sets.exact_match
     numbers = {"set size": float(label_sets.set_size(sets))}
-    return numbers | {
-        name: float(metric(sets, truth, coding="unknown")) for name, metric in metrics.items()
-    }
+    return numbers | {name: float(metric(sets, truth)) for name, metric in metrics.items()}

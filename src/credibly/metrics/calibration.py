@@ -14,7 +14,7 @@ from credibly.metrics._inputs import mean_known, probability_pair
 from credibly.metrics._top import unknown_below_top
 from credibly.metrics.proportions import Band, proportion_interval
 from credibly.notebook import html_table
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Kind = Literal["ace", "mce", "ece"]
@@ -67,7 +67,7 @@ class Reliability:
 
 def calibration_error(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     kind: Kind = "ace",
     bins: int = 15,
     min_count: int = 0,
@@ -119,7 +119,7 @@ def averaged_error(total: Array, kind: Kind, min_count: float, average: Average)
 
 def top_k_calibration_error(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     k: int = 4,
     kind: Kind = "ece",
     bins: int = 15,
@@ -139,13 +139,13 @@ def top_k_calibration_error(
     """
     values, truth = probability_pair(probabilities, targets, coding)
     top = unknown_below_top(values, truth, k)
-    error = calibration_error(values, top, kind, bins, min_count, coding="unknown")
+    error = calibration_error(values, Targets(top), kind, bins, min_count)
     return like(error, probabilities, targets)
 
 
 def calibration_noise(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     kind: Kind = "ace",
     bins: int = 15,
     min_count: int = 0,
@@ -176,7 +176,7 @@ def calibration_noise(
     rng = np.random.default_rng((seed, 17))
     errors = [
         calibration_error(
-            values, _redrawn(values, truth, rng), kind, bins, min_count, average, coding="unknown"
+            values, Targets(_redrawn(values, truth, rng)), kind, bins, min_count, average
         )
         for _ in range(int(repeats))
     ]
@@ -190,7 +190,7 @@ def _redrawn(values: Array, truth: Array, rng: np.random.Generator) -> Array:
 
 def reliability(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     bins: int = 15,
     per_label: bool = False,
     band: Band = "wilson",

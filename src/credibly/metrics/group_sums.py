@@ -22,7 +22,7 @@ from credibly.metrics.rank_plan import RankInfluence
 from credibly.metrics.running import TOP, Running
 from credibly.metrics.top_labels import TopLabels
 from credibly.metrics.zero_label_counts import ZeroLabelCounts
-from credibly.targets import SparseTargets
+from credibly.targets import SparseTargets, Targets
 from credibly.types import Array
 
 GROUPS = 2000
@@ -93,7 +93,7 @@ class GroupSums(_Sums):
         >>> rng = np.random.default_rng(0)
         >>> probabilities = rng.random((500, 3)).astype(np.float32)
         >>> targets = (rng.random((500, 3)) < probabilities).astype(int)
-        >>> running = Running(3, coding="unknown")
+        >>> running = Running(3)
         >>> running.update(probabilities, targets)
         >>> sums = GroupSums(running)
         >>> sums.update(probabilities, targets, first_row=0)
@@ -143,14 +143,14 @@ class GroupSums(_Sums):
 
     def _terms(self, values: Array, truth: Array, ranked: Array) -> Array:
         """Return (rows, numbers, 2): part and whole of each ratio; an influence and 0 otherwise."""
-        coding = {"coding": "unknown"}
+        targets = Targets(truth)
         known, ones = truth >= 0, np.ones(len(values))
-        precision = to_numpy(ranking.sample_average_precision(ranked, truth, coding="unknown"))
+        precision = to_numpy(ranking.sample_average_precision(ranked, targets))
         nothing = np.zeros(len(values))
         found: dict[str, tuple[Array, Array]] = {
             "mAP@x": (np.nan_to_num(precision), ~np.isnan(precision)),
-            "NLL": _row_terms.row_terms(scoring.log_loss, [values, truth], dict(coding)),
-            "Brier": _row_terms.row_terms(scoring.brier, [values, truth], dict(coding)),
+            "NLL": _row_terms.row_terms(scoring.log_loss, [values, targets]),
+            "Brier": _row_terms.row_terms(scoring.brier, [values, targets]),
             "expected size": (np.where(known, values, 0).sum(1, dtype=np.float64), ones),
             "true size": (np.where(known, truth, 0).sum(1, dtype=np.float64), ones),
             "mAP@y": (
@@ -246,7 +246,7 @@ class TopGroupSums(_Sums):
         known = ~np.isnan(figures)
         terms = [np.stack([np.nan_to_num(figures), known], axis=2)]
         for metric in (scoring.log_loss, scoring.brier):
-            pair = _row_terms.row_terms(metric, [probabilities, hits], {"coding": "unknown"})
+            pair = _row_terms.row_terms(metric, [probabilities, Targets(hits)])
             terms.append(np.stack(pair, axis=1)[:, None])
         self._ratios += _by_group(np.concatenate(terms, axis=1), place, self.groups)
         binned = _bins.sums(probabilities.T, hits.T, self.bins)

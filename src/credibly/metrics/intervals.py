@@ -13,7 +13,8 @@ from credibly.metrics import calibration, label_sets, ranking, scoring
 from credibly.metrics._inputs import target_matrix
 from credibly.metrics._row_terms import row_terms
 from credibly.metrics.proportions import proportion_interval
-from credibly.types import Array, ArrayLike
+from credibly.targets import Targets, TargetsLike, decode
+from credibly.types import Array
 
 Method = Literal["bootstrap", "basic", "analytic"]
 
@@ -52,7 +53,7 @@ class Interval(NamedTuple):
 
 def interval(
     metric: Callable[..., Any],
-    *arrays: ArrayLike,
+    *arrays: TargetsLike,
     level: float = 0.95,
     method: Method = "bootstrap",
     resamples: int = 200,
@@ -92,9 +93,9 @@ def interval(
 
 def paired_interval(
     metric: Callable[..., Any],
-    first: ArrayLike,
-    second: ArrayLike,
-    *shared: ArrayLike,
+    first: TargetsLike,
+    second: TargetsLike,
+    *shared: TargetsLike,
     level: float = 0.95,
     method: Method = "bootstrap",
     resamples: int = 200,
@@ -151,9 +152,9 @@ def quantiles(estimate: float, draws: Array, level: float, method: Method) -> In
 
 
 def _analytic(
-    metric: Callable[..., Any], columns: list[Array], options: dict[str, Any], level: float
+    metric: Callable[..., Any], columns: list[Any], options: dict[str, Any], level: float
 ) -> Interval:
-    part, whole = row_terms(metric, columns, options)
+    part, whole = row_terms(metric, columns, **options)
     trials = whole.sum()
     if not trials:
         return Interval(np.nan, np.nan, np.nan)
@@ -165,10 +166,10 @@ def _analytic(
 
 
 def _analytic_difference(
-    metric: Callable[..., Any], columns: list[Array], options: dict[str, Any], level: float
+    metric: Callable[..., Any], columns: list[Any], options: dict[str, Any], level: float
 ) -> Interval:
     first, second, *shared = columns
-    one, other = (row_terms(metric, [each, *shared], options) for each in (first, second))
+    one, other = (row_terms(metric, [each, *shared], **options) for each in (first, second))
     estimate = one[0].sum() / one[1].sum() - other[0].sum() / other[1].sum()
     return _around(float(estimate), _influence(*one) - _influence(*other), level)
 
@@ -194,9 +195,9 @@ def _check_options(level: float, method: str, resamples: int) -> None:
     checks.at_least("resamples", resamples, 1)
 
 
-def _same_rows(arrays: tuple[ArrayLike, ...]) -> list[Array]:
-    columns = [to_numpy(array) for array in arrays]
-    if not columns or any(column.ndim == 0 for column in columns):
+def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Any]:
+    columns = [array if isinstance(array, Targets) else to_numpy(array) for array in arrays]
+    if not columns or any(not column.shape for column in columns):
         raise checks.InputError("an interval needs arrays with one entry a row; got none.")
     if len({len(column) for column in columns}) > 1 or not len(columns[0]):
         listed = ", ".join(str(len(column)) for column in columns)
@@ -207,15 +208,21 @@ def _same_rows(arrays: tuple[ArrayLike, ...]) -> list[Array]:
 
 
 def _decoded(
-    metric: Callable[..., Any], columns: list[Array], options: dict[str, Any]
-) -> tuple[list[Array], dict[str, Any]]:
+    metric: Callable[..., Any], columns: list[Any], options: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
     """Decode the targets of all rows once: a resample alone cannot tell how they are coded."""
     if metric not in _OF_TARGETS:
         return columns, options
     *values, targets = columns
-    if values[0].ndim == 2:
-        targets = target_matrix(targets, values[0].shape, "values", options.get("coding"))
-    return [*values, targets], {**options, "coding": "unknown"}
+    coding, shape = options.get("coding"), values[0].shape
+    if isinstance(targets, Targets):
+        decoded = targets.matrix
+    elif len(shape) == 1:
+        decoded = decode(targets[:, None], coding=coding)[:, 0]
+    else:
+        decoded = target_matrix(targets, shape, "values", coding)
+    rest = {name: value for name, value in options.items() if name != "coding"}
+    return [*values, Targets(decoded)], rest
 
 
 def _number(value: Any) -> float:

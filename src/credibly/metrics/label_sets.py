@@ -10,7 +10,7 @@ from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics._inputs import hard, label_sets, mean_known, score_pair, set_pair
 from credibly.metrics._top import set_counts, top_k_sets
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Average = Literal["micro", "macro", "samples"] | None
@@ -19,7 +19,7 @@ F1Average = Literal["micro", "mean_of_f1s", "f1_of_means", "samples"] | None
 
 def precision(
     sets: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     average: Average = "micro",
     undefined: float = 0.0,
     *,
@@ -43,7 +43,7 @@ def precision(
 
 def recall(
     sets: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     average: Average = "micro",
     undefined: float = 0.0,
     *,
@@ -63,7 +63,7 @@ def recall(
 
 def f1(
     sets: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     average: F1Average = "micro",
     undefined: float = 0.0,
     *,
@@ -101,7 +101,7 @@ def f1(
 
 def top_k_f1(
     scores: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     k: int = 4,
     average: F1Average = "mean_of_f1s",
     undefined: float = 0.0,
@@ -116,10 +116,10 @@ def top_k_f1(
     """
     values, truth = score_pair(scores, targets, coding)
     chosen = top_k_sets(values, truth, k)
-    return like(f1(chosen, truth, average, undefined, coding="unknown"), scores, targets)
+    return like(f1(chosen, Targets(truth), average, undefined), scores, targets)
 
 
-def hamming(sets: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
+def hamming(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
     """Share of known entries where set and target differ.
 
     Example:
@@ -132,7 +132,7 @@ def hamming(sets: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None
     return like(_ratio(wrong, known.sum(), np.nan)[()], sets, targets)
 
 
-def exact_match(sets: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
+def exact_match(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
     """Share of rows whose known labels are all right; rows without a known label drop out.
 
     Example:
@@ -149,7 +149,7 @@ def exact_match(sets: ArrayLike, targets: ArrayLike, *, coding: Coding | None = 
 
 def set_coverage(
     sets: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     average: Literal["pooled", "macro"] | None = "pooled",
     *,
     coding: Coding | None = None,
@@ -173,7 +173,7 @@ def set_coverage(
 
 def coverage_by_frequency(
     sets: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     train_counts: ArrayLike,
     few: int = 20,
     many: int = 100,
@@ -221,7 +221,7 @@ def size_histogram(sets: ArrayLike) -> Any:
 
 
 def _counts(
-    sets: ArrayLike, targets: ArrayLike, average: str | None, coding: Coding | None
+    sets: ArrayLike, targets: TargetsLike, average: str | None, coding: Coding | None
 ) -> tuple[Array, Array, Array]:
     """Return hits, returned and present labels: in total, per row or per label, as ``average``.
 

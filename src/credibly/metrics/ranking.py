@@ -10,7 +10,7 @@ from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics import _kernels
 from credibly.metrics._inputs import hard, is_soft, mean_known, score_pair
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 _BLOCK = 16  # labels gathered at once: a cache line of float32, and little memory
@@ -18,7 +18,7 @@ _MOST_COUNTED = 200  # positives of a row; with more, sorting it is faster than 
 
 
 def average_precision(
-    scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None
+    scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None
 ) -> Any:
     r"""Return the average precision of each label; NaN for a label without a known positive.
 
@@ -54,7 +54,7 @@ def average_precision(
 
 
 def sample_average_precision(
-    scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None
+    scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None
 ) -> Any:
     """Return the average precision of each row over its known labels; NaN without a positive.
 
@@ -81,7 +81,7 @@ def sample_average_precision(
 
 def mean_average_precision(
     scores: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     over: Literal["labels", "samples"] = "labels",
     *,
     coding: Coding | None = None,
@@ -99,10 +99,10 @@ def mean_average_precision(
     checks.choice("over", over, ("labels", "samples"))
     each = average_precision if over == "labels" else sample_average_precision
     values, truth = score_pair(scores, targets, coding)
-    return like(mean_known(each(values, truth, coding="unknown")), scores, targets)
+    return like(mean_known(each(values, Targets(truth))), scores, targets)
 
 
-def ranking_loss(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
+def ranking_loss(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
     """Share of (present, absent) label pairs in the wrong order, a tie being wrong.
 
     The mean over rows that have both; scikit-learn counts the others as 0.
@@ -115,7 +115,7 @@ def ranking_loss(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None
     return like(mean_known(errors[:, 0]), scores, targets)
 
 
-def one_error(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
+def one_error(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
     """Share of rows whose highest label is absent, over rows with a positive.
 
     Where several labels share the highest score, the row counts by the share of them absent.
@@ -128,7 +128,7 @@ def one_error(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = 
     return like(mean_known(errors[:, 1]), scores, targets)
 
 
-def coverage_error(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Any:
+def coverage_error(scores: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
     """How many labels to return, from the top, to have all present ones: mean over rows with any.
 
     Example:
@@ -139,7 +139,7 @@ def coverage_error(scores: ArrayLike, targets: ArrayLike, *, coding: Coding | No
     return like(mean_known(errors[:, 2]), scores, targets)
 
 
-def _errors(scores: ArrayLike, targets: ArrayLike, coding: Coding | None, metric: str) -> Array:
+def _errors(scores: ArrayLike, targets: TargetsLike, coding: Coding | None, metric: str) -> Array:
     values, truth = score_pair(scores, targets, coding)
     hard(truth, metric)
     out = np.empty((len(values), 3))

@@ -11,7 +11,7 @@ import numpy as np
 from credibly import checks
 from credibly.metrics._inputs import hard, probability_pair
 from credibly.notebook import html_table
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 # What one query costs, measured on one core: a start, and so much a row. Fixed numbers, so that
@@ -72,7 +72,7 @@ class RetrievalMap:
 
 def retrieval_map(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     max_conditions: int = 5,
     budget_seconds: float = 60.0,
     seed: int = 0,
@@ -165,7 +165,7 @@ class _Plan:
 
 
 def _inputs(
-    probabilities: ArrayLike, targets: ArrayLike, coding: Coding | None
+    probabilities: ArrayLike, targets: TargetsLike, coding: Coding | None
 ) -> tuple[Array, Array]:
     chances, truth = probability_pair(probabilities, targets, coding)
     if not chances.size:

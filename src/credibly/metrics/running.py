@@ -13,7 +13,7 @@ from credibly.metrics import _bins, _top, calibration, ranking, scoring
 from credibly.metrics._inputs import mean_known, probability_pair, tally_of
 from credibly.metrics.calibration import Average, Kind, Reliability
 from credibly.metrics.proportions import Band
-from credibly.targets import Coding, check_tally
+from credibly.targets import Coding, Targets, TargetsLike, check_tally
 from credibly.types import Array, ArrayLike
 
 MIN_COUNT = 30
@@ -80,7 +80,10 @@ class Running:
         return int(self._sums["proper"][:, scoring.COUNT].sum())
 
     def update(
-        self, probabilities: ArrayLike, targets: ArrayLike, scores: ArrayLike | None = None
+        self,
+        probabilities: ArrayLike,
+        targets: TargetsLike,
+        scores: ArrayLike | None = None,
     ) -> None:
         """Add a batch of rows; ``scores`` rank the labels of a row where given."""
         values, truth = probability_pair(probabilities, targets, self.coding, whole=False)
@@ -90,9 +93,10 @@ class Running:
                 f"got {values.shape[1]}."
             )
         ranked = values if scores is None else to_numpy(scores)
-        each = to_numpy(ranking.sample_average_precision(ranked, truth, coding="unknown"))
+        each = to_numpy(ranking.sample_average_precision(ranked, Targets(truth)))
         self._sums["precision"] += np.nansum(each), (~np.isnan(each)).sum()
-        self._sums["tally"] += tally_of(targets, truth)
+        if not isinstance(targets, Targets):
+            self._sums["tally"] += tally_of(targets, truth)
         self.rows += len(values)
         _bins.add(self._sums["bins"], values, truth)
         floor = scoring.smallest(values.dtype, self.floor)

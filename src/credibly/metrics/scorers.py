@@ -14,7 +14,7 @@ from credibly.checks import InputError, nearest
 from credibly.metrics.calibration import calibration_error
 from credibly.metrics.ranking import mean_average_precision
 from credibly.metrics.scoring import brier, log_loss
-from credibly.targets import Coding, decode
+from credibly.targets import Coding, Targets, TargetsLike, decode
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ NUMBERS = {
 def measure(
     scores: ArrayLike,
     probabilities: ArrayLike | None,
-    targets: ArrayLike,
+    targets: TargetsLike,
     *,
     coding: Coding | None = None,
 ) -> dict[str, float]:
@@ -94,7 +94,7 @@ class Scorer:
         estimates = label_columns(estimator.predict_proba(X), estimator.classes_)
         targets = _targets(y, estimator.classes_, estimates.shape[1], self.coding)
         if sample_weight is None:
-            return number.sign * float(number.metric(estimates, targets, coding="unknown"))
+            return number.sign * float(number.metric(estimates, Targets(targets)))
         if number.entries is None:
             usable = ", ".join(name for name, known in NUMBERS.items() if known.entries)
             raise InputError(

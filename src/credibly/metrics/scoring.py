@@ -10,7 +10,7 @@ from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics import _kernels
 from credibly.metrics._inputs import floating, in_unit_interval, mean_known, probability_pair
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Average = Literal["pooled", "macro"] | None
@@ -19,7 +19,7 @@ COUNT, LOG_LOSS, SQUARED_ERROR = range(3)
 
 def log_loss(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     average: Average = "pooled",
     floor: float | None = None,
     *,
@@ -46,7 +46,7 @@ def log_loss(
 
 def brier(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     average: Average = "pooled",
     *,
     coding: Coding | None = None,

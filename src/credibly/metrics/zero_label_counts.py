@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from credibly.metrics.zero_labels import zero_label
+from credibly.targets import Targets
 from credibly.types import Array
 
 State = Mapping[str, Array]
@@ -34,7 +35,7 @@ class ZeroLabelCounts:
 
     def update(self, probabilities: Array, targets: Array) -> None:
         """Add rows."""
-        part = zero_label(probabilities, targets, coding="unknown")
+        part = zero_label(probabilities, Targets(targets))
         known = targets >= 0
         confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
         inside, counts = targets.max(axis=1) > 0, known.sum(axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly.arrays import like
 from credibly.metrics._inputs import hard, probability_pair
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 
@@ -30,7 +30,7 @@ class ZeroLabel:
 
 
 def zero_label(
-    probabilities: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None
+    probabilities: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None
 ) -> ZeroLabel:
     """Accuracy where labels exist, confidence where none does, and how well the two separate.
 

@@ -10,7 +10,7 @@ import numpy as np
 from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.plot import _style
-from credibly.targets import Coding, decode
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def reliability(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     *,
     bins: int = 15,
     level: float = 0.95,
@@ -43,9 +43,8 @@ def reliability(
         >>> ax.get_xlabel(), len(ax.child_axes)
         ('', 1)
     """
-    found = metrics.reliability(
-        to_numpy(probabilities), to_numpy(targets), bins, level=level, coding=coding
-    )
+    truth = targets if isinstance(targets, Targets) else to_numpy(targets)
+    found = metrics.reliability(to_numpy(probabilities), truth, bins, level=level, coding=coding)
     return reliability_diagram(found, name=name, ax=ax)
 
 
@@ -93,7 +92,7 @@ def _histogram(ax: Any, found: Reliability, place: int) -> None:
 
 def labels(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     names: Sequence[str],
     *,
     count: int = 12,
@@ -116,8 +115,8 @@ def labels(
     """
     from matplotlib.figure import Figure
 
-    p, y = to_numpy(probabilities), decode(targets, coding=coding)
-    errors = metrics.calibration_error(p, y, "ace", bins, min_count, average=None, coding="unknown")
+    p, y = to_numpy(probabilities), Targets.of(targets, coding=coding)
+    errors = metrics.calibration_error(p, y, "ace", bins, min_count, average=None)
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[:count]
     rows = -(-len(order) // columns)
     figure = Figure(figsize=(2.1 * columns, 2.3 * rows), layout="constrained")
@@ -125,7 +124,7 @@ def labels(
     for place, label in enumerate(int(t) for t in order):
         ax = _style.axes(figure.add_subplot(rows, columns, place + 1))
         ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=0.8, ls="--")
-        found = metrics.reliability(p[:, [label]], y[:, [label]], bins, coding="unknown")
+        found = metrics.reliability(p[:, [label]], y[:, [label]], bins)
         _curve(ax, found, 0, "", thin=True)
         ax.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
         title = ax.set_title(_short(names[label], errors[label]), fontsize=9, color=_style.INK)

@@ -11,7 +11,7 @@ from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.decide import AverageSize
 from credibly.plot import _style
-from credibly.targets import Coding, decode
+from credibly.targets import Coding, Targets, TargetsLike, decode
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _shots(
 
 def coverage(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     *,
     sizes: Sequence[float] | None = None,
     name: str | None = None,
@@ -95,7 +95,7 @@ def coverage(
 
 def coverage_curve(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     sizes: Sequence[float] | Array,
     *,
     coding: Coding | None = None,
@@ -109,11 +109,9 @@ def coverage_curve(
         array([0.5, 1. ])
     """
     p = to_numpy(probabilities)
-    y = decode(targets, coding=coding, num_labels=p.shape[1])
+    y = Targets.of(targets, coding=coding, num_labels=p.shape[1])
     decisions = (AverageSize(float(size)).fit(p) for size in sizes)
-    return np.array(
-        [metrics.set_coverage(rule.predict(p), y, coding="unknown") for rule in decisions]
-    )
+    return np.array([metrics.set_coverage(rule.predict(p), y) for rule in decisions])
 
 
 def coverage_line(

@@ -8,7 +8,7 @@ import numpy as np
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.targets import IGNORED, Coding, decode
+from credibly.targets import IGNORED, Coding, Targets, decode
 from credibly.types import Array, ArrayLike
 
 
@@ -115,7 +115,9 @@ def as_targets(
     """
     array = to_numpy(values)
     try:
-        decoded = decode(array, coding=coding, num_labels=len(labels))
+        decoded = decode(
+            values if isinstance(values, Targets) else array, coding=coding, num_labels=len(labels)
+        )
     except InputError as error:
         if array.ndim == 2 and array.dtype.kind in "uif" and coding != "signed":
             _refuse_targets(array, labels, where, first_row)

@@ -11,6 +11,7 @@ import numpy as np
 from credibly import metrics, plot
 from credibly.predictions import Predictions
 from credibly.retrieve import JointTally, MixtureJoint
+from credibly.targets import Targets
 from credibly.types import Array
 
 CONDITIONS, ROWS_FOR_SEARCH, PAIRED = 5, 20_000, 20
@@ -31,7 +32,7 @@ class WithTruth(NamedTuple):
     """Predictions whose truth is known."""
 
     predictions: Predictions
-    targets: Array
+    truth: Targets
 
     @property
     def probabilities(self) -> Array:
@@ -41,14 +42,14 @@ class WithTruth(NamedTuple):
 def charts(methods: Mapping[str, Predictions], joint: MixtureJoint | None = None) -> list[Chart]:
     """Return every chart that the predictions allow; ``joint`` says which labels go together."""
     judged = {
-        name: WithTruth(one, one.targets)
+        name: WithTruth(one, Targets(one.targets))
         for name, one in methods.items()
         if one.targets is not None
     }
     if not judged:
         return []
     first, one = next(iter(judged.items()))
-    hard = {name: one for name, one in judged.items() if one.targets.dtype == np.int8}
+    hard = {name: one for name, one in judged.items() if one.truth.matrix.dtype == np.int8}
     search = [_retrieval(hard), _hits(hard)] if hard else []
     if hard and len(one.predictions.labels) > 1:
         name, both = next(iter(hard.items()))
@@ -67,8 +68,8 @@ def charts(methods: Mapping[str, Predictions], joint: MixtureJoint | None = None
 def _reliability(methods: Mapping[str, WithTruth]) -> Chart:
     ax, rows = None, []
     for name, one in methods.items():
-        ax = plot.reliability(one.probabilities, one.targets, name=name, ax=ax, coding="unknown")
-        found = metrics.reliability(one.probabilities, one.targets, coding="unknown")
+        ax = plot.reliability(one.probabilities, one.truth, name=name, ax=ax)
+        found = metrics.reliability(one.probabilities, one.truth)
         rows += reliability_rows(name, found)
     assert ax is not None
     alt = "Reliability diagram: share present against probability given, for " + ", ".join(methods)
@@ -95,14 +96,9 @@ def reliability_rows(name: str, found: metrics.Reliability) -> list[list[Any]]:
 
 def _label_errors(name: str, one: WithTruth) -> Chart:
     names = one.predictions.labels
-    drawn = plot.labels(one.probabilities, one.targets, names, coding="unknown")
+    drawn = plot.labels(one.probabilities, one.truth, names)
     errors = metrics.calibration_error(
-        one.probabilities,
-        one.targets,
-        "ace",
-        min_count=metrics.MIN_COUNT,
-        average=None,
-        coding="unknown",
+        one.probabilities, one.truth, "ace", min_count=metrics.MIN_COUNT, average=None
     )
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
     rows = [[names[t], f"{errors[t]:.4f}"] for t in order]
@@ -116,7 +112,7 @@ def _coverage(methods: Mapping[str, WithTruth]) -> Chart:
     budgets = [0.5, 1, 1.5, 2, 3, 4, 5, 7.5, 10]
     for name, one in methods.items():
         sizes = [size for size in budgets if size <= one.predictions.num_labels]
-        covered = plot.coverage_curve(one.probabilities, one.targets, sizes, coding="unknown")
+        covered = plot.coverage_curve(one.probabilities, one.truth, sizes)
         ax = plot.coverage_line(sizes, covered, name=name, ax=ax)
         pairs = zip(sizes, covered, strict=True)
         rows += [[name, size, f"{value:.4f}"] for size, value in pairs]
@@ -132,7 +128,7 @@ def _retrieval(methods: Mapping[str, WithTruth]) -> Chart:
         most = min(CONDITIONS, one.predictions.num_labels)
         few = slice(None, ROWS_FOR_SEARCH)
         found = metrics.retrieval_map(
-            one.probabilities[few], one.targets[few], most, budget_seconds=2.0, coding="unknown"
+            one.probabilities[few], one.truth[few], most, budget_seconds=2.0
         )
         shown = {count: value for count, value in found.by_conditions.items() if value == value}
         ax = plot.retrieval(shown, name=name, ax=ax)
@@ -150,9 +146,9 @@ def _hits(methods: Mapping[str, WithTruth]) -> Chart:
     """Return every label, and pairs of the most frequent ones, wanted together."""
     ax, rows = None, []
     for name, one in methods.items():
-        known = one.targets >= 0
+        known = one.truth.matrix >= 0
         p = np.where(known, one.probabilities, 0).astype(np.float64)
-        y = (one.targets == 1).astype(np.float64)
+        y = (one.truth.matrix == 1).astype(np.float64)
         frequent = np.argsort(-y.sum(0), kind="stable")[:PAIRED]
         first, second = np.triu_indices(len(frequent), 1)
         pairs = frequent[first], frequent[second]
@@ -174,7 +170,7 @@ def _together(name: str, one: WithTruth, joint: MixtureJoint, how: str) -> list[
     """Return the map of label pairs: which are expected too often, and which too rarely."""
     labels = one.predictions.labels
     tally = JointTally(joint, labels)
-    tally.update(one.probabilities[:ROWS_FOR_SEARCH], one.targets[:ROWS_FOR_SEARCH])
+    tally.update(one.probabilities[:ROWS_FOR_SEARCH], one.truth.matrix[:ROWS_FOR_SEARCH])
     found = tally.numbers()
     if found.expected_pairs is None or found.real_pairs is None or not found.rows:
         return []

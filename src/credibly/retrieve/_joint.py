@@ -25,7 +25,7 @@ from credibly import checks
 from credibly.checks import InputError
 from credibly.retrieve._diagram import ALWAYS, NEVER, Diagram, Keep
 from credibly.retrieve._joint_model import JointModel, fitting_truth, read_state
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 SIZES_VERSION = 1
@@ -64,7 +64,7 @@ class Joint(JointModel):
     def fit(
         self,
         probabilities: ArrayLike,
-        targets: ArrayLike,
+        targets: TargetsLike,
         labels: Sequence[str],
         coding: Coding | None = None,
     ) -> Joint:

@@ -13,7 +13,7 @@ from credibly.checks import InputError
 from credibly.retrieve._joint import SIZES_VERSION, Joint
 from credibly.retrieve._joint_model import SMALLEST, JointModel, fitting_truth, read_state
 from credibly.retrieve._mixture import MOST_FITTED, MixtureJoint
-from credibly.targets import Coding
+from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 FEWEST_ROWS = 50
@@ -44,7 +44,7 @@ class JointFit:
 
 def fit_joint(
     probabilities: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     labels: Sequence[str],
     *,
     coding: Coding | None = None,
@@ -99,7 +99,7 @@ def fit_joint(
     model = MixtureJoint.independent(names)
     if chosen != "independent":
         fitted = order[:MOST_FITTED]
-        model = candidates[chosen].fit(chances[fitted], truth[fitted], names, coding="unknown")
+        model = candidates[chosen].fit(chances[fitted], Targets(truth[fitted]), names)
     means = {name: float(values.mean()) for name, values in scores.items()}
     known = int((shown[1] >= 0).sum())
     means_of_labels = {name: float(values.sum()) / known for name, values in losses.items()}
@@ -145,10 +145,8 @@ def _held_out(
     scores, marginals = np.empty(len(chances)), np.empty_like(chances)
     for fold in range(folds):
         judged = np.arange(len(chances)) % folds == fold
-        fitted = model.fit(chances[~judged], truth[~judged], names, coding="unknown")
-        scores[judged] = fitted.log_likelihood(
-            chances[judged], truth[judged], names, coding="unknown"
-        )
+        fitted = model.fit(chances[~judged], Targets(truth[~judged]), names)
+        scores[judged] = fitted.log_likelihood(chances[judged], Targets(truth[judged]), names)
         marginals[judged] = fitted.marginals(chances[judged], names)
     if not np.isfinite(scores).all():
         raise InputError("a joint model gave a row of truth no probability; report this as a bug.")

@@ -17,7 +17,7 @@ from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.files import atomic_path, read_json_object
 from credibly.retrieve._diagram import Diagram, Keep
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 SMALLEST = 2.0**-26
@@ -146,7 +146,7 @@ class JointModel(ABC):
     def log_likelihood(
         self,
         probabilities: ArrayLike,
-        targets: ArrayLike,
+        targets: TargetsLike,
         labels: Sequence[str] | None = None,
         coding: Coding | None = None,
     ) -> Array:
@@ -187,26 +187,33 @@ class JointModel(ABC):
 
 
 def checked_truth(
-    probabilities: ArrayLike, truth: ArrayLike, labels: Sequence[str], coding: Coding | None
+    probabilities: ArrayLike, truth: TargetsLike, labels: Sequence[str], coding: Coding | None
 ) -> tuple[Array, Array, list[str]]:
     """Return probabilities strictly inside (0, 1), truth in {1, 0, −1}, and label names."""
+    chances, names = checked_probabilities(probabilities, labels)
+    known = targets.decode(truth, coding=coding, num_labels=chances.shape[1], soft=False)
+    checks.same_shapes(probabilities=chances, targets=known)
+    return chances, np.where(known >= 0, known, -1).astype(np.int8), names
+
+
+def checked_probabilities(
+    probabilities: ArrayLike, labels: Sequence[str]
+) -> tuple[Array, list[str]]:
+    """Return probabilities strictly inside (0, 1), and label names."""
     chances = np.asarray(to_numpy(probabilities), np.float64)
     checks.matrix("probabilities", chances)
     checks.probabilities(chances)
-    known = targets.decode(truth, coding=coding, num_labels=chances.shape[1], soft=False)
-    checks.same_shapes(probabilities=chances, targets=known)
     names = [str(name) for name in labels]
     if len(names) != chances.shape[1] or len(set(names)) != len(names):
         raise InputError(
             f"`labels` must name each of the {chances.shape[1]} columns once; got {len(names)} "
             f"names, {len(set(names))} different."
         )
-    chances = np.clip(chances, SMALLEST, 1 - SMALLEST)
-    return chances, np.where(known >= 0, known, -1).astype(np.int8), names
+    return np.clip(chances, SMALLEST, 1 - SMALLEST), names
 
 
 def fitting_truth(
-    probabilities: ArrayLike, truth: ArrayLike, labels: Sequence[str], coding: Coding | None
+    probabilities: ArrayLike, truth: TargetsLike, labels: Sequence[str], coding: Coding | None
 ) -> tuple[Array, Array, tuple[str, ...]]:
     """Return the rows with some known truth, columns in the order of the labels' names."""
     chances, known, names = checked_truth(probabilities, truth, labels, coding)

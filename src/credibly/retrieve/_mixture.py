@@ -29,9 +29,14 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError
 from credibly.retrieve._diagram import ALWAYS, NEVER, Diagram, Keep, evaluate
-from credibly.retrieve._joint_model import JointModel, checked_truth, fitting_truth, read_state
+from credibly.retrieve._joint_model import (
+    JointModel,
+    checked_probabilities,
+    fitting_truth,
+    read_state,
+)
 from credibly.retrieve._mixture_fit import NODE, Parameters
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 VERSION = 2
@@ -71,7 +76,7 @@ class MixtureJoint(JointModel):
     def fit(
         self,
         probabilities: ArrayLike,
-        targets: ArrayLike,
+        targets: TargetsLike,
         labels: Sequence[str],
         coding: Coding | None = None,
     ) -> MixtureJoint:
@@ -306,8 +311,7 @@ class MixtureJoint(JointModel):
         """Return checked names and probabilities inside (0, 1), columns as given."""
         self.check_fitted()
         names = list(self.labels if labels is None else labels)
-        unknown = np.full(np.shape(probabilities), -1)
-        chances, _, _ = checked_truth(probabilities, unknown, names, "unknown")
+        chances, _ = checked_probabilities(probabilities, names)
         self.check(names)
         return names, chances
 

@@ -15,6 +15,7 @@ from credibly.retrieve._formula import Query
 from credibly.retrieve._joint_model import JointModel
 from credibly.retrieve._mixture import MixtureJoint
 from credibly.retrieve._probability import as_query
+from credibly.targets import Targets
 from credibly.types import Array, ArrayLike
 
 _CELLS = 2**20  # probabilities worked on at a time
@@ -104,7 +105,7 @@ class JointTally:
         if not rows.any():
             return
         chances, truth, hard = np.asarray(probabilities)[rows], truth[rows], hard[rows]
-        scores = self.joint.log_likelihood(chances, truth, self.labels, coding="unknown")
+        scores = self.joint.log_likelihood(chances, Targets(truth), self.labels)
         self._rows += len(chances)
         self._score += float(scores.sum())
         whole = hard.all(axis=1)

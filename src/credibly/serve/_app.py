@@ -145,6 +145,12 @@ class AppState:
         for file in self.files[:1]:
             file.begin()
 
+    def close(self) -> None:
+        """Delete what people brought, and end the processes that decode images."""
+        self.uploads.close()
+        if self.model is not None:
+            self.model.close()
+
     @cached_property
     def workbench(self) -> Workbench:
         """Return the views of rows and entries."""
@@ -279,7 +285,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         tasks.start_soon(_give_back_memory, app.state.served.uploads)
         yield
         tasks.cancel_scope.cancel()
-    app.state.served.uploads.close()
+    app.state.served.close()
 
 
 async def _give_back_memory(uploads: Uploads) -> None:

@@ -1,57 +1,28 @@
 """Read a file that somebody brought and calibrate it, in a process of its own with limits.
 
 A file of a few megabytes can unpack to any size, and can make a reader busy for any time. Nothing
-of it is opened in the server: this process is, as ``python -m credibly.serve._bring_worker``, with
-a job as JSON on its standard input and the answer as JSON on its standard output.
+of it is opened in the server: jobs and answers are JSON.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 import warnings
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-MEMORY = 3 * 2**30
-"""Bytes of address space; the libraries take half of it."""
+from credibly.child_processes import Limits, serve_jobs
 
-SECONDS = 45
-"""Of computation."""
-
-FILE_BYTES = 128 * 2**20
-"""Of any file that is written."""
+LIMITS = Limits(memory=3 * 2**30, seconds=45, file_bytes=128 * 2**20)
+"""The libraries take half of the memory."""
 
 MOST_VALUES = 2_000_000
 """Rows × columns of scores, as for predictions of the API."""
 
 MOST_COLUMNS = 20_000
 LONGEST_ID = 1000
-
-
-def limit() -> None:
-    """Bound the memory, the time and the files of this process, where the system can."""
-    from credibly.child_processes import end_with_parent
-
-    end_with_parent()
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    limits = {
-        resource.RLIMIT_AS: MEMORY,
-        resource.RLIMIT_CPU: SECONDS,
-        resource.RLIMIT_FSIZE: FILE_BYTES,
-        resource.RLIMIT_CORE: 0,
-    }
-    for what, most in limits.items():
-        _, hard = resource.getrlimit(what)
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        with suppress(OSError, ValueError):
-            resource.setrlimit(what, (most, hard))
 
 
 def preview(job: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +126,9 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     except InputError as error:
         message = str(error)
     except MemoryError:
-        message = f"{job['path']} takes more memory than the {MEMORY // 2**30} GB that it may."
+        message = (
+            f"{job['path']} takes more memory than the {LIMITS.memory // 2**30} GB that it may."
+        )
     except OSError as error:
         message = f"{job['path']} cannot be worked on; {error.strerror or type(error).__name__}."
     if "out" in job:
@@ -163,12 +136,5 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     return {"error": message}
 
 
-def main() -> int:
-    """Do the job of the standard input."""
-    limit()
-    json.dump(answer(json.load(sys.stdin)), sys.stdout)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    serve_jobs(lambda job: json.dumps(answer(json.loads(job))).encode(), LIMITS)

@@ -6,8 +6,6 @@ import hashlib
 import json
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from credibly.checks import InputError
+from credibly.child_processes import Worker
 from credibly.names import CALIBRATORS, check_loss
 from credibly.predictions import FilePreview
 from credibly.serve import _bring_worker
@@ -144,12 +143,15 @@ def calibrate(upload: Upload, asked: BringQuery) -> Calibrated:
 
 def _work(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     """Return what the worker says; its errors name files as their owner does."""
-    answer = run_worker(job)
-    if answer is None:
+    with Worker("credibly.serve._bring_worker", SECONDS) as worker:
+        output = worker.ask(json.dumps(job).encode())
+    limits = _bring_worker.LIMITS
+    if output is None:
         raise InputError(
-            f"{upload.path.name} could not be worked on within {_bring_worker.SECONDS} seconds and "
-            f"{_bring_worker.MEMORY // 2**30} GB. Use `credibly calibrate`, or another calibrator."
+            f"{upload.path.name} could not be worked on within {limits.seconds} seconds and "
+            f"{limits.memory // 2**30} GB. Use `credibly calibrate`, or another calibrator."
         )
+    answer = json.loads(output)
     if "error" not in answer:
         return answer
     message = str(answer["error"])
@@ -157,21 +159,6 @@ def _work(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     for file in files:
         message = message.replace(str(file), file.name)
     raise InputError(message)
-
-
-def run_worker(job: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the answer of a worker; None where it ended without one, or was ended."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "credibly.serve._bring_worker"],
-            input=json.dumps(job).encode(),
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        return json.loads(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError):
-        return None
 
 
 def suggested(names: Sequence[str], *, tabular: bool) -> Suggestion:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Condition, Thread
-from typing import Any
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from credibly.summaries import (
     summarize_columns,
     verdict,
 )
+from credibly.targets import Targets
 from credibly.types import Array
 
 RESAMPLES = 200
@@ -260,12 +260,11 @@ def _same_rows(one: SharedRows, other: SharedRows) -> bool:
 
 def _measure(rows: Predictions) -> Measured:
     assert rows.targets is not None, "only files with truth are compared"
-    p, y = rows.probabilities, rows.targets
-    options: dict[str, Any] = {"resamples": RESAMPLES, "seed": 0, "coding": "unknown"}
-    draws = metrics.summary_draws(p, y, rows.scores, **options)
+    p, truth = rows.probabilities, Targets(rows.targets)
+    draws = metrics.summary_draws(p, truth, rows.scores, resamples=RESAMPLES, seed=0)
     return Measured(
         draws,
-        summarize_columns(rows.labels, p, y),
+        summarize_columns(rows.labels, p, rows.targets),
         verdict(rows),
-        metrics.reliability(p, y, coding="unknown"),
+        metrics.reliability(p, truth),
     )

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import re
 import socket
+import threading
 from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from credibly.child_processes import end_workers
 from credibly.serve._guard import HEAD_LIMIT
 
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 10
 MOST_CONNECTIONS = 400
+SHUTDOWN_SECONDS = 5
+"""That requests have to end when the server is stopped."""
 WRITE_SECONDS = 20.0
 
 _TOO_SLOW = (
@@ -106,7 +112,34 @@ def _send_at_once(transport: Any) -> None:
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def server(app: Any, *, log_level: str = "info") -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """A server that stops although a thread is at work, which Python alone would wait for.
+
+    Args:
+        config: of uvicorn.
+        owns_process: whether the process ends with the server, whatever its threads are doing.
+    """
+
+    def __init__(self, config: uvicorn.Config, *, owns_process: bool) -> None:
+        super().__init__(config)
+        self._owns_process = owns_process
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer who waits, for a while; then end the workers and, if it may, the process."""
+        if self._owns_process:
+            timer = threading.Timer(2 * SHUTDOWN_SECONDS, _end_process)
+            timer.daemon = True
+            timer.start()
+        await super().shutdown(sockets)
+        end_workers()
+
+
+def _end_process() -> None:
+    atexit._run_exitfuncs()  # temporary folders are deleted
+    os._exit(1)
+
+
+def server(app: Any, *, log_level: str = "info", owns_process: bool = False) -> Server:
     """Return a server for ``app``, bounded in connections, in the size of heads and in time."""
     config = uvicorn.Config(
         app,
@@ -115,8 +148,9 @@ def server(app: Any, *, log_level: str = "info") -> uvicorn.Server:
         log_level=log_level,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         h11_max_incomplete_event_size=HEAD_LIMIT,
         server_header=False,
         access_log=False,
     )
-    return uvicorn.Server(config)
+    return Server(config, owns_process=owns_process)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.data.columns import match_columns, without_names
 from credibly.decide import Decision
+from credibly.serve._image_worker import ImageDecoder
 from credibly.serve._turns import Turns
 from credibly.types import Array
 
@@ -35,6 +35,7 @@ class Model:
     def __init__(self, run: Any) -> None:
         self.run = run
         self._turns = Turns(AT_ONCE, "predictions are being made")
+        self._decoder = ImageDecoder(AT_ONCE)
 
     async def in_turn(self, work: Callable[[], Any]) -> Any:
         """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work."""
@@ -86,7 +87,12 @@ class Model:
 
     def pixels(self, content: bytes, where: str) -> Array:
         """Return an image file as the network sees it; ``where`` is what errors begin with."""
-        return _pixels(content, tuple(self.run.data["shape"]), where)
+        shape = tuple(self.run.data["shape"])
+        return self._decoder.decode(content, shape, where, MOST_PIXELS)
+
+    def close(self) -> None:
+        """End the processes that decode images."""
+        self._decoder.close()
 
     @property
     def kind(self) -> str:
@@ -148,27 +154,3 @@ class Model:
                 f"a request must hold at most {MOST_VALUES:,} numbers; got {sizes}. Send fewer "
                 "rows, or use `credibly predict`."
             )
-
-
-def _pixels(content: bytes, shape: tuple[int, ...], where: str) -> Array:
-    """Decode an image and scale it to ``shape``, (channels, height, width)."""
-    from PIL import Image
-
-    from credibly.data import decode_image
-
-    try:
-        with Image.open(io.BytesIO(content)) as head:  # reads the head alone
-            width, height = head.size
-    except Exception:  # decoders raise anything at all on damaged files; worded below
-        width = height = 1
-    if width * height > MOST_PIXELS:
-        raise InputError(
-            f"{where} must be an image of at most {MOST_PIXELS:,} pixels; this one claims "
-            f"{width} × {height}. Scale it down first."
-        )
-    channels, *size = shape
-    with decode_image(io.BytesIO(content), where, at_least=(size[1], size[0])) as image:
-        scaled = image.convert("L" if channels == 1 else "RGB").resize(
-            (size[1], size[0]), Image.Resampling.BILINEAR, reducing_gap=2.0
-        )
-    return np.asarray(scaled)

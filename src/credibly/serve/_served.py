@@ -34,6 +34,7 @@ from credibly.summaries import (
     summarize_columns,
     threshold_counts,
 )
+from credibly.targets import Targets
 from credibly.types import Array
 
 SAMPLE = 50_000  # rows that budgets are worked out on; more would not move them visibly
@@ -251,7 +252,7 @@ class ServedPredictions:
         about["average_precision"] = summary.average_precision
         about["calibration_error"] = summary.error
         about["log_loss"] = summary.log_loss
-        diagram = metrics.reliability(p[:, None], y[:, None], coding="unknown")
+        diagram = metrics.reliability(p[:, None], Targets(y[:, None]))
         return LabelReport(about, diagram, self._mistakes(label, p, y))
 
     def _together(self, query: Query) -> list[Together]:
@@ -370,10 +371,9 @@ class _Uncalibrated(ServedPredictions):
         rows = plain._waited_sample()
         return Predictions.from_arrays(
             probabilities=self._through_link(_required(rows.scores)),
-            targets=rows.targets,
+            targets=None if rows.targets is None else Targets(rows.targets),
             labels=rows.labels,
             ids=rows.ids,
-            coding="unknown",
         )
 
     def column(self, label: str) -> tuple[Array, Array | None]:

@@ -20,6 +20,7 @@ from credibly.retrieve import Answer, folded, search_top_labels
 from credibly.serve._drawing import label_drawing
 from credibly.serve._uploads import Uploads
 from credibly.summaries import TopLabelSummary, TopSummary, top_summary
+from credibly.targets import Targets
 from credibly.types import Array
 
 SHOWN = 12  # rows of each kind on the page of a label
@@ -145,9 +146,7 @@ class ServedTop:
             truth = rows.targets[where].at(np.full((len(where), 1), number))[:, 0]
             known = truth >= 0
             if known.any():
-                found = metrics.reliability(
-                    values[known][:, None], truth[known][:, None], coding="unknown"
-                )
+                found = metrics.reliability(values[known][:, None], Targets(truth[known][:, None]))
                 alt = f"Reliability diagram of {label}, over {int(known.sum()):,} rows that hold it"
                 chart = label_drawing(found, alt)
             false_alarms = [listed[i] for i, row in enumerate(order) if truth[row] == 0][:SHOWN]
@@ -209,3 +208,7 @@ class TopState:
 
     def begin(self) -> None:
         """Nothing more is worked out ahead."""
+
+    def close(self) -> None:
+        """Delete what people brought."""
+        self.uploads.close()

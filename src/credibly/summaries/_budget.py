@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import checks, metrics
 from credibly.decide import AverageSize, Threshold
+from credibly.targets import Targets
 from credibly.types import Array
 
 
@@ -46,7 +47,7 @@ def budget(
     """
     sets = decision.predict(probabilities)
     sizes = sets.sum(1)
-    known = None if targets is None else targets
+    known = None if targets is None else Targets(targets)
     return Budget(
         average_size=decision.average_size
         if isinstance(decision, AverageSize)
@@ -54,12 +55,8 @@ def budget(
         threshold=_one_threshold(decision),
         mean_size=float(sizes.mean()),
         rows=len(sizes),
-        coverage=None
-        if known is None
-        else _finite(metrics.set_coverage(sets, known, coding="unknown")),
-        precision=None
-        if known is None
-        else _finite(metrics.precision(sets, known, coding="unknown")),
+        coverage=None if known is None else _finite(metrics.set_coverage(sets, known)),
+        precision=None if known is None else _finite(metrics.precision(sets, known)),
         histogram=np.bincount(sizes).tolist(),
         statement=decision.statement,
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.predictions import Predictions
+from credibly.targets import Targets
 from credibly.types import Array
 
 
@@ -88,11 +89,10 @@ def comparison(
             stream = seed if ids == first else seed + 1000 * (place + 1)
             found[name] = metrics.summary_draws(
                 one.probabilities,
-                one.targets,
+                Targets(one.targets),
                 one.scores,
                 resamples=resamples,
                 seed=stream,
-                coding="unknown",
             )
         advance(1 / len(methods))
     return comparison_table(found)

@@ -11,6 +11,7 @@ from credibly import metrics
 from credibly.predictions import Predictions
 from credibly.summaries._atlas import AtlasRow, label_atlas
 from credibly.summaries._verdict import Verdict, verdict
+from credibly.targets import Targets
 from credibly.types import Array
 
 TO_FIX = 5
@@ -134,9 +135,7 @@ def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
         ]
     steps = []
     p, y = predictions.probabilities, predictions.targets
-    error = float(
-        metrics.calibration_error(p, y, "ace", min_count=metrics.MIN_COUNT, coding="unknown")
-    )
+    error = metrics.calibration_error(p, Targets(y), "ace", min_count=metrics.MIN_COUNT)
     if not predictions.metadata.get("calibrator") and error >= 0.03:
         steps.append(
             NextStep(

@@ -8,6 +8,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.predictions import Predictions
+from credibly.targets import Targets
 from credibly.types import Array
 
 
@@ -70,7 +71,7 @@ def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[Labe
 
 def label_diagrams(p: Array, y: Array) -> metrics.Reliability:
     """Return the reliability diagram of each column."""
-    return metrics.reliability(p, y, per_label=True, coding="unknown")
+    return metrics.reliability(p, Targets(y), per_label=True)
 
 
 def summarize_diagrams(
@@ -81,14 +82,14 @@ def summarize_diagrams(
     known = counts.sum(1)
     expected = np.nansum(counts * diagrams.confidence, axis=1)
     present = np.nansum(counts * diagrams.frequency, axis=1)
-    few = metrics.MIN_COUNT
+    truth = Targets(y)
     columns = (
         known,
         expected,
         present,
-        metrics.average_precision(p, y, coding="unknown"),
-        metrics.calibration_error(p, y, "ace", min_count=few, average=None, coding="unknown"),
-        metrics.log_loss(p, y, average=None, coding="unknown"),
+        metrics.average_precision(p, truth),
+        metrics.calibration_error(p, truth, "ace", min_count=metrics.MIN_COUNT, average=None),
+        metrics.log_loss(p, truth, average=None),
     )
     return [
         LabelSummary(name, int(n), float(e), round(float(s), 6), float(a), float(c), float(nll))

@@ -10,6 +10,7 @@ import numpy as np
 from credibly import metrics
 from credibly.metrics import Reliability
 from credibly.predictions import Dataset
+from credibly.targets import Targets
 from credibly.types import Array
 
 PLACES = (1, 3, 5, 10, 20, 50)
@@ -177,7 +178,7 @@ def top_summary(
     count = len(dataset.labels)
     held, present, hits, expected, known = (np.zeros(count) for _ in range(5))
     ranking = metrics.TopLabels(MOST_PLACES)
-    running = metrics.Running(1, coding="unknown")
+    running = metrics.Running(1)
     num_known = width = 0
     for batch in dataset.top_batches(16_384):
         width = max(width, batch.k)
@@ -196,7 +197,7 @@ def top_summary(
             present += np.bincount(batch.targets.indices, minlength=count)
             known_rows = batch.targets.known
             num_known += len(batch) if known_rows is None else int(known_rows.sum())
-            running.update(values[:, None], truth[:, None])
+            running.update(values[:, None], Targets(truth[:, None]))
             ranking.update(batch.top, batch.targets)
         advance(len(batch) / dataset.num_rows)
     figures: dict[str, float] = {}

@@ -10,6 +10,7 @@ import numpy as np
 from credibly import metrics
 from credibly.predictions import Predictions
 from credibly.summaries._bias import biased_labels
+from credibly.targets import Targets
 from credibly.types import Array
 
 LEVELS = (0.8, 0.9, 0.7, 0.6, 0.5, 0.3, 0.2, 0.1)
@@ -95,15 +96,15 @@ def _at_a_level(p: Array, y: Array) -> str:
 
 def _overall(p: Array, y: Array, calibrated: bool) -> str:
     few = metrics.MIN_COUNT
-    error = float(metrics.calibration_error(p, y, "ace", min_count=few, coding="unknown"))
+    error = float(metrics.calibration_error(p, Targets(y), "ace", min_count=few))
     if np.isnan(error):
         return (
             f"There are too few rows to judge calibration: no bin of probabilities has {few} known "
             "entries."
         )
     rows = min(len(p), max(_NOISE_ROWS, _NOISE_CELLS // max(1, p.shape[1])))
-    options = {"repeats": 5, "min_count": few, "coding": "unknown"}
-    chance = float(metrics.calibration_noise(p[:rows], y[:rows], **options))
+    truth = Targets(y[:rows])
+    chance = float(metrics.calibration_noise(p[:rows], truth, repeats=5, min_count=few))
     chance *= (rows / len(p)) ** 0.5  # noise falls with the root of the number of rows
     off = f"On average over probabilities of every size it is off by {100 * error:.1f} points"
     right = f"exactly right ones would show {100 * chance:.1f} here"
@@ -118,7 +119,7 @@ def _overall(p: Array, y: Array, calibrated: bool) -> str:
 
 def _accuracy(ranked: Array, p: Array, y: Array, known_precision: Array | None) -> str:
     each: Array = (
-        metrics.average_precision(ranked, y, coding="unknown")
+        metrics.average_precision(ranked, Targets(y))
         if known_precision is None
         else known_precision
     )

@@ -14,12 +14,14 @@ A matrix of only −1 and +1 can be read two ways, so it is never read without b
 ``coding="signed"`` (−1 absent, 0 unknown) or ``coding="unknown"`` (−1 unknown: positives only).
 
 Losses do not look at values, because that would stall a GPU; there every negative number and NaN is
-unknown. Everything else reads targets through ``decode``.
+unknown. Everything else reads targets through ``decode``, once: what it returns travels on as
+`Targets`, which ``decode`` takes as they are.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -46,8 +48,55 @@ CODINGS = ("signed", "unknown")
 Coding: TypeAlias = Literal["signed", "unknown"]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Targets:
+    """Decoded targets: every function that takes targets takes these, and does not decode again.
+
+    The constructor trusts its argument. ``Targets.of`` decodes what a user passes.
+
+    Attributes:
+        matrix: (rows, labels): 1 present, 0 absent, −1 unknown, soft in between.
+
+    Example:
+        >>> targets = Targets.of(np.array([[1, -1], [-1, 1]]), coding="signed")
+        >>> targets, targets[:1].matrix
+        (Targets(2 rows, 2 labels), array([[1, 0]], dtype=int8))
+    """
+
+    matrix: Array
+
+    @classmethod
+    def of(cls, targets: TargetsLike, **options: Any) -> Targets:
+        """Return decoded targets; ``options`` are those of ``decode``."""
+        return cls(decode(targets, **options))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return (rows, labels)."""
+        return self.matrix.shape
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    def __getitem__(self, rows: Any) -> Targets:
+        """Return some rows, or some entries, of the matrix."""
+        return Targets(self.matrix[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Return the matrix, for numpy."""
+        return np.array(self.matrix, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        rows, labels = self.shape
+        return f"Targets({rows:,} rows, {labels:,} labels)"
+
+
+TargetsLike: TypeAlias = "ArrayLike | Targets"
+"""What functions take as targets: what a user has, or targets that were decoded before."""
+
+
 def decode(
-    targets: ArrayLike,
+    targets: TargetsLike,
     *,
     coding: Coding | None = None,
     num_labels: int | None = None,
@@ -85,6 +134,9 @@ def decode(
         array([[ 0,  0,  1],
                [-1, -1, -1]], dtype=int8)
     """
+    if isinstance(targets, Targets):
+        matrix = _of_labels(targets.matrix, num_labels, name)
+        return matrix if soft or matrix.dtype == np.int8 else _decode(matrix, soft, name)
     array = to_numpy(targets)
     if coding is not None:
         checks.choice("coding", coding, CODINGS)
@@ -100,11 +152,7 @@ def decode(
                 f"shape {array.shape}. Leave `coding` out."
             )
         return one_hot(array, num_labels, name=name)
-    checks.matrix(name, array)
-    if num_labels is not None and array.shape[1] != num_labels:
-        raise checks.InputError(
-            f"`{name}` must have {num_labels} columns, one per label; got {array.shape[1]}."
-        )
+    _of_labels(checks.matrix(name, array), num_labels, name)
     if coding == "signed":
         if whole:
             check_tally(tally(array), coding, name=name)
@@ -308,6 +356,15 @@ def unknown_to_minus_one(targets: Tensor) -> Tensor:
     import torch
 
     return torch.where(targets >= 0, targets, -1.0)
+
+
+def _of_labels(matrix: Array, num_labels: int | None, name: str) -> Array:
+    """Return the matrix, which must have a column for each label."""
+    if num_labels is not None and matrix.shape[1] != num_labels:
+        raise checks.InputError(
+            f"`{name}` must have {num_labels} columns, one per label; got {matrix.shape[1]}."
+        )
+    return matrix
 
 
 def _decode(array: Array, soft: bool, name: str) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from credibly.pipeline import Pipeline, sigmoid
+from credibly.targets import Targets
 from credibly.train.configuration import Settings
 from credibly.train.distributed import score
 from credibly.types import Array
@@ -37,7 +38,8 @@ class EpochEvaluator:
     """Whether targets are sparse: rows are then not scored for all labels."""
 
     def __init__(self, settings: Settings, rows: object, targets: Array) -> None:
-        self.settings, self.rows, self.targets = settings, rows, targets
+        self.settings, self.rows = settings, rows
+        self.targets = Targets.of(targets, coding="unknown")  # int8 where they are whole
 
     def measure(
         self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
@@ -53,17 +55,13 @@ class EpochEvaluator:
         if self.settings.calibrate != "none":
             odds = self._calibrated(odds)
         estimates, ranked = sigmoid(odds), pipeline.ranking_scores(array)
-        precision = metrics.average_precision(ranked, self.targets, coding="unknown")
+        precision = metrics.average_precision(ranked, self.targets)
         figures = {
-            "nll": float(metrics.log_loss(estimates, self.targets, coding="unknown")),
+            "nll": float(metrics.log_loss(estimates, self.targets)),
             "map": float(np.nanmean(precision)) if not np.isnan(precision).all() else 0.0,
             "ace": float(
                 metrics.calibration_error(
-                    estimates,
-                    self.targets,
-                    "ace",
-                    min_count=metrics.MIN_COUNT,
-                    coding="unknown",
+                    estimates, self.targets, "ace", min_count=metrics.MIN_COUNT
                 )
             ),
         }
@@ -75,23 +73,19 @@ class EpochEvaluator:
         from credibly import calibrate
 
         # Two numbers are settled long before a million entries; every epoch pays for this fit.
-        known = np.flatnonzero((self.targets >= 0).any(axis=1))
+        known = np.flatnonzero((self.targets.matrix >= 0).any(axis=1))
         rows = known[:: max(1, len(known) * odds.shape[1] // ENTRIES_TO_FIT)]
         # After a first epoch scores may still rank backwards; only the finished run need warn.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return (
-                calibrate.Affine()
-                .fit(odds[rows], self.targets[rows], coding="unknown")
-                .transform(odds)
-            )
+            return calibrate.Affine().fit(odds[rows], self.targets[rows]).transform(odds)
 
     def _coverage(self, estimates: Array) -> float:
         from credibly import decide, metrics
 
         assert self.settings.average_size is not None
         sets = decide.AverageSize(self.settings.average_size).fit(estimates).predict(estimates)
-        return float(metrics.set_coverage(sets, self.targets, coding="unknown"))
+        return float(metrics.set_coverage(sets, self.targets))
 
     def _selection(self, figures: dict[str, float]) -> float:
         chosen = self.settings.select

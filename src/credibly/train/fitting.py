@@ -17,7 +17,7 @@ from credibly.checks import InputError
 from credibly.files import write_json
 from credibly.models import Network, Stack
 from credibly.pipeline import Pipeline
-from credibly.targets import SparseTargets
+from credibly.targets import SparseTargets, Targets
 from credibly.train import assembly
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback, LoggingCallback
@@ -159,7 +159,13 @@ def _check_rows(
             f"it has {len(train)}. Mark them 0 in `split`."
         )
     known, present = _counts(train.targets)
-    if known and known == present:
+    if not known:
+        raise InputError(
+            f"the training rows of {train.source} must hold known labels; all {len(train):,} × "
+            f"{len(train.labels):,} targets are −1 (unknown). If −1 means absent, give --coding "
+            "signed."
+        )
+    if known == present:
         raise InputError(
             f"{train.source} must have training rows where a label is known to be absent; all "
             f"{known:,} known targets are present, so a model would learn that every label "
@@ -399,10 +405,9 @@ def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
     sets = None if decision is None else decision.predict(predictions.probabilities)
     figures = metrics.summary(
         predictions.probabilities,
-        predictions.targets,
+        Targets(predictions.targets),
         scores=predictions.scores,
         sets=sets,
-        coding="unknown",
     )
     return {name: _plain(value) for name, value in figures.items()}
 

@@ -129,6 +129,11 @@ def fit_matrix(
     loss is ``bce`` or ``softmax``; else it is ``linear``. Without ``l2``, left-out rows choose it.
     The caller's random numbers go on as if nothing had been drawn here.
     """
+    if not (targets >= 0).any():
+        raise InputError(
+            f"`y` must hold known labels; all {targets.size:,} are −1 (unknown). If −1 means "
+            'absent, give `coding="signed"`.'
+        )
     settings = Settings(loss=loss, model=model, calibrate=calibrate, seed=seed, **steps)
     folds = max(2, round(1 / held_out))
     entries = rows.nnz if sparse.issparse(rows) else rows.size
@@ -194,8 +199,6 @@ def _calibrated(calibrate: str, criterion: Loss, odds: Array, targets: Array) ->
         raise InputError("a loss without a link needs a calibrator; got calibrate='none'.")
     if calibrate == "none" or (len(odds) < FEW_ROWS and criterion.has_link):
         return None
-    if not (targets >= 0).any():
-        raise InputError("`y` must hold known labels; got only −1 (unknown).")
     return fitted_map(calibrate, odds, targets, has_link=criterion.has_link)
 
 
@@ -283,7 +286,8 @@ def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> Fi
     from credibly.data import split_rows
 
     part = split_rows(targets, test=0.0, calibration=share, seed=settings.seed)
-    enough = len(targets) >= 2 * FEW_ROWS and (part == 2).any()
+    known = np.any(targets >= 0, axis=1)
+    enough = len(targets) >= 2 * FEW_ROWS and known[part == 2].any() and known[part != 2].any()
     train = np.flatnonzero(part != 2) if enough else np.arange(len(targets))
     held_out = np.flatnonzero(part == 2) if enough else train
     criterion = _criterion(settings.loss, targets)

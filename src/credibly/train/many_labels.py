@@ -17,7 +17,7 @@ from credibly.checks import InputError
 from credibly.losses import fused_linear
 from credibly.models import Scorer
 from credibly.pipeline import sigmoid
-from credibly.targets import SparseTargets
+from credibly.targets import SparseTargets, Targets
 from credibly.train.batches import stream
 from credibly.train.configuration import Settings
 from credibly.train.distributed import SingleProcess, full_precision
@@ -215,7 +215,7 @@ def measured(predictions: TopPredictions) -> dict[str, float]:
     tally.update(predictions.top, predictions.targets)
     figures = {"precision": tally.precision(), "nDCG": tally.ndcg(), "recall": tally.recall()}
     numbers = {f"{name}@{k}": float(of[k - 1]) for name, of in figures.items() for k in PLACES}
-    held = predictions.probabilities, predictions.hits()
-    numbers["ECE, held labels"] = float(metrics.calibration_error(*held, "ece", coding="unknown"))
-    numbers["NLL, held labels"] = float(metrics.log_loss(*held, coding="unknown"))
+    held = predictions.probabilities, Targets.of(predictions.hits(), coding="unknown")
+    numbers["ECE, held labels"] = float(metrics.calibration_error(*held, "ece"))
+    numbers["NLL, held labels"] = float(metrics.log_loss(*held))
     return numbers

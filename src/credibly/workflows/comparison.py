@@ -17,7 +17,7 @@ from credibly.checks import InputError, at_least
 from credibly.child_processes import in_processes
 from credibly.files import read_json_object, sweep, write_json
 from credibly.notebook import number_table
-from credibly.targets import SparseTargets
+from credibly.targets import SparseTargets, Targets
 from credibly.train import Settings
 
 if TYPE_CHECKING:
@@ -283,19 +283,15 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
     assert targets is not None
     further: dict[str, Any] = {}
     sigmoid = Pipeline().probabilities(scores)
-    options = {"kind": "ace", "min_count": metrics.MIN_COUNT, "coding": "unknown"}
-    further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, targets, **options))
+    truth, options = Targets(targets), {"kind": "ace", "min_count": metrics.MIN_COUNT}
+    further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, truth, **options))
     if run.criterion.has_link and run.criterion.num_outputs(len(run.labels)) == len(run.labels):
         linked = Pipeline(run.criterion).probabilities(scores)
-        further["ACE, link"] = float(metrics.calibration_error(linked, targets, **options))
+        further["ACE, link"] = float(metrics.calibration_error(linked, truth, **options))
     if targets.dtype == np.int8:
         most = min(conditions, len(predictions.labels))
         found = metrics.retrieval_map(
-            predictions.probabilities,
-            targets,
-            max_conditions=most,
-            budget_seconds=5.0,
-            coding="unknown",
+            predictions.probabilities, truth, max_conditions=most, budget_seconds=5.0
         )
         for count in range(1, most + 1):
             value = float(found.by_conditions[count])
@@ -355,10 +351,9 @@ def _over_rows(figures: dict[str, Any], folder: Path) -> dict[str, Any]:
     sets = None if state is None else decide.from_state(state).predict(predictions.probabilities)
     intervals = metrics.summary_intervals(
         predictions.probabilities,
-        predictions.targets,
+        Targets(predictions.targets),
         scores=predictions.scores,
         sets=sets,
-        coding="unknown",
     )
     table: dict[str, Any] = {}
     for name, value in figures.items():

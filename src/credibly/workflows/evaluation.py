@@ -22,6 +22,7 @@ from credibly.engines import Engine, is_remote, open_engine
 from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, label_mismatch
 from credibly.retrieve import JointNumbers, JointTally, MixtureJoint
+from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.tallies import (
     EvaluationTally,
@@ -277,12 +278,12 @@ def _evaluate_dataset(
         raise InputError(_without_truth(dataset.path))
     # Comparing ids takes memory for each row, so that of a large file's writer is trusted.
     dataset.check_ids(trust_writer=dataset.num_rows > MOST_ROWS)
-    running = metrics.Running(len(dataset.labels), bins, coding="unknown")
+    running = metrics.Running(len(dataset.labels), bins)
     kept = dataset.num_rows <= MOST_ROWS
     zero = None if dataset.soft else _ZeroLabel() if kept else metrics.ZeroLabelCounts()
     for batch in dataset.batches():
         assert batch.targets is not None
-        running.update(batch.probabilities, batch.targets, batch.scores)
+        running.update(batch.probabilities, Targets(batch.targets), batch.scores)
         if zero is not None:
             zero.update(batch.probabilities, batch.targets)
         advance(0.5 * len(batch) / dataset.num_rows)
@@ -353,7 +354,7 @@ def _label_precisions(dataset: Dataset, advance: Advance) -> Array:
             names, "scores" if dataset.has_scores else "probabilities"
         )
         assert targets is not None
-        result[first : first + width] = metrics.average_precision(values, targets, coding="unknown")
+        result[first : first + width] = metrics.average_precision(values, Targets(targets))
         advance(0.5 * len(names) / len(dataset.labels))
     return result
 
@@ -383,7 +384,7 @@ class _ZeroLabel:
         self._rows: list[tuple[Array, Array, Array]] = []
 
     def update(self, probabilities: Array, targets: Array) -> None:
-        part = metrics.zero_label(probabilities, targets, coding="unknown")
+        part = metrics.zero_label(probabilities, Targets(targets))
         self._hits += part.rows_in * float(part.accuracy) if part.rows_in else 0.0
         known = targets >= 0
         confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
@@ -439,12 +440,11 @@ def _with_intervals(result: Evaluation, dataset: Dataset, seed: int) -> Evaluati
     assert whole.targets is not None
     intervals = metrics.summary_intervals(
         whole.probabilities,
-        whole.targets,
+        Targets(whole.targets),
         whole.scores,
         min_count=result.min_count,
         bins=result.bins,
         seed=seed,
-        coding="unknown",
     )
     ends = {name: (each.low, each.high) for name, each in intervals.items()}
     return replace(result, intervals={name: ends[name] for name in result.numbers if name in ends})

@@ -10,6 +10,7 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.predictions import Predictions
 from credibly.retrieve import JointFit, JointModel, MixtureJoint, fit_joint, read_joint
+from credibly.targets import Targets
 from credibly.types import Array
 
 
@@ -55,9 +56,8 @@ def fit_joint_file(
         )
     return fit_joint(
         held_out.probabilities,
-        _hard(held_out.targets),
+        Targets(_hard(held_out.targets)),
         held_out.labels,
-        coding="unknown",
         components=components,
         seed=seed,
     )

@@ -20,6 +20,7 @@ from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions, TopPredictions, label_mismatch
+from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
 
@@ -238,7 +239,7 @@ def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | 
                 f"{scan.path} must have the truth, columns 'y:<label>', because this rule is "
                 "fitted on it; it has none."
             )
-        return decision.fit(part.probabilities, part.targets, coding="unknown")
+        return decision.fit(part.probabilities, Targets(part.targets))
     if scan.top:
         return decision.fit(_held_probabilities(scan, keep))
     rows = scan.num_rows if keep is None else int(keep.sum())

@@ -29,6 +29,7 @@ from credibly.predictions import (
     shard_metadata,
     shard_name,
 )
+from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows, RowChoice
 from credibly.workflows.probability_maps import ProbabilityMap, as_log_odds
@@ -224,13 +225,13 @@ class _Judge:
     def __init__(self, pipeline: Pipeline, rows: RowChoice, labels: int) -> None:
         self.rows = rows
         self.first = "as given" if pipeline.loss is None else "link of the loss"
-        self.before, self.after = (metrics.Running(labels, coding="unknown") for _ in range(2))
+        self.before, self.after = (metrics.Running(labels) for _ in range(2))
 
     def update(self, first_row: int, before: Array, after: Predictions) -> None:
         held = ~self.rows.mask_of(first_row, len(after))
         assert after.targets is not None
         if held.any():
-            truth = after.targets[held]
+            truth = Targets(after.targets[held])
             self.before.update(before[held], truth)
             self.after.update(after.probabilities[held], truth)
 

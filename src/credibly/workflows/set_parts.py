@@ -11,6 +11,7 @@ from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.engines import Engine
 from credibly.predictions import Dataset, Piece, PieceReader, shard_name
+from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows, RowChoice
 from credibly.workflows.label_sets import (
@@ -105,4 +106,4 @@ def _fitted(decision: Decision, dataset: Dataset, engine: Engine, rows: RowChoic
     if not needs_truth:
         return decision.fit(probabilities)
     targets = np.concatenate([state["targets"] for state in states])
-    return decision.fit(probabilities, targets, coding="unknown")
+    return decision.fit(probabilities, Targets(targets))

@@ -8,6 +8,7 @@ from typing import Any
 from credibly import metrics
 from credibly.engines import Tally
 from credibly.predictions import Predictions, TopPredictions
+from credibly.targets import Targets
 from credibly.types import Array
 
 State = Mapping[str, Array]
@@ -61,13 +62,13 @@ class EvaluationTally:
     """
 
     def __init__(self, num_labels: int, bins: int = 15, *, soft: bool = False) -> None:
-        self.running = metrics.Running(num_labels, bins, coding="unknown")
+        self.running = metrics.Running(num_labels, bins)
         self.zero = None if soft else metrics.ZeroLabelCounts()
 
     def update(self, batch: Predictions, first_row: int) -> None:
         """Add rows; which they are does not matter."""
         assert batch.targets is not None
-        self.running.update(batch.probabilities, batch.targets, batch.scores)
+        self.running.update(batch.probabilities, Targets(batch.targets), batch.scores)
         if self.zero is not None:
             self.zero.update(batch.probabilities, batch.targets)
 
@@ -141,7 +142,7 @@ class TopTally:
         self.rankings = {"": metrics.TopLabels(places)}
         if weights is not None:
             self.rankings["PS "] = metrics.TopLabels(places, weights)
-        self.held = metrics.Running(1, bins, coding="unknown")  # all entries as one column
+        self.held = metrics.Running(1, bins)  # all entries as one column
 
     def update(self, batch: TopPredictions, first_row: int) -> None:
         """Add rows; which they are does not matter."""
@@ -149,7 +150,7 @@ class TopTally:
         for ranking in self.rankings.values():
             ranking.update(batch.top, batch.targets)
         held, hits = batch.top >= 0, batch.hits()
-        self.held.update(batch.probabilities[held][:, None], hits[held][:, None])
+        self.held.update(batch.probabilities[held][:, None], Targets(hits[held][:, None]))
 
     def state(self) -> dict[str, Array]:
         """Return the sums."""

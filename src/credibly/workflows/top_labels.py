@@ -13,6 +13,7 @@ from credibly.checks import InputError
 from credibly.engines import Engine
 from credibly.pipeline import sigmoid
 from credibly.predictions import Dataset, TopPredictions, Writer
+from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.tallies import TopTally
 
@@ -124,7 +125,7 @@ def fit_top_calibrator(
         truth.append(hits[known])
     column, hits = np.concatenate(odds)[:, None], np.concatenate(truth)[:, None]
     step = max(1, len(column) // FIT_ENTRIES)
-    return calibrator.fit(column[::step], hits[::step], coding="unknown")
+    return calibrator.fit(column[::step], Targets(hits[::step]))
 
 
 def log_odds(probabilities: Array) -> Array:
