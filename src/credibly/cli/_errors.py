@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,7 @@ def in_flags(text: str, options: type[DataclassInstance], given: Mapping[str, ob
         if name not in fields or (of_file and value is None):
             return match[0]
         shown = _shown(fields[name])
-        return shown if value in (None, "True") else f"{shown} {value}"
+        return shown if value in (None, "True") else f"{shown} {shlex.quote(value)}"
 
     return re.sub(r'`(?P<name>[a-z]\w*)(?:=["[]?(?P<value>[^]"`]+)["\]]?)?`', replaced, text)
 

@@ -65,7 +65,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             choices=("signed", "unknown"),
         ),
         "label_column": Option(str, "column of a table that holds label names"),
-        "separator": Option(str, "what separates the names in that column"),
+        "separator": Option(str, "what separates the names in that column; none: nothing does"),
         "text": Option(str, "column of a table that holds texts; two for pairs", many=True),
         "image_column": Option(str, "column of a table that holds image paths or bytes"),
         "images": Option(str, "folder that the image paths of a table start from"),

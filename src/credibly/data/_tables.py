@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,14 @@ LIST_NAMES = ("labels", "label", "tags", "classes", "class", "categories", "cate
 SEPARATORS = ("|", ";", ",", " ")
 TEXT_NAMES = ("text", "texts", "sentence", "comment", "document", "content", "review", "body")
 FEATURE_LISTS = ("features", "embedding", "embeddings")
+MISSING = ("?", "NA", "N/A", "n/a", "<NA>", "nan", "NaN", "null", "NULL")
+"""Cells that say that nothing is known."""
+
+WHOLE = "none"
+"""The separator of cells that are one name each."""
+
+SAVED_INDEX = re.compile(r"(Unnamed: 0(\.\d+)*|__index_level_\d+__)?")
+"""What the index of a pandas frame is called in a file."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +113,31 @@ class _Reader:
         for name in layout.ignore:
             self._must_have(name)
             del self.columns[name]
+        self.index = self._saved_index()
 
     def ids(self, image_column: str | None) -> Array | None:
         name = self._by_name(ID_NAMES)
+        if name is None and image_column is None:
+            return self.index
         if name is None or name == image_column:
             return None
         return np.array(self.columns.pop(name).cast(pa.string()).to_pylist(), dtype=str)
+
+    def _saved_index(self) -> Array | None:
+        """Take out the index that pandas wrote as a column, and return its cells."""
+        found = None
+        for name in [name for name in self.columns if SAVED_INDEX.fullmatch(name)]:
+            cells = self.columns[name].cast(pa.string()).to_pylist()
+            if None in cells or len(set(cells)) < len(cells) or any("." in cell for cell in cells):
+                continue  # a feature without a name
+            del self.columns[name]
+            found = np.array(cells, dtype=str) if found is None else found
+            warnings.warn(
+                f"{self.path}: column {name!r} is a saved pandas index. It gives the ids where no "
+                "column does, and is not a feature.",
+                stacklevel=2,
+            )
+        return found
 
     def split(self) -> Array:
         name = self._by_name(SPLIT_COLUMNS)
@@ -263,22 +292,55 @@ class _Reader:
                 "names. Leave `coding` out."
             )
         cells = self.columns.pop(name).to_pylist()
-        separator = self.layout.separator
-        if separator is None:
-            texts = [cell for cell in cells if isinstance(cell, str)]
-            separator = next((s for s in SEPARATORS[:3] if any(s in cell for cell in texts)), "|")
+        where = f"{self.path}, column {name!r}"
+        given = None if self.layout.labels is None else [str(label) for label in self.layout.labels]
+        missing = frozenset(MISSING).difference(given or ())
+        cells = [None if _says_nothing(cell, missing) else cell for cell in cells]
+        separator = self._separator(cells, given, where)
         rows = [_names(cell, separator) for cell in cells]
-        if self.layout.labels is not None:
-            labels = [str(label) for label in self.layout.labels]
-        else:
+        for row, names in enumerate(rows):
+            if not missing.isdisjoint(names):
+                said = next(each for each in names if each in missing)
+                beside = next((each for each in names if each not in missing), said)
+                raise InputError(
+                    f"{self._at(row)}, column {name!r}: {said!r} stands beside {beside!r}. A cell "
+                    f"must be {said!r} alone if its labels are unknown. If {said!r} is a label, "
+                    "name all labels by `labels`."
+                )
+        labels = given
+        if labels is None:
             # Test rows may not bring labels of their own: nothing could have learnt them.
             held = split == TRAIN if (split == TRAIN).any() else np.ones(self.rows, dtype=bool)
             labels = sorted({label for row in np.flatnonzero(held) for label in rows[row]})
-        where = f"{self.path}, column {name!r}"
         unknown = [row for row, cell in enumerate(cells) if cell is None]
         return labels, listed_targets(
             rows, labels, where, first_row=self.layout.first_row, unknown=unknown
         )
+
+    def _separator(
+        self, cells: Sequence[object], labels: Sequence[str] | None, where: str
+    ) -> str | None:
+        """Return what joins the names in a cell; None where a cell is one name.
+
+        Raises:
+            InputError: if spaces may separate names or be part of them.
+        """
+        if self.layout.separator is not None:
+            return None if self.layout.separator == WHOLE else self.layout.separator
+        texts = {cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()}
+        if labels is not None:
+            for separator in (None, *SEPARATORS):
+                if {name for text in texts for name in _names(text, separator)} <= set(labels):
+                    return separator
+        found = next((s for s in SEPARATORS[:3] if any(s in text for text in texts)), None)
+        words = {word for text in texts for word in text.split()}
+        if found is None and labels is None and len(words) < len(texts):
+            raise InputError(
+                f"{where} has {len(texts)} different cells, made of {len(words)} words. Pass "
+                f'`separator=" "` for {len(words)} labels, of which a cell lists several, or '
+                f'`separator="{WHOLE}"` for {len(texts)} labels, whose names contain spaces.'
+            )
+        return found
 
     def features(self) -> tuple[Array, list[str] | None]:
         """Return what is left, or what ``layout.features`` asks for, with its names."""
@@ -339,11 +401,19 @@ class _Reader:
         return f"{self.path}, row {row + self.layout.first_row}"
 
 
-def _names(cell: object, separator: str) -> list[str]:
+def _says_nothing(cell: object, missing: Set[str]) -> bool:
+    """Return whether nothing is known of the labels of a row."""
+    if isinstance(cell, list):
+        return bool(cell) and all(_says_nothing(part, missing) for part in cell)
+    return cell is None or cell != cell or (isinstance(cell, str) and cell.strip() in missing)
+
+
+def _names(cell: object, separator: str | None) -> list[str]:
     """Return the label names in one cell: a list, or text with a separator."""
     if cell is None:
         return []
-    parts = cell if isinstance(cell, list) else str(cell).split(separator)
+    whole = isinstance(cell, list) or separator is None
+    parts = (cell if isinstance(cell, list) else [cell]) if whole else str(cell).split(separator)
     return [str(part).strip() for part in parts if str(part).strip()]
 
 
@@ -359,7 +429,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
     trimmed = pc.utf8_trim_whitespace(column)
-    blank = pc.is_in(trimmed, value_set=pa.array(["", "?", "NA", "nan", "NaN"]))
+    blank = pc.is_in(trimmed, value_set=pa.array(["", *MISSING]))
     return pc.if_else(blank, pa.scalar(None, pa.string()), trimmed)
 
 
