@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from layout_makers import LAYOUTS, make_coco, make_nuswide, paint, write
 
@@ -159,6 +160,24 @@ def test_the_command_line_offers_both_codings_in_its_own_words(tmp_path, capsys)
     assert (code, error) == (0, "")
     truth = cr.Predictions.read(wanted).targets
     assert set(np.unique(truth)) == {0, 1}
+
+
+def test_predictions_go_into_a_csv_file_that_is_asked_for(tmp_path, capsys):
+    table = signed_table(tmp_path)
+    data = (table, "--coding", "signed")
+    out = ("--labels", "smile,hat", "--out", tmp_path / "run", *QUICK)
+    assert run(capsys, "train", *data, *out)[0] == 0
+    for name in ("p.csv", "p.parquet"):
+        command = ("predict", tmp_path / "run", *data, "--out", tmp_path / name, "--quiet")
+        assert run(capsys, *command) == (0, "", "")
+    written, expected = pd.read_csv(tmp_path / "p.csv"), cr.Predictions.read(tmp_path / "p.parquet")
+    assert written["id"].astype(str).tolist() == expected.ids.tolist()
+    np.testing.assert_allclose(written[["p:smile", "p:hat"]], expected.probabilities, rtol=1e-5)
+    np.testing.assert_array_equal(written[["y:smile", "y:hat"]], expected.targets)
+    code, _, error = run(capsys, *command[:-3], "--out", tmp_path / "q.csv", "--shards", 2)
+    assert code == 2
+    assert "2 shards by 1 processes need a folder" in error
+    assert {path.name for path in tmp_path.iterdir()} == {"faces.csv", "run", "p.csv", "p.parquet"}
 
 
 def test_a_config_file_holds_reader_options(tmp_path, capsys):

@@ -14,7 +14,8 @@ from credibly.cli._reader_options import reader_options, with_reader_options
 class Own:
     """Predict with a trained run: calibrated probabilities, scores, and the truth where known.
 
-    OUT is a .parquet file, or a folder of one part a shard, which every command reads as one file.
+    OUT is a .parquet file, which every command reads, a .csv file with the same columns, or a
+    folder of one part per shard, which every command reads as one file.
     Under torchrun each process takes its share of the shards; parts that are there are skipped.
 
     Examples:
@@ -28,7 +29,7 @@ class Own:
         help="folder of a finished run, or its .onnx file", positional=True, metavar="RUN"
     )
     data: str = option(help="what to predict: a name, a file, or KIND:PATH", positional=True)
-    out: str = option(help="a .parquet file, or a folder for parts")
+    out: str = option(help="a .parquet or .csv file, or a folder for parts")
     part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
     shards: int | None = option(
         None, help="number of parts (default: one per process)", between=(1, 99_999)
@@ -58,7 +59,7 @@ def run(options: Own) -> int:
         if options.members is not None:
             raise InputError("--members takes the folder of a run and --engine duckdb.")
         return _predict_parts(options)
-    out_can_be_written(options.out, folder=not options.out.endswith(".parquet"))
+    out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train
     from credibly.cli._tables import print_json, print_text, progress
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly.checks import InputError, at_least
-from credibly.files import sweep
+from credibly.files import atomic_path, sweep
 from credibly.train.run import CALIBRATION, MODEL, Run
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def predict_to(
     Args:
         run: from ``load``.
         rows: what to predict.
-        out: a path ending in ``.parquet`` for one file; anything else is a folder of parts, which
-            reads as one file.
+        out: a path ending in ``.parquet`` or ``.csv`` for one file, with the same columns; anything
+            else is a folder of parts, which reads as one file.
         shards: number of parts.
         process, processes: which share of the parts is this process's.
         advance: called with the number of rows done.
@@ -52,13 +53,14 @@ def predict_to(
     out = Path(out)
     rows = run.check(rows)
     at_least("shards", shards, 1)
-    if out.suffix == ".parquet":
+    if out.suffix in (".parquet", ".csv"):
         if shards > 1 or processes > 1:
             raise InputError(
                 f"{shards} shards by {processes} processes need a folder; got the file {out}. "
                 f"Use --out {out.with_suffix('')}, which reads as one file."
             )
-        _write(run, rows, out, {}, advance)
+        write = _write_csv if out.suffix == ".csv" else _write
+        write(run, rows, out, {}, advance)
         return [out]
     origin = {"run": run_hash(run.folder), "rows": rows.fingerprint(), "shards": shards}
     sweep(out)  # shards that are there are not written again, and so not swept one by one
@@ -119,6 +121,30 @@ def _is_there(part: Path, origin: dict[str, Any]) -> bool:
             "another --out."
         )
     return True
+
+
+def _write_csv(
+    run: Run, rows: Data, path: Path, extra: dict[str, Any], advance: Callable[[float], None]
+) -> None:
+    """Write the columns of a predictions file as CSV."""
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    if run.keeps_top_labels:
+        raise InputError(
+            f"{run.folder} keeps the most probable labels of each row, which are lists; a CSV file "
+            f"has none. Use --out {path.with_suffix('.parquet')}."
+        )
+    with TemporaryDirectory() as folder:
+        whole = Path(folder) / "predictions.parquet"
+        _write(run, rows, whole, extra, advance)
+        with (
+            atomic_path(path) as beside,
+            pq.ParquetFile(whole) as file,
+            csv.CSVWriter(beside, file.schema_arrow) as writer,
+        ):
+            for batch in file.iter_batches():
+                writer.write_batch(batch)
 
 
 def _write(
