@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-vision test-text test-frameworks examples chaos bench claims long-runs docs clean
+.PHONY: setup demo test check browser test-spark test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
 
 setup: .venv/.ready
 
@@ -80,6 +80,16 @@ chaos: setup
 # `make bench`: all of them; `python -m benchmarks scale`: one table.
 bench: setup
 	$(BIN)/python -m benchmarks
+
+# What 40 commands and calls and the checks of nine losses give, against benchmarks/golden/record.json.
+# ARGS='--accept KEY --why REASON': a change that is wanted; ARGS='--only joint': one data set.
+golden: setup
+	$(BIN)/python -W ignore -m benchmarks.golden $(ARGS)
+
+# Small random changes of the code that the tests must notice: the share per package, and survivors.
+# ARGS='--package metrics --sample 10 --seed 1'; ARGS='--package decide --at recall.py:156': one line.
+mutants: setup
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 # Every claim of the papers on real data: hours; what was run before is kept. ARGS=--quick: minutes.
 # NETWORKS=1: the claims on networks trained on images, which need the folder CREDIBLY_ASSETS.
