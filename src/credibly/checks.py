@@ -15,6 +15,7 @@ import stat
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +83,23 @@ def at_least(name: str, value: float, lowest: float) -> float:
     if not (math.isfinite(value) and value >= lowest):
         raise InputError(f"`{name}` must be a finite number of at least {lowest:g}; got {value!r}.")
     return float(value)
+
+
+def whole_number(name: str, value: object, lowest: int) -> int:
+    """Return ``value`` as an int; it must be a whole number of at least ``lowest``.
+
+    Example:
+        >>> whole_number("num_labels", 2.5, 1)
+        Traceback (most recent call last):
+        credibly.checks.InputError: `num_labels` must be a whole number of at least 1; got 2.5.
+    """
+    try:
+        whole = index(value)  # pyright: ignore[reportArgumentType] - what is no number raises
+    except TypeError:
+        whole = lowest - 1
+    if whole < lowest:
+        raise InputError(f"`{name}` must be a whole number of at least {lowest}; got {value!r}.")
+    return whole
 
 
 def between(name: str, value: float, low: float, high: float) -> float:

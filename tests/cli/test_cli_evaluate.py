@@ -10,8 +10,6 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.cli import main
-from credibly.predictions import Dataset
-from credibly.workflows import evaluation
 
 LABELS = ["dog", "[red] cat", "no truth", "no positive", "e"]
 
@@ -47,12 +45,6 @@ RECORDS = {
     "no zero-label row": record(zero=False),
 }
 each_record = pytest.mark.parametrize("name", RECORDS)
-
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
-    monkeypatch.setattr(Dataset, "_usual_rows", lambda self, names: 7)
-    monkeypatch.setattr(evaluation, "_COLUMN_VALUES", 500)
 
 
 def evaluate(capsys, *argv: str) -> dict:

@@ -10,10 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from credibly import Predictions, decide, metrics
+from credibly import Predictions, decide, metrics, write_sets
 from credibly.cli import main
-from credibly.predictions import Dataset
-from credibly.workflows import label_sets
 
 LABELS = ["dog", 'a, "b"', "狗", "d", "e", "f"]
 
@@ -33,11 +31,6 @@ def record(rows: int = 300, seed: int = 0, *, single: bool = False) -> Predictio
         labels=LABELS,
         ids=[f"{seed}/{row}" for row in range(rows)],
     )
-
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
-    monkeypatch.setattr(Dataset, "_usual_rows", lambda self, names: 11)
 
 
 @pytest.fixture
@@ -139,13 +132,14 @@ def test_another_file_to_fit_on(path, tmp_path, capsys):
     assert found["decision"] == expected
 
 
-def test_a_rule_fitted_in_pieces_is_the_one_fitted_whole(path, tmp_path, capsys, monkeypatch):
-    out = str(tmp_path / "sets.parquet")
-    for rule in ("average size", "average size, probability"):
-        whole = run(capsys, path, *RULES[rule], "--out", out)
-        monkeypatch.setattr(label_sets, "_MOST_AT_ONCE", 0)
-        assert run(capsys, path, *RULES[rule], "--out", out) == whole
-        monkeypatch.undo()
+@pytest.mark.parametrize("guarantee", ["expected", ("probability", 0.1), None])
+def test_a_rule_fitted_in_pieces_is_the_one_fitted_whole(path, guarantee, tmp_path):
+    rule = decide.AverageSize(2, guarantee)
+    whole = write_sets(path, rule, tmp_path / "sets.parquet")
+    limits = {"batch_rows": 11, "values_in_memory": 0}
+    pieces = write_sets(path, rule, tmp_path / "sets.parquet", **limits)
+    assert pieces.decision.state() == whole.decision.state()
+    assert pieces.sizes == whole.sizes
 
 
 def test_coverage_is_for_single_labels(tmp_path, capsys):

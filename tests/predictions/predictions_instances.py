@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,11 +56,11 @@ RECORDS = {
 }
 
 
-def write_pieces(path: Path, pieces: Iterable[Predictions], *, soft: bool = False) -> None:
+def write_pieces(path: Path, pieces: Iterable[Predictions], **options: Any) -> None:
     """A file written piece by piece; an exception of ``pieces`` comes out as it would of a job."""
     pieces = iter(pieces)
     first = next(pieces)
-    with Writer(path, first.labels, metadata=first.metadata, soft=soft) as writer:
+    with Writer(path, first.labels, metadata=first.metadata, **options) as writer:
         writer.append(first)
         for piece in pieces:
             writer.append(piece)

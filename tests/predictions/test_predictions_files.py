@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from predictions_instances import ODD_LABELS, RECORDS, random_record, write_pieces
 
 from credibly import InputError, Predictions
-from credibly.predictions import Writer, _schema, _shard
+from credibly.predictions import Dataset, Writer, _schema
 
 UNICODE = st.characters(exclude_categories=["Cs"])  # all but halves of surrogate pairs
 each_record = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
@@ -62,18 +62,16 @@ def test_some_labels_and_rows_are_those_of_the_whole(record, tmp_path):
 
 @each_record
 @pytest.mark.parametrize("rows", [1, 10, 10_000])
-def test_labels_read_some_at_a_time_make_the_whole(record, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(_shard, "_MOST_LABELS", 3)
-    path = tmp_path / "p.parquet"
-    record.write(path)
-    assert Predictions.read(path) == record
-    assert Predictions.read(path, rows=[len(record) - 1]) == record[[len(record) - 1]]
-    pieces = list(Predictions.batches(path, rows=rows))
+def test_labels_read_some_at_a_time_make_the_whole(record, rows, tmp_path):
+    record.write(tmp_path / "p.parquet")
+    dataset = Dataset(tmp_path / "p.parquet", labels_at_once=3)
+    assert dataset.read() == record
+    assert dataset.read(rows=[len(record) - 1]) == record[[len(record) - 1]]
+    pieces = list(dataset.batches(rows=rows))
     assert pieces == [record[at : at + rows] for at in range(0, len(record), rows)]
 
 
-def test_an_error_names_row_and_column_where_labels_are_read_some_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(_shard, "_MOST_LABELS", 3)
+def test_an_error_names_row_and_column_where_labels_are_read_some_at_a_time(tmp_path):
     random_record(8).write(tmp_path / "p.parquet")
     table = pq.read_table(tmp_path / "p.parquet")
     name = f"p:{ODD_LABELS[5]}"
@@ -82,7 +80,7 @@ def test_an_error_names_row_and_column_where_labels_are_read_some_at_a_time(tmp_
         table.set_column(table.column_names.index(name), name, bad), tmp_path / "b.parquet"
     )
     with pytest.raises(InputError, match=rf"1.5 at row 6, column '{name}'"):
-        Predictions.read(tmp_path / "b.parquet")
+        Dataset(tmp_path / "b.parquet", labels_at_once=3).read()
 
 
 @each_record
@@ -96,10 +94,10 @@ def test_pieces_in_order_make_the_whole(record, rows, tmp_path):
 
 @each_record
 @pytest.mark.parametrize("group", [1, 7, 100_000])
-def test_a_file_written_in_pieces_is_the_one_written_whole(record, group, tmp_path, monkeypatch):
-    monkeypatch.setattr(_schema, "ROW_GROUP_ROWS", group)
+def test_a_file_written_in_pieces_is_the_one_written_whole(record, group, tmp_path):
     starts = range(0, len(record), 5)
-    write_pieces(tmp_path / "p.parquet", (record[start : start + 5] for start in starts))
+    pieces = (record[start : start + 5] for start in starts)
+    write_pieces(tmp_path / "p.parquet", pieces, row_group_rows=group)
     assert Predictions.read(tmp_path / "p.parquet") == record
     sizes = _row_groups(tmp_path / "p.parquet")
     assert max(sizes) <= group

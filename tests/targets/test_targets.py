@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from credibly import InputError
-from credibly.targets import decode, is_ambiguous, one_hot, tensor_matrix, tensor_one_hot
+from credibly.targets import (
+    SparseTargets,
+    decode,
+    is_ambiguous,
+    one_hot,
+    tensor_matrix,
+    tensor_one_hot,
+)
 
 AMBIGUOUS = np.array([[1, -1, -1], [-1, 1, 1]])
 KINDS = [np.int8, np.int64, np.float16, np.float32, np.float64]
@@ -129,3 +136,10 @@ def test_tensor_targets_take_dtype_and_shape_of_the_scores():
         tensor_matrix(scores, torch.ones(2, 2))
     with pytest.raises(InputError, match=r"class indices must lie in \[0, 2\]"):
         tensor_matrix(scores, torch.tensor([0, 3]))
+
+
+@pytest.mark.parametrize("bad", [2.5, 0, -1, "2", None])
+def test_the_number_of_labels_is_a_whole_number(bad):
+    with pytest.raises(InputError, match="`num_labels` must be a whole number of at least 1; got"):
+        SparseTargets(np.array([0, 1]), np.array([0]), num_labels=bad)
+    assert SparseTargets(np.array([0, 1]), np.array([0]), np.int64(2)).num_labels == 2

@@ -34,12 +34,13 @@ from credibly.predictions._npz import parse_array, read_arrays
 from credibly.predictions._pieces import Piece, PieceReader
 from credibly.predictions._preview import FilePreview, preview_file
 from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
-from credibly.predictions._shard import Shard
+from credibly.predictions._shard import BATCH_ROWS, Shard
 from credibly.predictions._table import Predictions, label_mismatch
 from credibly.predictions._top import TopPredictions
 from credibly.predictions._writer import Writer
 
 __all__ = [
+    "BATCH_ROWS",
     "ID",
     "PATH",
     "PROBABILITY",

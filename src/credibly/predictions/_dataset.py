@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from credibly.checks import InputError, fits_memory, nearest
+from credibly.checks import InputError, fits_memory, nearest, whole_number
 from credibly.predictions import _validation
 from credibly.predictions._completeness import check_complete, place_of
 from credibly.predictions._pieces import Piece, PieceReader, with_unknown
 from credibly.predictions._schema import ID, PROBABILITY, SCORE, TRUTH
-from credibly.predictions._shard import Batch, Selection, Shard
+from credibly.predictions._shard import (
+    BATCH_ROWS,
+    LABELS_AT_ONCE,
+    Batch,
+    Selection,
+    Shard,
+    rows_at_once,
+)
 from credibly.predictions._table import Predictions, Rows, label_mismatch, row_index
 from credibly.predictions._top import TopPredictions, joined
 from credibly.targets import UNKNOWN
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 What = Literal["probabilities", "scores"]
-_IDS = Selection([], [ID], 65_536)
+_IDS = Selection([], [ID], BATCH_ROWS)
 _CHECKED: dict[tuple[Any, ...], None] = {}
 """Files whose ids were compared in this process, the latest last."""
 _MOST_CHECKED = 64
@@ -43,6 +50,8 @@ class Dataset:
     Args:
         path: a Parquet file, or a folder of Parquet files.
         partial: whether a folder may lack shards; otherwise that is an error.
+        batch_rows: how many rows to read at a time, at most; fewer where a row has many labels.
+        labels_at_once: how many columns of labels to read at a time from a file of very many.
 
     Attributes:
         path, files: as given, and the Parquet files behind it in order of their names.
@@ -64,8 +73,17 @@ class Dataset:
         (1, ['dog', 'cat'], False)
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, partial: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        partial: bool = False,
+        batch_rows: int = BATCH_ROWS,
+        labels_at_once: int = LABELS_AT_ONCE,
+    ) -> None:
         self.path = Path(path)
+        self.batch_rows = whole_number("batch_rows", batch_rows, 1)
+        self.labels_at_once = whole_number("labels_at_once", labels_at_once, 1)
         self.shards = [Shard(file) for file in parquet_files(self.path)]
         if self.path.is_dir():
             check_complete(self.path, self.shards, partial=partial)
@@ -109,18 +127,20 @@ class Dataset:
     ) -> Iterator[Predictions]:
         """Yield at most ``rows`` rows at a time, in order. Ids are not compared between batches.
 
-        By default 65,536 rows, or fewer where a row has many labels: 32 MB of probabilities.
+        By default ``batch_rows``, or fewer where a row has many labels: 32 MB of probabilities.
         """
         names, kinds = self.check_labels(labels), self._kinds()
         if rows is None:
-            rows = self._usual_rows(names)
+            rows = rows_at_once(self.batch_rows, len(names))
         if rows < 1:
             raise InputError(f"`rows` must be at least 1; got {rows!r}.")
         for batch in self._batches(Selection(names, kinds, rows)):
             yield self._predictions(names, batch)
 
-    def top_batches(self, rows: int = 65_536) -> Iterator[TopPredictions]:
+    def top_batches(self, rows: int | None = None) -> Iterator[TopPredictions]:
         """Yield at most ``rows`` rows at a time of files with the most probable labels.
+
+        By default ``batch_rows``.
 
         Raises:
             InputError: if the files have one column per label; read those by ``batches``.
@@ -130,7 +150,7 @@ class Dataset:
                 f"{self.path} has one column per label; read it by `batches`, not `top_batches`."
             )
         for shard in self.shards:
-            yield from shard.top_batches(rows)
+            yield from shard.top_batches(self.batch_rows if rows is None else rows)
 
     def read_top(self) -> TopPredictions:
         """Return all rows of files with the most probable labels in memory.
@@ -169,7 +189,7 @@ class Dataset:
     @property
     def piece_reader(self) -> PieceReader:
         """Return what reads a piece on another machine, without opening the other files."""
-        return PieceReader(self.labels, self._kinds(), self.soft, self.top)
+        return PieceReader(self.labels, self._kinds(), self.soft, self.top, self.batch_rows)
 
     @property
     def ids_compared(self) -> bool:
@@ -190,7 +210,8 @@ class Dataset:
     ) -> Iterator[Array]:
         """Yield probabilities alone, (rows, labels) at a time; ``keep`` is a mask over all rows."""
         names = self.check_labels(labels)
-        for batch in self._batches(Selection(names, [PROBABILITY], self._usual_rows(names)), keep):
+        rows = rows_at_once(self.batch_rows, len(names))
+        for batch in self._batches(Selection(names, [PROBABILITY], rows), keep):
             yield _present(batch.probabilities)
 
     def columns(
@@ -221,7 +242,8 @@ class Dataset:
         """
         kind = SCORE if what == "scores" else PROBABILITY
         kinds = [kind, TRUTH] if self.has_targets else [kind]
-        for batch in self._batches(Selection(self.check_labels([label]), kinds, 65_536)):
+        wanted = Selection(self.check_labels([label]), kinds, self.batch_rows)
+        for batch in self._batches(wanted):
             values = _present(batch.scores if what == "scores" else batch.probabilities)[:, 0]
             targets = batch.targets
             unknown = np.full(len(values), UNKNOWN, dtype=np.int8)
@@ -293,9 +315,6 @@ class Dataset:
                 raise InputError(f"{self.path} has no label {name!r}. {nearest(name, self.labels)}")
         return self.labels if labels is None else _validation.as_labels(labels)
 
-    def _usual_rows(self, names: Sequence[str]) -> int:
-        return max(1, min(65_536, 2**23 // len(names)))
-
     def _kinds(self) -> list[str]:
         kinds = [ID, PROBABILITY]
         kinds += [SCORE] if self.has_scores else []
@@ -318,7 +337,8 @@ class Dataset:
             mask = None if keep is None else keep[first : first + shard.num_rows]
             lacks_truth = TRUTH in wanted.kinds and not shard.schema.has_targets
             kinds = [kind for kind in wanted.kinds if not (lacks_truth and kind == TRUTH)]
-            for batch in shard.batches(Selection(wanted.labels, kinds, wanted.rows), mask):
+            chosen = Selection(wanted.labels, kinds, wanted.rows, self.labels_at_once)
+            for batch in shard.batches(chosen, mask):
                 yield with_unknown(batch) if lacks_truth else batch
             first += shard.num_rows
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from credibly.checks import InputError
 from credibly.predictions._schema import PROBABILITY, SCORE, TRUTH
-from credibly.predictions._shard import Batch, Selection, Shard
+from credibly.predictions._shard import BATCH_ROWS, Batch, Selection, Shard, rows_at_once
 from credibly.predictions._table import Predictions
 from credibly.predictions._top import TopPredictions
 from credibly.targets import UNKNOWN
@@ -50,6 +50,7 @@ class PieceReader:
         kinds: kinds of columns to read.
         soft: whether the truth of the dataset may lie between 0 and 1.
         top: whether the files hold the most probable labels of each row.
+        batch_rows: how many rows to read at a time, at most.
 
     Example:
         >>> import tempfile
@@ -65,6 +66,7 @@ class PieceReader:
     kinds: list[str]
     soft: bool = False
     top: bool = False
+    batch_rows: int = BATCH_ROWS
 
     def of_labels(self, labels: Sequence[str]) -> PieceReader:
         """Return a reader of some of the labels."""
@@ -75,7 +77,7 @@ class PieceReader:
         shard = self._shard(piece)
         lacks_truth = TRUTH in self.kinds and not shard.schema.has_targets
         kinds = [kind for kind in self.kinds if not (lacks_truth and kind == TRUTH)]
-        rows = max(1, min(65_536, 2**23 // len(self.labels)))
+        rows = rows_at_once(self.batch_rows, len(self.labels))
         first, groups = piece.first_row, range(piece.first_group, piece.last_group)
         for each in shard.batches(Selection(self.labels, kinds, rows), groups=groups):
             batch = with_unknown(each) if lacks_truth else each
@@ -96,7 +98,7 @@ class PieceReader:
         kind = SCORE if SCORE in self.kinds else PROBABILITY
         kinds = [kind, TRUTH] if shard.schema.has_targets else [kind]
         groups = range(piece.first_group, piece.last_group)
-        wanted = Selection(self.labels, kinds, max(1, min(65_536, 2**23 // len(self.labels))))
+        wanted = Selection(self.labels, kinds, rows_at_once(self.batch_rows, len(self.labels)))
         for each in shard.batches(wanted, groups=groups):
             batch = each if each.targets is not None else with_unknown(each)
             values = batch.scores if batch.probabilities is None else batch.probabilities
@@ -108,7 +110,7 @@ class PieceReader:
         """Yield the same of files with the most probable labels of each row."""
         first = piece.first_row
         groups = range(piece.first_group, piece.last_group)
-        for batch in self._shard(piece).top_batches(65_536, groups):
+        for batch in self._shard(piece).top_batches(self.batch_rows, groups):
             yield first, batch
             first += len(batch)
 

@@ -150,14 +150,14 @@ def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind)
 
 
-def row_group_rows(num_columns: int) -> int:
-    """Return the rows of a row group: about 100k, fewer where there are hundreds of columns.
+def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
+    """Return the rows of a row group: ``most``, fewer where there are hundreds of columns.
 
     Example:
         >>> row_group_rows(161), row_group_rows(2001)
         (100000, 16768)
     """
-    return max(1, min(ROW_GROUP_ROWS, ROW_GROUP_CELLS // num_columns))
+    return max(1, min(most, ROW_GROUP_CELLS // num_columns))
 
 
 def arrow_schema(labels: Sequence[str], *, scores: bool, targets: str | None) -> pa.Schema:

@@ -23,8 +23,21 @@ if TYPE_CHECKING:
 
 # Arrow takes 9 kB for each column that it reads, beside its values: with 50,000 labels and their
 # truth 0.9 GB, and some labels at a time are even read faster.
-_MOST_LABELS = 2048
+LABELS_AT_ONCE = 2048
 _MOST_CELLS = 2**26  # of a row group, which is then in memory as a whole
+
+BATCH_ROWS = 65_536
+"""Rows that are read at a time."""
+
+
+def rows_at_once(batch_rows: int, num_labels: int) -> int:
+    """Return ``batch_rows``, or fewer where a row has many labels: 32 MB of probabilities.
+
+    Example:
+        >>> rows_at_once(65_536, 80), rows_at_once(65_536, 100_000)
+        (65536, 83)
+    """
+    return max(1, min(batch_rows, 2**23 // num_labels))
 
 
 class Batch(NamedTuple):
@@ -44,11 +57,12 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """What to read: labels, kinds of columns (``id`` and prefixes), rows at a time."""
+    """What to read: labels, kinds of columns (``id`` and prefixes), rows and labels at a time."""
 
     labels: Sequence[str]
     kinds: Sequence[str]
     rows: int
+    labels_at_once: int = LABELS_AT_ONCE
 
     @property
     def columns(self) -> list[str]:
@@ -157,7 +171,7 @@ class Shard:
     def _is_wide(self, group: int, wanted: Selection) -> bool:
         """Return whether a group is better read some labels at a time: many columns, few rows."""
         cells = self.group_rows[group] * len(wanted.labels)
-        return len(wanted.labels) > _MOST_LABELS and 0 < cells <= _MOST_CELLS
+        return len(wanted.labels) > wanted.labels_at_once and 0 < cells <= _MOST_CELLS
 
     def _by_rows(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
@@ -171,9 +185,10 @@ class Shard:
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
     ) -> Iterator[Batch]:
         parts: list[Batch] = []
-        for start in range(0, len(wanted.labels), _MOST_LABELS):
+        for start in range(0, len(wanted.labels), wanted.labels_at_once):
             kinds = [kind for kind in wanted.kinds if kind != ID or start == 0]
-            some = Selection(wanted.labels[start : start + _MOST_LABELS], kinds, wanted.rows)
+            labels = wanted.labels[start : start + wanted.labels_at_once]
+            some = Selection(labels, kinds, wanted.rows)
             table = file.read_row_group(group, columns=some.columns)
             parts.append(self._batch(table.combine_chunks().to_batches()[0], first, some))
         together = [

@@ -139,11 +139,14 @@ class Predictions:
         return cls.scan(path, partial=partial).read(labels=labels, rows=rows)
 
     @classmethod
-    def scan(cls, path: Path, *, partial: bool = False) -> Dataset:
-        """Open without reading: labels, rows and metadata, and ways to read some of it."""
+    def scan(cls, path: Path, *, partial: bool = False, **limits: int) -> Dataset:
+        """Open without reading: labels, rows and metadata, and ways to read some of it.
+
+        ``limits`` are those of ``Dataset``.
+        """
         from credibly.predictions._dataset import Dataset
 
-        return Dataset(path, partial=partial)
+        return Dataset(path, partial=partial, **limits)
 
     @classmethod
     def batches(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import __version__, checksums
-from credibly.checks import InputError
+from credibly.checks import InputError, whole_number
 from credibly.files import atomic_path
 from credibly.predictions import _schema, _top, _validation
 from credibly.predictions._dataset import Dataset
@@ -32,6 +32,7 @@ class Writer:
         labels: names of the labels.
         metadata: anything JSON can hold; may be changed until the file is finished.
         soft: whether truth between 0 and 1 may come where the first batch has none.
+        row_group_rows: rows per row group, at most; fewer where a row has many labels.
 
     Example:
         >>> import tempfile, pathlib
@@ -50,8 +51,10 @@ class Writer:
         *,
         metadata: Mapping[str, object] | None = None,
         soft: bool = False,
+        row_group_rows: int = _schema.ROW_GROUP_ROWS,
     ) -> None:
         self.path = path
+        self.row_group_rows = whole_number("row_group_rows", row_group_rows, 1)
         self.labels = _validation.as_labels(labels)
         self.metadata: dict[str, Any] = {
             "created_by": f"credibly {__version__}",
@@ -100,7 +103,7 @@ class Writer:
             predictions.scores,
             predictions.targets,
         )
-        self._wait(table, _schema.row_group_rows(len(schema)))
+        self._wait(table, _schema.row_group_rows(len(schema), self.row_group_rows))
 
     def _append_top(self, rows: TopPredictions) -> None:
         if rows.labels != self.labels:
@@ -115,7 +118,7 @@ class Writer:
                 "targets; this one differs."
             )
         self._hashes.append(np.fromiter(map(hash, rows.ids), np.int64, len(rows)))
-        self._wait(_top.to_arrow(self._schema, rows), _schema.ROW_GROUP_ROWS)
+        self._wait(_top.to_arrow(self._schema, rows), self.row_group_rows)
 
     def _wait(self, table: pa.Table, group_rows: int) -> None:
         self._waiting.append(table)

@@ -51,7 +51,7 @@ class SparseTargets:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731 - frozen
         put("offsets", _whole_numbers("offsets", self.offsets))
         put("indices", _whole_numbers("indices", self.indices))
-        put("num_labels", int(checks.at_least("num_labels", self.num_labels, 1)))
+        put("num_labels", checks.whole_number("num_labels", self.num_labels, 1))
         _check_offsets(self.offsets, self.indices)
         if self.values is not None:
             put("values", _values(self.values, self.indices))

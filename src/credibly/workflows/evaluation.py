@@ -20,7 +20,7 @@ from credibly import metrics
 from credibly.checks import InputError
 from credibly.engines import Engine, is_remote, open_engine
 from credibly.notebook import html_table
-from credibly.predictions import Dataset, Predictions, label_mismatch
+from credibly.predictions import BATCH_ROWS, Dataset, Predictions, label_mismatch
 from credibly.retrieve import JointNumbers, JointTally, MixtureJoint
 from credibly.targets import Targets
 from credibly.types import Array
@@ -34,12 +34,6 @@ from credibly.workflows.tallies import (
 
 Advance = Callable[[float], None]
 Progress = Callable[[str], AbstractContextManager[Advance]]
-
-# Values of a few labels over all rows; with the copies that ranking sorts, about 0.3 GB.
-_COLUMN_VALUES = 2**24
-
-MOST_ROWS = 2**22
-"""Beyond so many rows nothing is kept per row: memory no longer grows with the file."""
 
 if TYPE_CHECKING:
     import pandas
@@ -142,6 +136,9 @@ def evaluate(
     joint: MixtureJoint | None = None,
     engine: str = "duckdb",
     session: object = None,
+    batch_rows: int = BATCH_ROWS,
+    rows_in_memory: int = 2**22,
+    resampled_rows: int = 2**14,
     advance: Advance = lambda share: None,
 ) -> Evaluation:
     """Evaluate the probabilities of a predictions file against the truth it holds.
@@ -151,8 +148,8 @@ def evaluate(
             and truth (`<label>` or `p:<label>`, `y:<label>`).
         bins: number of equal-width bins of the calibration errors.
         min_count: number of entries a bin must have to count for ACE and MCE.
-        intervals: also compute 95 % intervals by resampling rows; past 16,384 rows, groups of rows
-            (``metrics.GroupSums``), in two more passes over the file.
+        intervals: also compute 95 % intervals by resampling rows; past ``resampled_rows``, groups
+            of rows (``metrics.GroupSums``), in two more passes over the file.
         seed: seed of the resampling.
         partial: whether a folder may lack shards; otherwise that is an error.
         joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint log
@@ -162,6 +159,10 @@ def evaluate(
             under the same path. The numbers are the same, to 1e-9 of their value; the zero-label
             AUROC counts confidences that agree to 6e-5 as ties.
         session: a Spark session to use; one is started otherwise.
+        batch_rows: how many rows to read at a time, at most.
+        rows_in_memory: up to so many rows, the values of a label are sorted in memory as a whole.
+            Past it nothing is kept per row, so that memory does not grow with the file.
+        resampled_rows: up to so many rows, intervals resample each of them.
         advance: called with the share of the work done since its last call.
 
     Returns:
@@ -187,14 +188,20 @@ def evaluate(
         )
     if engine == "spark" and joint is not None:
         raise InputError("`joint` is measured on this machine; leave out `engine='spark'`.")
-    with _dataset(Path(path), partial) as dataset:
-        measure = _evaluate_spread if engine == "spark" and not dataset.top else _evaluate_dataset
-        result = measure(dataset, worker, bins=bins, min_count=min_count, advance=advance)
+    with _dataset(Path(path), partial, batch_rows) as dataset:
+        if engine == "spark" and not dataset.top:
+            result = _evaluate_spread(
+                dataset, worker, bins=bins, min_count=min_count, advance=advance
+            )
+        else:
+            result = _evaluate_dataset(
+                dataset, worker, rows_in_memory, bins=bins, min_count=min_count, advance=advance
+            )
         if joint is not None:
             result = _with_joint(result, dataset, joint)
         if intervals and dataset.top:
             result = _with_top_intervals(result, dataset, worker, seed)
-        elif intervals and engine == "duckdb" and dataset.num_rows <= MOST_RESAMPLED:
+        elif intervals and engine == "duckdb" and dataset.num_rows <= resampled_rows:
             result = _with_intervals(result, dataset, seed)
         elif intervals:
             result = _with_group_intervals(result, dataset, worker, seed)
@@ -202,18 +209,18 @@ def evaluate(
 
 
 @contextmanager
-def _dataset(path: Path, partial: bool) -> Iterator[Dataset]:
+def _dataset(path: Path, partial: bool, batch_rows: int) -> Iterator[Dataset]:
     """Open a predictions file; CSV and npz files are imported first."""
     readers = {".csv": Predictions.from_csv, ".npz": Predictions.from_npz}
     if path.suffix.lower() not in readers or path.is_dir():
-        yield Predictions.scan(path, partial=partial)
+        yield Predictions.scan(path, partial=partial, batch_rows=batch_rows)
         return
     imported = readers[path.suffix.lower()](path)
     if imported.targets is None:
         raise InputError(_without_truth(path))
     with TemporaryDirectory() as folder:
         imported.write(Path(folder) / "predictions.parquet")
-        yield Predictions.scan(Path(folder) / "predictions.parquet")
+        yield Predictions.scan(Path(folder) / "predictions.parquet", batch_rows=batch_rows)
 
 
 def _without_truth(path: Path) -> str:
@@ -270,16 +277,22 @@ def _evaluate_spread(
 
 
 def _evaluate_dataset(
-    dataset: Dataset, engine: Engine, *, bins: int, min_count: int, advance: Advance
+    dataset: Dataset,
+    engine: Engine,
+    rows_in_memory: int,
+    *,
+    bins: int,
+    min_count: int,
+    advance: Advance,
 ) -> Evaluation:
     if dataset.top:
         return _evaluate_top(dataset, engine, bins, min_count, advance)
     if not dataset.has_targets:
         raise InputError(_without_truth(dataset.path))
     # Comparing ids takes memory for each row, so that of a large file's writer is trusted.
-    dataset.check_ids(trust_writer=dataset.num_rows > MOST_ROWS)
+    dataset.check_ids(trust_writer=dataset.num_rows > rows_in_memory)
     running = metrics.Running(len(dataset.labels), bins)
-    kept = dataset.num_rows <= MOST_ROWS
+    kept = dataset.num_rows <= rows_in_memory
     zero = None if dataset.soft else _ZeroLabel() if kept else metrics.ZeroLabelCounts()
     for batch in dataset.batches():
         assert batch.targets is not None
@@ -289,7 +302,8 @@ def _evaluate_dataset(
         advance(0.5 * len(batch) / dataset.num_rows)
     if running.known == 0:
         raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
-    return _evaluation(dataset, running, zero, _label_precisions(dataset, advance), min_count)
+    precisions = _label_precisions(dataset, rows_in_memory, advance)
+    return _evaluation(dataset, running, zero, precisions, min_count)
 
 
 def _evaluation(
@@ -343,10 +357,11 @@ def _with_joint(result: Evaluation, dataset: Dataset, joint: MixtureJoint) -> Ev
     return replace(result, numbers={**result.numbers, **added}, joint=found)
 
 
-def _label_precisions(dataset: Dataset, advance: Advance) -> Array:
-    if dataset.num_rows > MOST_ROWS:
-        return _ranged_precisions(dataset, advance)
-    width = max(1, _COLUMN_VALUES // dataset.num_rows)
+def _label_precisions(dataset: Dataset, rows_in_memory: int, advance: Advance) -> Array:
+    if dataset.num_rows > rows_in_memory:
+        return _ranged_precisions(dataset, rows_in_memory, advance)
+    # Values of a few labels over all rows; with the copies that ranking sorts, about 0.3 GB.
+    width = max(1, 4 * rows_in_memory // dataset.num_rows)
     result = np.empty(len(dataset.labels))
     for first in range(0, len(dataset.labels), width):
         names = dataset.labels[first : first + width]
@@ -359,8 +374,8 @@ def _label_precisions(dataset: Dataset, advance: Advance) -> Array:
     return result
 
 
-def _ranged_precisions(dataset: Dataset, advance: Advance) -> Array:
-    """Return the same with about ``MOST_ROWS`` values in memory: each label by ranges of values."""
+def _ranged_precisions(dataset: Dataset, most: int, advance: Advance) -> Array:
+    """Return the same with about ``most`` values in memory: each label by ranges of values."""
     what = "scores" if dataset.has_scores else "probabilities"
     result = np.empty(len(dataset.labels))
     for place, name in enumerate(dataset.labels):
@@ -368,7 +383,7 @@ def _ranged_precisions(dataset: Dataset, advance: Advance) -> Array:
         def batches(name: str = name) -> Iterator[tuple[Array, Array]]:
             return dataset.column_batches(name, what)
 
-        result[place] = metrics.ranged_average_precision(batches, most=MOST_ROWS)
+        result[place] = metrics.ranged_average_precision(batches, most=most)
         advance(0.5 / len(dataset.labels))
     return result
 
@@ -402,10 +417,6 @@ class _ZeroLabel:
             "OUT MMC": float(whole.mean_confidence_out),
             "zero-label AUROC": float(whole.auroc),
         }
-
-
-MOST_RESAMPLED = 2**14
-"""Up to so many rows intervals resample each of them; past it, groups of rows."""
 
 
 def _with_group_intervals(

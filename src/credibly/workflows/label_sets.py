@@ -19,15 +19,12 @@ from credibly.checksums import KEY, PLACEHOLDER, seal
 from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.notebook import html_table
-from credibly.predictions import Dataset, Predictions, TopPredictions, label_mismatch
+from credibly.predictions import BATCH_ROWS, Dataset, Predictions, TopPredictions, label_mismatch
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
 
 AnyPredictions = Predictions | TopPredictions
-
-# Above this many probabilities a decision is fitted in batches, where it can be.
-_MOST_AT_ONCE = 2**26
 
 
 @dataclass(frozen=True)
@@ -93,6 +90,8 @@ def write_sets(
     partial: bool = False,
     engine: str = "duckdb",
     session: object = None,
+    batch_rows: int = BATCH_ROWS,
+    values_in_memory: int = 2**26,
     advance: Callable[[float], None] = lambda rows: None,
 ) -> WrittenSets:
     """Fit a decision and write the label set of every row of a predictions file.
@@ -111,6 +110,9 @@ def write_sets(
         engine: ``"duckdb"``, this machine, or ``"spark"``: then ``out`` is a folder, with a file
             per piece, and the decision is fitted on at most ``MOST_FITTED`` probabilities.
         session: a Spark session to use; one is started otherwise.
+        batch_rows: how many rows to read at a time, at most.
+        values_in_memory: up to so many probabilities, those to fit on are read into memory; past
+            it, batch by batch and as often as the rule needs them.
         advance: called with the number of rows done since its last call.
 
     Returns:
@@ -139,18 +141,21 @@ def write_sets(
             raise InputError("`fit_on` goes with one machine; on Spark the rows are drawn.")
         return write_set_parts(
             path, decision, out, fit_rows or FitRows(), partial=partial, engine=engine,
-            session=session,
+            session=session, batch_rows=batch_rows,
         )  # fmt: skip
     inputs = [each for each in (path, fit_on) if each is not None]
     check_out(out, (".parquet", ".csv"), inputs=inputs)
-    scan = Predictions.scan(path, partial=partial)
-    other = None if fit_on is None else Predictions.scan(fit_on, partial=partial)
+    scan, other = (
+        None if each is None else Dataset(each, partial=partial, batch_rows=batch_rows)
+        for each in (path, fit_on)
+    )
+    assert scan is not None
     scan.check_ids()
     if scan.top:
         _check_top(decision, scan)
     else:
         decision = decision.for_labels(scan.labels)
-    decision, held_out = _fit(decision, scan, other, fit_rows or FitRows())
+    decision, held_out = _fit(decision, scan, other, fit_rows or FitRows(), values_in_memory)
     tally, first = SetTally(), 0
     with sets_file(out, decision) as file:
         for batch in scan.top_batches() if scan.top else scan.batches():
@@ -211,7 +216,7 @@ def written_sets(
 
 
 def _fit(
-    decision: Decision, scan: Dataset, other: Dataset | None, fit_rows: FitRows
+    decision: Decision, scan: Dataset, other: Dataset | None, fit_rows: FitRows, in_memory: int
 ) -> tuple[Decision, Array]:
     """Return the fitted decision, and a mask of the rows of ``scan`` it was not fitted on."""
     if decision.fitted_on == "nothing":
@@ -225,12 +230,14 @@ def _fit(
                 f"{scan.path} must have rows that are not in {other.path}: a guarantee holds for "
                 "rows that the decision was not fitted on. Leave out `fit_on`."
             )
-        return _fit_on(decision, other, scan.labels, None), ~seen
+        return _fit_on(decision, other, scan.labels, None, in_memory), ~seen
     keep = fit_rows.choose(scan.num_rows, f"rows of {scan.path}").mask_of(0, scan.num_rows)
-    return _fit_on(decision, scan, scan.labels, keep), ~keep
+    return _fit_on(decision, scan, scan.labels, keep, in_memory), ~keep
 
 
-def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | None) -> Decision:
+def _fit_on(
+    decision: Decision, scan: Dataset, labels: list[str], keep: Array | None, in_memory: int
+) -> Decision:
     """Fit on the rows ``keep`` (all if None) of a file, its columns in the order of ``labels``."""
     if decision.fitted_on == "truth":
         part = scan.read(labels, keep)
@@ -243,7 +250,7 @@ def _fit_on(decision: Decision, scan: Dataset, labels: list[str], keep: Array | 
     if scan.top:
         return decision.fit(_held_probabilities(scan, keep))
     rows = scan.num_rows if keep is None else int(keep.sum())
-    if rows * len(labels) > _MOST_AT_ONCE:
+    if rows * len(labels) > in_memory:
         return decision.fit(lambda: scan.matrices(labels, keep))
     return decision.fit(np.concatenate(list(scan.matrices(labels, keep))))
 

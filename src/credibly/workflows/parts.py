@@ -20,6 +20,7 @@ from credibly.checks import InputError, choice, out_can_be_written
 from credibly.engines import Engine, is_remote, open_engine
 from credibly.pipeline import Pipeline
 from credibly.predictions import (
+    BATCH_ROWS,
     Dataset,
     Piece,
     PieceReader,
@@ -90,6 +91,7 @@ def calibrate_parts(
     partial: bool = False,
     engine: str = "duckdb",
     session: object = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> CalibratedParts:
     """Calibrate predictions of any size; write a folder of as many files as there are pieces.
 
@@ -104,7 +106,7 @@ def calibrate_parts(
         method: name of a calibrator: none, temperature, affine, beta or per-label.
         fit_rows: which rows to fit on; by default half of them, seed 0.
         partial: whether a folder may lack shards.
-        engine, session: as for ``cr.evaluate``.
+        engine, session, batch_rows: as for ``cr.evaluate``.
 
     Raises:
         InputError: if there is no truth, no scores although a loss is given, or the loss fits a
@@ -124,7 +126,7 @@ def calibrate_parts(
         (400, 200, ['as given', '+ affine'])
     """
     choice("method", method, METHODS)
-    dataset, worker = open_parts(path, out, engine, session, partial=partial)
+    dataset, worker = open_parts(path, out, engine, session, partial=partial, batch_rows=batch_rows)
     values: Values = "probabilities" if loss is None else "logits"
     pipeline = Pipeline(loss, context={"num_labels": len(dataset.labels)})
     _check(dataset, pipeline)
@@ -153,6 +155,7 @@ def open_parts(
     session: object,
     *,
     partial: bool,
+    batch_rows: int,
 ) -> tuple[Dataset, Engine]:
     """Open predictions to write a folder of parts from; refuse what cannot work before any work."""
     for each in (path, out):
@@ -166,7 +169,7 @@ def open_parts(
     out_can_be_written(folder, folder=True)
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"`out` must be a new or empty folder; {folder} holds files.")
-    return Dataset(path, partial=partial), open_engine(engine, session)
+    return Dataset(path, partial=partial, batch_rows=batch_rows), open_engine(engine, session)
 
 
 def _check(dataset: Dataset, pipeline: Pipeline) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.engines import Engine
-from credibly.predictions import Dataset, Piece, PieceReader, shard_name
+from credibly.predictions import BATCH_ROWS, Dataset, Piece, PieceReader, shard_name
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows, RowChoice
@@ -36,6 +36,7 @@ def write_set_parts(
     partial: bool = False,
     engine: str = "spark",
     session: object = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> WrittenSets:
     """Fit a decision and write the label sets of predictions of any size, as ``write_sets`` does.
 
@@ -48,9 +49,9 @@ def write_set_parts(
         out: the folder to write, which every worker sees under the same path.
         fit_rows: which rows to fit on.
         partial: whether a folder may lack shards.
-        engine, session: as for ``cr.evaluate``.
+        engine, session, batch_rows: as for ``cr.evaluate``.
     """
-    dataset, worker = open_parts(path, out, engine, session, partial=partial)
+    dataset, worker = open_parts(path, out, engine, session, partial=partial, batch_rows=batch_rows)
     if dataset.top:
         raise InputError(
             f"{path} holds the most probable labels of each row; write its sets on this machine, "
