@@ -114,6 +114,7 @@ class Candidate:
         scores: of the scored rows, by models that were not trained on them.
         options: what left-out rows chose for it.
         figures: metrics of ``scores``.
+        trials: every setting that was tried, in order, with its cost; the cheapest is chosen.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Candidate:
     scores: Array
     options: dict[str, Any]
     figures: dict[str, float]
+    trials: list[dict[str, Any]]
 
 
 @torch.no_grad()
@@ -140,7 +142,7 @@ def fit_linear(problem: Problem) -> Candidate:
     inputs, head = axes.along(inputs), axes.head(network.head)
     heads = [copy.deepcopy(head) for _ in problem.parts]
     best: tuple[float, float, Array, list[nn.Linear]] | None = None
-    tried = 0
+    trials, tried = [], 0
     for l2 in L2:
         scores = []
         for own, (inside, outside) in zip(heads, problem.parts, strict=True):
@@ -148,6 +150,7 @@ def fit_linear(problem: Problem) -> Candidate:
             scores.append(scores_of(own, inputs[outside]))
         crossed = problem.averaged(scores)
         cost, tried = problem.figures(crossed)["selection"], tried + 1
+        trials.append({"l2": l2, "cost": cost})
         if best is None or cost < best[0]:
             best, tried = (cost, l2, crossed, copy.deepcopy(heads)), 0
         if tried == 2:
@@ -157,7 +160,8 @@ def fit_linear(problem: Problem) -> Candidate:
     set_mean(head, heads)
     _solve(head, problem, inputs, problem.trained, l2, axes)
     axes.put_back(head, network.head)
-    return Candidate("linear", [network.float()], crossed, {"l2": l2}, problem.figures(crossed))
+    figures = problem.figures(crossed)
+    return Candidate("linear", [network.float()], crossed, {"l2": l2}, figures, trials)
 
 
 def _linear(problem: Problem) -> tuple[Any, Tensor]:
@@ -209,7 +213,11 @@ def fit_mlp(problem: Problem) -> Candidate:
     crossed = problem.averaged([part.scores for part in parts])
     options = {"dropout": 0.0} if best else {}
     members = [network for part in parts for network in part.networks]
-    return Candidate("mlp", members, crossed, options, problem.figures(crossed))
+    trials = [
+        {"dropout": dropout, "cost": part.cost}
+        for dropout, part in zip(dropouts, tried, strict=True)
+    ]
+    return Candidate("mlp", members, crossed, options, problem.figures(crossed), trials)
 
 
 @dataclasses.dataclass
@@ -269,7 +277,7 @@ def fit_forest(problem: Problem) -> Candidate:
     """Grow a forest; rows that a tree did not see choose the size of the leaves."""
     from credibly import models
 
-    rows, best = problem.trained, None
+    rows, best, trials = problem.trained, None, []
     for leaf in LEAVES:
         model, scores = models.grow_forest(
             problem.features[rows],
@@ -282,8 +290,9 @@ def fit_forest(problem: Problem) -> Candidate:
             left_out = torch.from_numpy(problem.features[problem.scored])
             scores = scores_of(model, left_out.double())
         figures = problem.figures(scores)
+        trials.append({"leaf": leaf, "cost": figures["selection"]})
         if best is None or figures["selection"] < best.figures["selection"]:
-            best = Candidate("forest", [model], scores, {"leaf": leaf}, figures)
+            best = Candidate("forest", [model], scores, {"leaf": leaf}, figures, trials)
     assert best is not None
     return best
 
@@ -316,11 +325,16 @@ def fit_boosting(problem: Problem) -> Candidate:
             stages = STAGES[: int(np.argmin(costs)) + 2]
     crossed = [problem.averaged([part[at] for part in left_out]) for at in range(len(stages))]
     figures = [problem.figures(scores) for scores in crossed]
-    at = int(np.argmin([each["selection"] for each in figures]))
+    trials = [
+        {"iterations": stage, "cost": each["selection"]}
+        for stage, each in zip(stages, figures, strict=True)
+    ]
+    at = int(np.argmin([each["cost"] for each in trials]))
     if last is None or len(problem.parts) > 1:
         last = booster(problem.trained, stages[at])
     chosen = {"iterations": stages[at]}
-    return Candidate("boosting", [last.model(stages[at])], crossed[at], chosen, figures[at])
+    model = last.model(stages[at])
+    return Candidate("boosting", [model], crossed[at], chosen, figures[at], trials)
 
 
 FIT: dict[str, Callable[[Problem], Candidate]] = {

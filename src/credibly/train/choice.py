@@ -214,7 +214,8 @@ def choose(problem: Problem, settings: Settings, callback: Callback | None = Non
             candidate = FIT[row["model"]](problem)
             tried.append(candidate)
             figures = {key: _number(candidate.figures[key]) for key in ("nll", "map", "ace")}
-            row.update(figures, **candidate.options)
+            trials = [{**each, "cost": _number(each["cost"])} for each in candidate.trials]
+            row.update(figures, **candidate.options, trials=trials)
     if callback is not None:
         callback.on_update(len(table), len(table))
     weights, scores = _weights(problem, tried)
