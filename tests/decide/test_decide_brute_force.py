@@ -1,0 +1,153 @@
+"""Rules with a guarantee equal a search over all thresholds, on rounded probabilities with ties."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from credibly import decide
+
+LEVELS = ("0.5", "0.6", "0.75", "0.8", "0.9")
+SEEDS = range(6)
+
+
+def draw(seed, rows, labels=4, digits=1):
+    """Probabilities of one or two digits, and targets with unknown entries."""
+    rng = np.random.default_rng(seed)
+    odds = rng.normal(-0.5, 1.5, (rows, labels))
+    truth = (rng.random(odds.shape) < 1 / (1 + np.exp(-odds))).astype(np.int8)
+    truth[rng.random(truth.shape) < 0.05] = -1
+    return np.round(1 / (1 + np.exp(-odds)), digits), truth
+
+
+def rows_allow(guarantee, missed, alpha):
+    """Whether the shares missed, as exact fractions, keep the promise."""
+    if guarantee is None:
+        return sum(missed) <= alpha * len(missed)
+    return sum(missed) + 1 <= alpha * (len(missed) + 1)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("guarantee", [None, "expected"])
+def test_recall_takes_the_highest_threshold_that_keeps_its_promise(level, guarantee):
+    alpha = 1 - Fraction(level)
+    for seed in SEEDS:
+        # Rows of one or two labels: shares missed add up to whole numbers, and equalities occur.
+        p, y = draw(seed, 39 + 20 * (seed % 2))
+        kept = (y == 1).any(axis=1)
+        present = (y == 1)[kept]
+        best = None
+        for threshold in np.unique(p[kept][present]):
+            held = (present & (p[kept] >= threshold)).sum(axis=1)
+            missed = [
+                1 - Fraction(int(a), int(b)) for a, b in zip(held, present.sum(axis=1), strict=True)
+            ]
+            if rows_allow(guarantee, missed, alpha):
+                best = threshold
+        assert best is not None
+        found = decide.Recall(float(level), guarantee).fit(p, y)
+        np.testing.assert_array_equal(found.predict(p), p >= best)
+
+
+@pytest.mark.parametrize("guarantee", [None, "expected"])
+@pytest.mark.parametrize(("level", "rows"), [("0.9", 19), ("0.9", 30), ("0.8", 14), ("0.7", 9)])
+def test_recall_uses_up_what_it_may_miss_exactly(level, rows, guarantee):
+    """One label per row: after k rows are missed, k of the rows are what may be missed."""
+    p = (1 + np.arange(rows))[:, None] / 100
+    y = np.ones((rows, 1), np.int8)
+    alpha = 1 - Fraction(level)
+    allowed = alpha * rows if guarantee is None else alpha * (rows + 1) - 1
+    found = decide.Recall(float(level), guarantee).fit(p, y)
+    assert int((~found.predict(p)).sum()) == math.floor(allowed)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("guarantee", [None, "expected", ("probability", 0.2)], ids=str)
+@pytest.mark.parametrize("count", [5, 9, 10, 19, 20, 30])
+def test_recall_of_a_label_misses_as_many_positives_as_it_may(level, guarantee, count):
+    alpha = 1 - Fraction(level)
+    p = (1 + np.arange(count))[:, None] / 100
+    y = np.ones((count, 1), np.int8)
+    found = decide.Recall(float(level), guarantee, per="label").fit(p, y)
+    missed = int((~found.predict(p)).sum())
+    if guarantee is None:
+        assert missed == min(math.floor(alpha * count), count - 1)
+    elif guarantee == "expected":
+        assert missed == max(0, math.floor(alpha * (count + 1)) - 1)
+    else:
+        good = [m for m in range(count) if binom.cdf(m, count, float(alpha)) <= 0.2]
+        assert missed == max(good, default=0)
+
+
+# Average size ----------------------------------------------------------------------------------
+
+
+def nested(p):
+    """Every set of the family, from small to large: above a value, and the first tied labels."""
+    labels = np.arange(p.shape[1])
+    for value in np.unique(p)[::-1]:
+        for tied in range(p.shape[1]):
+            yield (p > value) | ((p == value) & (labels < tied))
+    yield np.ones_like(p, dtype=bool)
+
+
+def capital(sets, size, delta, p):
+    """Log of what the gambler has who bets that the mean is below ``size``, by its definition."""
+    rows, labels = p.shape
+    share = size / labels
+    first = min(rows, max(20, min(rows // 20, 200, 2**18 // labels)))
+    head = p[:first]
+    rank = min(head.size, max(1, round(size * first)))
+    sizes = (head >= np.sort(head, axis=None)[-rank]).sum(axis=1)
+    seen = (size + ((sizes - sizes.mean()) ** 2).sum()) / (first + 1)
+    total = 0.0
+    for part, variance in ((sets[:first], size), (sets[first:], seen)):
+        stake = math.sqrt(2 * math.log(1 / delta) / (rows * variance)) * labels
+        stake = min(stake, 0.999 / (1 - share))
+        total += np.log1p(stake * (share - part.sum(axis=1) / labels)).sum()
+    return total
+
+
+@pytest.mark.parametrize("size", [1.0, 1.5, 2.5])
+@pytest.mark.parametrize("delta", [0.05, 0.3])
+@pytest.mark.parametrize("digits", [1, 2])
+def test_the_certified_sets_are_the_largest_of_all_that_are_certified(size, delta, digits):
+    for seed in SEEDS:
+        p, _ = draw(seed, 60 + 5 * seed, labels=5, digits=digits)
+        good = [sets for sets in nested(p) if capital(sets, size, delta, p) >= -math.log(delta)]
+        found = decide.AverageSize(size, ("probability", delta)).fit(p).predict(p)
+        np.testing.assert_array_equal(found, good[-1])
+
+
+@pytest.mark.parametrize("size", ["1", "1.5", "2.4"])
+@pytest.mark.parametrize("guarantee", [None, "expected"])
+def test_sets_of_an_average_size_are_the_largest_within_the_budget(size, guarantee):
+    for seed in SEEDS:
+        p, _ = draw(seed, 40 + seed, labels=5)
+        rows, labels = p.shape
+        budget = Fraction(size) * rows
+        if guarantee == "expected":
+            budget = Fraction(size) * (rows + 1) - labels
+        good = [sets for sets in nested(p) if int(sets.sum()) <= budget]
+        found = decide.AverageSize(float(size), guarantee).fit(p).predict(p)
+        np.testing.assert_array_equal(found, good[-1])
+
+
+@pytest.mark.parametrize("level", ["0.5", "0.8", "0.9"])
+def test_coverage_is_the_conformal_quantile_with_ties(level):
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        p = np.round(rng.dirichlet(np.ones(4), 39), 1)
+        y = np.eye(4, dtype=np.int8)[rng.integers(0, 4, 39)]
+        found = decide.Coverage(float(level)).fit(p, y)
+        covered = (found.predict(p) & (y == 1)).any(axis=1)
+        needed = math.ceil(Fraction(level) * (len(p) + 1))
+        assert covered.sum() >= needed
+        true = np.sort(p[y == 1])[::-1]
+        # With one label fewer than the tie at the quantile, too few rows would be covered.
+        assert (true > true[needed - 1]).sum() < needed
+        np.testing.assert_array_equal(found.predict(p), p >= true[needed - 1])
