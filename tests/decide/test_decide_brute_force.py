@@ -151,3 +151,56 @@ def test_coverage_is_the_conformal_quantile_with_ties(level):
         # With one label fewer than the tie at the quantile, too few rows would be covered.
         assert (true > true[needed - 1]).sum() < needed
         np.testing.assert_array_equal(found.predict(p), p >= true[needed - 1])
+
+
+@pytest.mark.parametrize("level", [0.5, 0.65])
+@pytest.mark.parametrize("delta", [0.1, 0.3, None])
+def test_precision_of_a_label_is_the_lowest_threshold_of_its_sequence_of_tests(level, delta):
+    """Thresholds are tested from the highest on; a test that fails loses the risk saved so far."""
+    grid = 1 / (1 + np.exp(-np.arange(60, -61, -1) / 10))
+    chosen = set()
+    for seed in SEEDS:
+        p, y = draw(seed, 200, labels=2, digits=2)
+        p = np.minimum(p + 0.003, 1)  # ties of rows, none with the thresholds tested
+        lowest = []
+        for column, truth in zip(p.T, y.T, strict=True):
+            saved, best = 0.0, None
+            for threshold in grid:
+                taken = (column >= threshold) & (truth >= 0)
+                count, wrong = int(taken.sum()), int((taken & (truth == 0)).sum())
+                if delta is None:
+                    passes = count > 0 and wrong <= (1 - level) * count + 1e-12
+                else:
+                    saved += delta / len(grid)
+                    passes = count > 0 and binom.cdf(wrong, count, 1 - level) <= saved
+                    saved = saved if passes else 0.0
+                best = threshold if passes else best
+            lowest.append(np.inf if best is None else best)
+        guarantee = None if delta is None else ("probability", delta)
+        found = decide.Precision(level, guarantee, per="label").fit(p, y)
+        np.testing.assert_array_equal(found.predict(p), p >= np.array(lowest))
+        chosen |= set(lowest)
+    assert len(chosen) > 1
+
+
+@pytest.mark.parametrize("level", ["0.5", "0.7", "0.8"])
+@pytest.mark.parametrize("delta", [0.05, 0.3])
+def test_recall_with_probability_is_the_highest_threshold_that_a_gambler_certifies(level, delta):
+    """Three stakes, each best for one spread of the shares missed, share the capital."""
+    alpha = float(1 - Fraction(level))
+    for seed in SEEDS:
+        p, y = draw(seed, 150, digits=2)
+        kept = (y == 1).any(axis=1)
+        p, present = p[kept], (y == 1)[kept]
+        best = None
+        for threshold in np.unique(p[present]):
+            missed = 1 - (present & (p >= threshold)).sum(axis=1) / present.sum(axis=1)
+            capital = []
+            for spread in (1, 1 / 3, 1 / 9):
+                variance = alpha * (1 - alpha) * spread
+                stake = math.sqrt(2 * math.log(1 / delta) / (len(p) * variance))
+                stake = min(stake, 0.999 / (1 - alpha))
+                capital.append(np.exp(np.log1p(stake * (alpha - missed)).sum()))
+            best = threshold if np.mean(capital) >= 1 / delta else best
+        found = decide.Recall(float(level), ("probability", delta)).fit(p, present.astype(int))
+        np.testing.assert_array_equal(found.predict(p), p >= best)
