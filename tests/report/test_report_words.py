@@ -22,21 +22,40 @@ def drawn(shift=0.0, rows=4000, labels=3):
 
 
 @pytest.mark.parametrize(
-    ("shift", "word", "high", "low"),
-    [(0.0, "well calibrated", 0, 0), (0.06, "usable", 3, 0), (-0.06, "usable", 0, 3)],
+    ("shift", "grade", "high", "low"),
+    [(0.0, "good", 0, 0), (0.06, "poor", 3, 0), (-0.06, "poor", 0, 3)],
 )
-def test_the_verdict_follows_the_gap(shift, word, high, low):
+def test_the_verdict_follows_the_gap(shift, grade, high, low):
     found = verdict(drawn(shift))
-    assert word in found.sentences[1]
-    assert ("credibly calibrate" in found.sentences[1]) == (word != "well calibrated")
+    assert found.grade == grade
+    assert ("Calibrate it" in found.sentences[1]) == (grade != "good")
     assert (len(found.too_high), len(found.too_low)) == (high, low)
 
 
-def test_a_large_gap_is_called_bad_and_a_calibrated_file_is_not_sent_to_calibrate():
+def test_the_grade_is_the_worst_of_gap_flagged_labels_and_counts():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.1, 0.8, (4000, 10))
+    factors = np.ones(10)
+    y = (rng.random(p.shape) < p).astype(np.int8)
+    assert verdict(predictions(p, y)).grade == "good"
+    factors[0] = 0.8  # one label of ten is overstated: within what a good file may have
+    one = verdict(predictions(p, (rng.random(p.shape) < p * factors).astype(np.int8)))
+    assert (one.grade, len(one.too_high)) == ("good", 1)
+    factors[1:3] = 0.8
+    three = verdict(predictions(p, (rng.random(p.shape) < p * factors).astype(np.int8)))
+    assert (three.grade, len(three.too_high)) == ("fair", 3)
+    # Nearly every probability is tiny and twice too high: the gap is small, the counts are not.
+    rare = np.full((20_000, 5), 0.02)
+    over = verdict(predictions(rare, (rng.random(rare.shape) < 0.01).astype(np.int8)))
+    assert over.grade == "poor"
+    assert any(sentence.startswith("It expects") for sentence in over.sentences)
+
+
+def test_a_calibrated_file_is_not_sent_to_calibrate():
     one = drawn(0.2)
-    assert "badly calibrated" in verdict(one).sentences[1]
     again = predictions(one.probabilities, one.targets, metadata={"calibrator": {"x": 1}})
-    assert "credibly calibrate" not in verdict(again).sentences[1]
+    assert "Calibrate it" in verdict(one).sentences[1]
+    assert "Calibrate it" not in verdict(again).sentences[1]
 
 
 def test_few_rows_are_not_judged():
@@ -45,9 +64,9 @@ def test_few_rows_are_not_judged():
     assert "too few rows to judge calibration" in verdict(three).sentences[1]
     rng = np.random.default_rng(3)
     p = rng.random((170, 3))
-    few = verdict(predictions(p, (rng.random(p.shape) < p).astype(np.int8))).sentences[1]
-    assert "too few rows to tell" in few or "well calibrated" in few
-    assert "too few rows to tell" in few
+    few = verdict(predictions(p, (rng.random(p.shape) < p).astype(np.int8)))
+    assert few.grade == "unknown"
+    assert "too few rows to tell" in few.sentences[1]
 
 
 def test_the_verdict_includes_accuracy():
@@ -55,7 +74,7 @@ def test_the_verdict_includes_accuracy():
     rates = np.array([0.05, 0.1, 0.15, 0.2, 0.3])
     y = (rng.random((3000, 5)) < rates).astype(np.int8)
     weak = verdict(predictions(np.tile(rates, (3000, 1)) + rng.normal(0, 1e-6, y.shape), y))
-    assert "well calibrated" in weak.sentences[1]
+    assert weak.grade == "good"
     assert "ranking is weak" in weak.sentences[2]
     assert "get none" in weak.sentences[2]
     sharp = verdict(predictions(np.where(y == 1, 0.95, 0.02), y))

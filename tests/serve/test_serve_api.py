@@ -306,7 +306,7 @@ def test_labels_seen_together_and_joint_search(tmp_path):
         assert client.get("/api/together", params={"q": "+zebra"}).status_code == 400
     with TestClient(create_app([tmp_path / "p.parquet"]), **local) as client:
         assert client.get("/api/search", params={"q": "+cat +dog"}).json()["expected_hits"] > 90
-        assert "Given this: what else?" in client.get("/", params={"q": "+cat"}).text
+        assert "Labels that often appear with these" in client.get("/", params={"q": "+cat"}).text
 
 
 def test_names_are_found_without_their_accents(tmp_path):

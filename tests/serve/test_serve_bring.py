@@ -417,7 +417,7 @@ def file(tmp_path):
 def test_bringing_in_a_browser(open_page, file, in_process, tmp_path):
     page = open_page()
     page.goto("/")
-    page.get_by_role("link", name="Bring a file").click()
+    page.get_by_role("link", name="Import", exact=True).click()
     page.wait_for_url("**/bring")
     look_at(page, "bring")
     page.set_input_files("#file", file)

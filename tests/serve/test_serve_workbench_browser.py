@@ -223,7 +223,7 @@ def test_home_says_what_to_do_and_the_atlas_sorts_without_scripts(open_page):
     page = open_page(java_script_enabled=False)
     page.goto("/")
     assert page.locator("#verdict p").count() >= 4
-    assert "credibly sets" in page.locator("#steps").inner_text()
+    assert "credibly sets" in page.locator("#steps").text_content()
     page.get_by_role("link", name="Labels", exact=True).click()
     page.get_by_role("link", name="AP", exact=True).click()
     page.wait_for_url("**sort=AP**")

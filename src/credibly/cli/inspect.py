@@ -40,7 +40,9 @@ class Options:
     kinds: tuple[str, ...] = option(
         ("missing", "surplus", "unknown"), help="kinds of entries, separated by commas"
     )
-    min_disagreement: float = option(0.5, help="least disagreement of an entry, 0 to 1")
+    min_disagreement: float = option(
+        0.9, help="list a label if the model gives its opposite at least this probability"
+    )
     out: str | None = option(None, help="file to write", metavar="FILE")
     format: str = option("csv", help="of the queue, and of --reviews", choices=FORMATS)
     root: str = option("", help="with label-studio: address of the folder of the items")
@@ -181,7 +183,13 @@ def _show(options: Options, issues: LabelIssues) -> None:
         for each in shown
     ]
     columns = ["id", "label", "kind", "truth", "probability", "disagreement"]
-    _tables.print_table(f"the surest {len(shown)} of {len(issues):,} entries", columns, rows)
+    _tables.print_text(
+        f"{issues.wrong:,} {'label is' if issues.wrong == 1 else 'labels are'} probably wrong: the "
+        "model gives the opposite 90 % or more."
+    )
+    _tables.print_table(
+        f"the first {len(shown)} of {len(issues):,} labels to review", columns, rows
+    )
     worst = sorted(issues.errors, key=lambda each: -each.expected)[:MOST_SHOWN]
     if worst:
         rows = [
@@ -193,9 +201,9 @@ def _show(options: Options, issues: LabelIssues) -> None:
     if issues.total is not None:
         total = issues.total
         _tables.print_text(
-            f"Estimate: {total.expected:,.0f} of {total.known:,} known entries are wrong "
-            f"[{total.low:,.0f}, {total.high:,.0f}]. What the model cannot resolve counts as "
-            "wrong, too; review a sample to know."
+            f"Estimated from all probabilities: {total.expected:,.1f} of {total.known:,} known "
+            f"labels are wrong (95 % interval {total.low:,.1f} to {total.high:,.1f}). The estimate "
+            "includes what the model cannot tell apart. Review a sample to check it."
         )
     if options.out is not None:
         _tables.print_text(f"{len(issues):,} entries written to {options.out}")

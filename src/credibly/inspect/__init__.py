@@ -10,13 +10,22 @@ read their answers.
 """
 
 from credibly.inspect._files import label_issues_of_files
-from credibly.inspect._issues import KINDS, LabelErrors, LabelIssue, LabelIssues, label_issues
+from credibly.inspect._issues import (
+    KINDS,
+    PROBABLY_WRONG,
+    LabelErrors,
+    LabelIssue,
+    LabelIssues,
+    label_issues,
+    probably_wrong,
+)
 from credibly.inspect._log import VALUES, LoggedReview, ReviewLog
 from credibly.inspect._noise import NoiseModel, fit_noise
 from credibly.inspect._reviews import Review, apply_reviews, read_queue, read_reviews
 
 __all__ = [
     "KINDS",
+    "PROBABLY_WRONG",
     "VALUES",
     "LabelErrors",
     "LabelIssue",
@@ -29,6 +38,7 @@ __all__ = [
     "fit_noise",
     "label_issues",
     "label_issues_of_files",
+    "probably_wrong",
     "read_queue",
     "read_reviews",
 ]

@@ -13,6 +13,7 @@ from credibly.engines import is_remote, open_engine
 from credibly.inspect import _noise
 from credibly.inspect._issues import (
     KINDS,
+    PROBABLY_WRONG,
     WITHOUT_TRUTH,
     Kind,
     LabelIssue,
@@ -21,6 +22,7 @@ from credibly.inspect._issues import (
     disagreements,
     estimated_errors,
     log_odds,
+    probably_wrong,
 )
 from credibly.predictions import Dataset, Predictions, TopPredictions
 from credibly.targets import UNKNOWN
@@ -35,7 +37,7 @@ def label_issues_of_files(
     *,
     top: int = 1000,
     kinds: Sequence[Kind] = KINDS,
-    min_disagreement: float = 0.5,
+    min_disagreement: float = PROBABLY_WRONG,
     seed: int = 0,
     partial: bool = False,
     engine: str = "duckdb",
@@ -76,7 +78,7 @@ def label_issues_of_files(
     worker.tally(dataset, tally)
     issues = [_issue(entry, dataset.labels) for entry in tally.best()]
     labels = dataset.labels if tally.histogram.num_labels > 1 else []
-    return LabelIssues(issues, *_errors(tally.histogram, labels, seed))
+    return LabelIssues(issues, *_errors(tally.histogram, labels, seed), wrong=tally.wrong)
 
 
 class _IssueTally:
@@ -88,6 +90,7 @@ class _IssueTally:
         self.top, self.kinds, self.least = top, kinds, min_disagreement
         self.histogram = LogOddsHistogram(1 if num_labels > _POOLED_FROM else num_labels)
         self._entries: dict[str, Array] = {}
+        self.wrong = 0
 
     def update(self, batch: Predictions | TopPredictions, first_row: int) -> None:
         p = batch.probabilities
@@ -101,6 +104,7 @@ class _IssueTally:
         hard = (targets == 0) | (targets == 1)  # soft targets are passed over
         numbers = labels[hard] if self.histogram.num_labels > 1 else np.zeros(hard.sum(), int)
         self.histogram.update_entries(numbers, log_odds(p[hard]), targets[hard])
+        self.wrong += int(probably_wrong(p, targets).sum())
         rows, columns, disagreement = disagreements(p, targets, self.kinds, self.least)
         each = disagreement[rows, columns]
         if len(rows) > self.top:  # ties with the last one stay in until all are ordered
@@ -128,10 +132,11 @@ class _IssueTally:
 
     def state(self) -> dict[str, Array]:
         entries = {f"entry:{name}": each for name, each in self._entries.items()}
-        return {**self.histogram.state(), **entries}
+        return {**self.histogram.state(), **entries, "wrong": np.array(self.wrong)}
 
     def add(self, state: Mapping[str, Array]) -> None:
         self.histogram.add(state)
+        self.wrong += int(state["wrong"])
         start = "entry:"
         entries = {
             name.removeprefix(start): each for name, each in state.items() if name.startswith(start)

@@ -24,6 +24,9 @@ KINDS: tuple[Kind, ...] = ("missing", "surplus", "unknown")
 probably present."""
 
 COLUMNS = ("rank", "id", "label", "kind", "given", "probability", "disagreement", "decision")
+PROBABLY_WRONG = 0.9
+"""A known label is probably wrong if the model gives the opposite at least this probability."""
+
 RESAMPLES = 100
 _FAR = 30.0
 
@@ -75,12 +78,14 @@ class LabelIssues:
         errors: per label, in the order of the predictions; empty where it cannot be estimated.
         total: the same over all labels; None where it cannot be estimated.
         noise: the fitted curve behind these numbers.
+        wrong: how many labels of all rows are probably wrong, see ``probably_wrong``.
     """
 
     issues: list[LabelIssue]
     errors: list[LabelErrors]
     total: LabelErrors | None
     noise: _noise.NoiseModel | None
+    wrong: int = 0
 
     def __len__(self) -> int:
         return len(self.issues)
@@ -109,6 +114,7 @@ class LabelIssues:
             "issues": [vars(each) for each in self.issues],
             "errors": [vars(each) for each in self.errors],
             "total": None if self.total is None else vars(self.total),
+            "wrong": self.wrong,
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -132,7 +138,7 @@ def label_issues(
     *,
     top: int | None = 1000,
     kinds: Sequence[Kind] = KINDS,
-    min_disagreement: float = 0.5,
+    min_disagreement: float = PROBABLY_WRONG,
     seed: int = 0,
 ) -> LabelIssues:
     """Return the entries whose truth and probability disagree, the surest disagreement first.
@@ -169,7 +175,8 @@ def label_issues(
         _issue(predictions, int(row), int(column), float(disagreement[row, column]))
         for row, column in zip(rows[order], columns[order], strict=True)
     ]
-    return LabelIssues(issues, *_errors(predictions, seed))
+    wrong = int(probably_wrong(predictions.probabilities, predictions.targets).sum())
+    return LabelIssues(issues, *_errors(predictions, seed), wrong=wrong)
 
 
 WITHOUT_TRUTH = (
@@ -185,6 +192,23 @@ def check_question(top: int | None, kinds: Sequence[Kind], min_disagreement: flo
         checks.at_least("top", top, 0)
     for kind in kinds:
         checks.choice("kinds", kind, KINDS)
+
+
+def probably_wrong(probabilities: Array, targets: Array) -> Array:
+    """Return which known labels the model contradicts with ``PROBABLY_WRONG`` or more.
+
+    This is the one definition behind every count of labels to review.
+
+    Args:
+        probabilities: calibrated, of rows that the model was not trained on.
+        targets: decoded, of the same shape; unknown and soft entries are never counted.
+
+    Example:
+        >>> probably_wrong(np.array([[0.95, 0.5, 0.99]]), np.array([[0, 1, -1]]))
+        array([[ True, False, False]])
+    """
+    missing = (targets == 0) & (probabilities >= PROBABLY_WRONG)
+    return missing | ((targets == 1) & (1 - probabilities >= PROBABLY_WRONG))
 
 
 def disagreements(
@@ -258,12 +282,10 @@ def estimated_errors(
     )
     counts = np.array([w.sum() for _, _, w in columns])
     errors = [
-        LabelErrors(name, round(counts[place]), sums[place], *_interval(draws[:, place]))
+        _estimate(name, counts[place], sums[place], draws[:, place])
         for place, name in enumerate(labels)
     ]
-    total = LabelErrors(
-        "all labels", round(counts.sum()), float(sums.sum()), *_interval(draws.sum(axis=1))
-    )
+    total = _estimate("all labels", counts.sum(), sums.sum(), draws.sum(axis=1))
     return errors, total, model
 
 
@@ -273,9 +295,12 @@ def _drawn(chances: Array, weights: Array, rng: np.random.Generator) -> float:
     return max(0.0, float(weights @ chances) + spread * float(rng.normal()))
 
 
-def _interval(draws: Array) -> tuple[float, float]:
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(low), float(high)
+def _estimate(label: str, known: float, expected: float, draws: Array) -> LabelErrors:
+    """Return an estimate whose interval holds it: draws below 0 count as 0, which lifts them."""
+    low, high = (float(end) for end in np.quantile(draws, [0.025, 0.975]))
+    return LabelErrors(
+        label, round(known), float(expected), min(low, float(expected)), max(high, float(expected))
+    )
 
 
 def log_odds(probabilities: Array) -> Array:

@@ -102,14 +102,14 @@ class AppState:
         """Return the pages to choose from: path and title."""
         several = len(self.files) > 1 or self.runs is not None
         listed = [
-            ("/", "Home", True),
+            ("/", "Overview", True),
             ("/labels", "Labels", True),
             ("/errors", "Errors", True),
             ("/decide", "Decide", True),
             ("/review", "Review", self.reviewing is not None),
             ("/compare", "Compare", several),
             ("/try", "Try it", self.model is not None),
-            ("/bring", "Bring a file", True),
+            ("/bring", "Import", True),
             ("/docs", "API", True),
         ]
         return [(path, title) for path, title, there in listed if there]

@@ -11,6 +11,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
+from credibly.app.charts import reliability_drawing
 from credibly.checks import InputError
 from credibly.files import spreadsheet_cell
 from credibly.names import LOSSES
@@ -27,7 +28,6 @@ from credibly.serve._bringing import (
     read_preview,
     suggested,
 )
-from credibly.serve._drawing import reliability_drawing
 from credibly.serve._forms import Form, read_form
 from credibly.serve._guard import BODY_LIMIT
 from credibly.serve._templates import page

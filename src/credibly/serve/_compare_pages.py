@@ -12,11 +12,11 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from markupsafe import Markup
 from pydantic import Field
 
+from credibly.app.charts import Axes, Dumbbell, Line, dumbbell, line_chart, swatch
 from credibly.checks import InputError
 from credibly.serve._api import FAILURES, state_of
 from credibly.serve._comparing import PAIRED, Comparison, Pair
 from credibly.serve._runs import FIGURES, RunState
-from credibly.serve._runs_drawing import Axes, Dumbbell, Line, dumbbell, line_chart, swatch
 from credibly.serve._tables import table_response
 from credibly.serve._templates import page
 from credibly.serve._views import FileQuery

@@ -9,9 +9,9 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from credibly.app.charts import cost_chart
 from credibly.serve._api import FAILURES, state_of
 from credibly.serve._deciding import MOST_ZONES, command, thresholds_file, weigh
-from credibly.serve._drawing import cost_chart
 from credibly.serve._served import ServedPredictions
 from credibly.serve._templates import page
 from credibly.serve._views import DecideQuery, FileQuery, own_costs

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from credibly.inspect import PROBABLY_WRONG, probably_wrong
 from credibly.retrieve import Index
 from credibly.serve._views import MOST_ENTRIES, EntryKind, EntryQuery, Rule
 from credibly.types import Array
@@ -177,9 +178,10 @@ def _disagreement(p: Array, y: Array | None, t: Array, other: Array | None) -> t
 
 
 def _doubtful(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
-    """Select as ``cr.inspect.label_issues`` does: by the probability that the truth is wrong."""
     wrong = np.where(_is(y, 1, p), 1 - p, p)
-    return wrong >= 0.5, wrong
+    if y is None:  # without truth every probable label is offered for a decision
+        return p >= PROBABLY_WRONG, wrong
+    return probably_wrong(p, y), wrong
 
 
 _KINDS: dict[EntryKind, _Kind] = {

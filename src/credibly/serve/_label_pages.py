@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
+from markupsafe import Markup
 from pydantic import Field
 
+from credibly.app.charts import heat_map, small_reliability
+from credibly.app.views import label_lift
 from credibly.retrieve import folded
 from credibly.serve._api import FAILURES, state_of
-from credibly.serve._drawing import sparkline
 from credibly.serve._served import ServedPredictions
 from credibly.serve._tables import table_response
-from credibly.serve._templates import page
+from credibly.serve._templates import both_labels, page
 from credibly.serve._views import FileQuery
 from credibly.summaries import AtlasRow, Pairs, label_pairs
 
@@ -83,7 +86,7 @@ def labels_page(request: Request, asked: Annotated[AtlasQuery, Query()]) -> HTML
         number=asked.file,
         raw=asked.raw,
         asked=asked,
-        rows=[(row, sparkline(row.confidence, row.frequency, row.counts)) for row in part],
+        rows=[(row, "" if row.diagram is None else small_reliability(row.diagram)) for row in part],
         found=len(rows),
         per_page=PER_PAGE,
         orders=(
@@ -125,6 +128,7 @@ def _table_row(row: AtlasRow) -> dict[str, Any]:
 @router.get("/pairs")
 def pairs_page(request: Request, asked: Annotated[AtlasQuery, Query()]) -> HTMLResponse:
     chosen = state_of(request).file(asked.file, asked.raw)
+    pairs = _pairs(chosen, asked) if chosen.has_truth else None
     return page(
         request,
         "pairs.html",
@@ -132,8 +136,17 @@ def pairs_page(request: Request, asked: Annotated[AtlasQuery, Query()]) -> HTMLR
         number=asked.file,
         raw=asked.raw,
         asked=asked,
-        pairs=_pairs(chosen, asked) if chosen.has_truth else None,
+        pairs=pairs,
+        heat="" if pairs is None else _heat_map(chosen, pairs.labels, asked),
     )
+
+
+def _heat_map(chosen: ServedPredictions, names: list[str], asked: AtlasQuery) -> Markup:
+    targets = chosen.sample.targets
+    assert targets is not None, "only files with truth have real pairs"
+    lift = label_lift(names, targets[:, [chosen.column_of(name) for name in names]])
+    link = partial(both_labels, file=asked.file, raw=asked.raw)
+    return heat_map(lift.labels, lift.lift, lift.matters, link)
 
 
 def _pairs(chosen: ServedPredictions, asked: AtlasQuery) -> Pairs:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
+from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
+from credibly.app.views import SMALL_MULTIPLES
 from credibly.checks import InputError
 from credibly.data import ImageFolder
 from credibly.retrieve import parse
 from credibly.serve._api import FileNumber, Name, Raw, state_of
-from credibly.serve._templates import page, wanted
+from credibly.serve._templates import both_labels, page, wanted
+from credibly.serve._views import EntryQuery
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+STRIP = 7
+"""Probably wrong labels on the first page."""
 
 PageTop = Annotated[int, Query(ge=1, le=200)]
 Text = Annotated[str, Query(max_length=2000)]
@@ -55,8 +62,35 @@ def search_page(
         also=also,
         together=together,
         some_labels=chosen.labels[:8],
-        overview=None if q.strip() else chosen.overview,
+        **({} if q.strip() else _overview(request, file, raw)),
     )
+
+
+def _overview(request: Request, file: int, raw: bool) -> dict[str, Any]:
+    """Return what the first page shows beside the search box."""
+    state = state_of(request)
+    look = state.file(file, raw).first_look
+    asked = EntryQuery.model_validate({"file": file, "raw": raw, "kind": "doubtful"})
+    wrong = state.workbench.entries(asked, 0, STRIP) if look.wrong else []
+    decided = {} if state.reviewing is None else state.reviewing.decided()
+    charts = {}
+    if look.diagram is not None:
+        words = "Reliability: how often a label is really there, by what the model says"
+        charts["reliability"] = reliability_chart(look.diagram, words)
+    if look.curve is not None:
+        at = look.curve.balanced()
+        charts["threshold"] = threshold_chart(look.curve.found, look.curve.right, at)
+    if look.lift is not None:
+        link = partial(both_labels, file=file, raw=raw)
+        charts["lift"] = heat_map(look.lift.labels, look.lift.lift, look.lift.matters, link)
+    return {
+        "look": look,
+        "charts": charts,
+        "small": small_reliability,
+        "wrong": wrong,
+        "decided": decided,
+        "shown_labels": look.labels[:SMALL_MULTIPLES],
+    }
 
 
 @router.get("/label")

@@ -75,8 +75,9 @@ class Reviewing:
         return self.log.latest()
 
     def queue(self, asked: EntryQuery, most: int = MOST_ENTRIES) -> tuple[list[Entry], int]:
-        """Return doubtful entries that nobody has decided, the surest first, and how many."""
-        view = asked.model_copy(update={"kind": "doubtful"}).unpaged
+        """Return labels that are probably wrong and undecided, the surest first; and how many."""
+        kind = "unmarked" if asked.truth == "unknown" else "doubtful"
+        view = asked.model_copy(update={"kind": kind}).unpaged
         listed, start, decided = [], 0, self.decided()
         total = self.workbench.found(view).total
         while len(listed) < most and start < MOST_ENTRIES:

@@ -13,24 +13,23 @@ from typing import Any
 import numpy as np
 
 from credibly import metrics
+from credibly.app.charts import reliability_chart
+from credibly.app.views import FirstLook, first_look
 from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize, Threshold
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.retrieve import Answer, Index, MixtureJoint, Query, Together, seen_together
-from credibly.serve._drawing import label_drawing
 from credibly.serve._pending import Pending
 from credibly.summaries import (
     AtlasRow,
     Budget,
     EntryCosts,
     Outcome,
-    Overview,
     ThresholdCounts,
     budget,
     label_atlas,
     outcome,
-    overview,
     summarize_columns,
     threshold_counts,
 )
@@ -88,7 +87,7 @@ class ServedPredictions:
         size = f"{self.scan.num_rows:,} rows and {len(self.labels):,} labels"
         self._sampled = Pending(self._waited_sample, f"reading a sample of {size}")
         self._listed = Pending(self._waited_atlas, f"measuring every label, of {size}")
-        self._judged = Pending(self._waited_overview, f"judging the probabilities, of {size}")
+        self._judged = Pending(self._waited_first_look, f"judging the probabilities, of {size}")
         self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
         self.chart = lru_cache(maxsize=KEPT)(self._chart)
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
@@ -131,7 +130,7 @@ class ServedPredictions:
         """Return all rows, or a fixed random part of a large file.
 
         Raises:
-            NotReady: while it is being read, after some seconds; so do ``atlas`` and ``overview``.
+            NotReady: while it is being read, after some seconds. So do ``atlas``, ``first_look``.
         """
         if "_sample" not in self.__dict__:
             self._sampled.wait()
@@ -206,18 +205,18 @@ class ServedPredictions:
         return label_atlas(self.labels, rows.probabilities, truth)
 
     @property
-    def overview(self) -> Overview:
-        """Return the verdict, labels to fix and what to do next, on the sample."""
+    def first_look(self) -> FirstLook:
+        """Return what the first page shows, on the sample."""
         self._judged.wait()
-        return self._waited_overview()
+        return self._waited_first_look()
 
-    def _waited_overview(self) -> Overview:
+    def _waited_first_look(self) -> FirstLook:
         with self._summaries:
-            return self._overview
+            return self._first_look
 
     @cached_property
-    def _overview(self) -> Overview:
-        return overview(self._waited_sample(), str(self.path), atlas=self._atlas)
+    def _first_look(self) -> FirstLook:
+        return first_look(self._waited_sample(), str(self.path), atlas=self._atlas)
 
     def search(self, query: str, top: int) -> Answer:
         return self.index.search(query, top=top, joint=self.joint)
@@ -282,7 +281,7 @@ class ServedPredictions:
         diagram = self.label_report(label).reliability
         assert diagram is not None, "only labels with known truth have a reliability diagram"
         alt = f"Reliability diagram of {label}: share present against probability given"
-        return label_drawing(diagram, alt)
+        return reliability_chart(diagram, alt)
 
     def decision(self, average_size: float, labels: Sequence[str]) -> AverageSize:
         """Return the rule behind ``budget``, for probabilities with these labels in this order."""

@@ -13,11 +13,11 @@ import numpy as np
 from markupsafe import Markup
 
 from credibly import metrics
+from credibly.app.charts import reliability_chart
 from credibly.checks import InputError, nearest
 from credibly.data import ImageFolder
 from credibly.predictions import Dataset, TopPredictions
 from credibly.retrieve import Answer, folded, search_top_labels
-from credibly.serve._drawing import label_drawing
 from credibly.serve._uploads import Uploads
 from credibly.summaries import TopLabelSummary, TopSummary, top_summary
 from credibly.targets import Targets
@@ -148,7 +148,7 @@ class ServedTop:
             if known.any():
                 found = metrics.reliability(values[known][:, None], Targets(truth[known][:, None]))
                 alt = f"Reliability diagram of {label}, over {int(known.sum()):,} rows that hold it"
-                chart = label_drawing(found, alt)
+                chart = reliability_chart(found, alt)
             false_alarms = [listed[i] for i, row in enumerate(order) if truth[row] == 0][:SHOWN]
             present = rows.targets.entry_rows()[rows.targets.indices == number]
             unheld = np.setdiff1d(present, where)[:SHOWN]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +27,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = lambda value: f"{100 * value:.1f} %"
+    environment.filters["finite"] = _finite
     environment.globals["version"] = __version__
     environment.globals["wanted"] = wanted
     return environment
@@ -62,6 +64,27 @@ def failure(request: Request, status: int, message: str) -> Response:
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": message}, status)
     return page(request, "error.html", status, message=message)
+
+
+def _finite(columns: dict[str, list[float]]) -> dict[str, list[float | None]]:
+    """Return columns with None for NaN, which JSON cannot hold."""
+    return {
+        name: [value if math.isfinite(value) else None for value in column]
+        for name, column in columns.items()
+    }
+
+
+def both_labels(first: str, second: str, *, file: int = 0, raw: bool = False) -> str:
+    """Return the address of the rows that carry two labels.
+
+    Example:
+        >>> both_labels("fork", "apple", file=1)
+        '/?q=%2Bfork+%2Bapple&file=1'
+    """
+    asked: dict[str, object] = {"q": f"{wanted(first)} {wanted(second)}"}
+    asked |= {"file": file} if file else {}
+    asked |= {"raw": "true"} if raw else {}
+    return "/?" + urlencode(asked)
 
 
 def wanted(label: str, unwanted: str | None = None) -> str:

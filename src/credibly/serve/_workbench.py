@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
+from typing import cast
 from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
@@ -37,7 +38,8 @@ class Workbench:
 
     def __init__(self, files: Sequence[ServedPredictions]) -> None:
         self.files = files
-        self._found = lru_cache(maxsize=VIEWS)(self._find)
+        remembered = lru_cache(maxsize=VIEWS)(self._find)  # a view is frozen, so it is a key
+        self._found = cast(Callable[[EntryQuery], EntryList], remembered)
         self._other = lru_cache(maxsize=2)(self._match)
         self._used: dict[int, None] = {}
         self._lock = Lock()
@@ -93,7 +95,7 @@ class Workbench:
             raise InputError("disagreement needs two files: `credibly serve A.parquet B.parquet`.")
         if asked.low > asked.high:
             raise InputError(f"`low` must not be above `high`; got {asked.low} and {asked.high}.")
-        return self._found(asked.unpaged.parameters())
+        return self._found(asked.unpaged)
 
     def entries(self, asked: EntryQuery, start: int, stop: int) -> list[Entry]:
         """Return some entries of a view."""
@@ -150,8 +152,7 @@ class Workbench:
         ids = dict(zip(around, map(str, index.ids(around)), strict=True))
         return Beside(ids.get(place - 1), ids.get(place + 1), place + 1, len(index), "")
 
-    def _find(self, view: str) -> EntryList:
-        asked = parse_view(EntryQuery, view)
+    def _find(self, asked: EntryQuery) -> EntryList:
         index = self.file(asked.file, asked.raw).index
         return find_entries(index, asked, self.rule(asked), self._compared(asked))
 

@@ -50,6 +50,10 @@ def _decided(state: Any) -> dict[tuple[str, str], dict[str, str]] | None:
 def errors_page(request: Request, asked: Annotated[EntryQuery, Query()]) -> HTMLResponse:
     state = state_of(request)
     workbench = state.workbench
+    kinds = _kinds(len(workbench.files), workbench.file(asked.file, asked.raw).has_truth)
+    instead = asked.kind != "disagreement" and asked.kind not in kinds
+    if instead:  # without truth there are no errors to show
+        asked = asked.model_copy(update={"kind": "borderline"})
     found = workbench.found(asked)
     return page(
         request,
@@ -57,7 +61,8 @@ def errors_page(request: Request, asked: Annotated[EntryQuery, Query()]) -> HTML
         number=asked.file,
         raw=asked.raw,
         asked=asked,
-        kinds=_kinds(len(workbench.files), workbench.file(asked.file, asked.raw).has_truth),
+        kinds=kinds,
+        without_truth=instead,
         found=found,
         entries=workbench.entries(asked, asked.start, asked.start + asked.top),
         rule=workbench.rule(asked),

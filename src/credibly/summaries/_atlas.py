@@ -26,15 +26,13 @@ class AtlasRow:
         noise: the calibration error that exactly right probabilities would show on as many rows.
         flag: ``"too high"``, ``"too low"`` or empty: probabilities that are clearly off, under a
             false-discovery rate over all labels.
-        confidence, frequency, counts: bins of its reliability diagram; empty without truth.
+        diagram: its reliability diagram; None without truth.
     """
 
     summary: LabelSummary
     noise: float
     flag: str
-    confidence: Array
-    frequency: Array
-    counts: Array
+    diagram: metrics.Reliability | None = None
 
 
 def label_atlas(
@@ -59,10 +57,9 @@ def label_atlas(
         >>> [(row.summary.label, row.flag) for row in label_atlas(["a", "b"], p, y)]
         [('a', ''), ('b', 'too high')]
     """
-    none = np.empty(0)
     if targets is None:
         summaries = summarize_columns(labels, probabilities, targets)
-        return [AtlasRow(each, float("nan"), "", none, none, none) for each in summaries]
+        return [AtlasRow(each, float("nan"), "") for each in summaries]
     diagram = label_diagrams(probabilities, targets)
     summaries = summarize_diagrams(labels, probabilities, targets, diagram)
     noise = calibration_floor(diagram.confidence, diagram.counts)
@@ -73,12 +70,17 @@ def label_atlas(
             each,
             float(noise[t]),
             "too high" if t in high else "too low" if t in low else "",
-            diagram.confidence[t],
-            diagram.frequency[t],
-            diagram.counts[t],
+            _of_label(diagram, t),
         )
         for t, each in enumerate(summaries)
     ]
+
+
+def _of_label(diagrams: metrics.Reliability, label: int) -> metrics.Reliability:
+    names = ("counts", "confidence", "frequency", "lower", "upper")
+    return metrics.Reliability(
+        edges=diagrams.edges, **{name: getattr(diagrams, name)[label] for name in names}
+    )
 
 
 def calibration_floor(confidence: Array, counts: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Where to begin: the verdict, the labels to fix first, and the next command."""
+"""Say where to begin: the verdict, the labels to fix first, and what to do next."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from credibly import metrics
+from credibly.inspect import probably_wrong
 from credibly.predictions import Predictions
 from credibly.summaries._atlas import AtlasRow, label_atlas
 from credibly.summaries._verdict import Verdict, verdict
@@ -29,9 +30,18 @@ class LabelToFix:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to do next and the command that does it."""
+    """What to do next: a sentence, the page of the web app that does it, and the command.
+
+    Attributes:
+        why: the sentence.
+        page: path in the web app; empty where only the command does it.
+        link: what the link to the page says.
+        command: the same on the command line.
+    """
 
     why: str
+    page: str
+    link: str
     command: str
 
 
@@ -129,7 +139,9 @@ def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
     if predictions.targets is None or not (predictions.targets >= 0).any():
         return [
             NextStep(
-                "Without truth nothing can be judged; bring it as a table of ids and labels.",
+                "Add the truth to judge these predictions: a table of ids and labels.",
+                "/bring",
+                "Import the truth",
                 f"credibly import {name} --truth truth.csv --out with-truth.parquet",
             )
         ]
@@ -139,23 +151,29 @@ def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
     if not predictions.metadata.get("calibrator") and error >= 0.03:
         steps.append(
             NextStep(
-                "The probabilities are not calibrated; calibrate them on a part of the rows.",
+                "The probabilities are not calibrated. Fit a map on a part of the rows.",
+                "/labels?sort=excess",
+                "See the labels that are off",
                 f"credibly calibrate {name} --out calibrated.parquet",
             )
         )
-    doubtful = int((np.where(y == 1, 1 - p, p) >= 0.9).sum())
-    if doubtful:
+    wrong = int(probably_wrong(p, y).sum())
+    if wrong:
+        are = "label is" if wrong == 1 else "labels are"
         steps.append(
             NextStep(
-                f"Truth and model disagree with 90 % or more in {doubtful:,} entries; look at "
-                "them.",
-                f"credibly serve {name} --annotate corrections.jsonl",
+                f"{wrong:,} {are} probably wrong. Review {'it' if wrong == 1 else 'them'}.",
+                "/errors?kind=doubtful",
+                "Review",
+                f"credibly inspect {name} --out queue.csv",
             )
         )
     size = max(float(np.where(y >= 0, y, 0).sum(1, dtype=np.float64).mean()), 0.1)
     steps.append(
         NextStep(
-            f"Return label sets of at most {size:.2g} labels per row in expectation.",
+            "Choose from which probability on a label counts.",
+            "/decide",
+            "Choose a rule",
             f"credibly sets {name} --average-size {size:.2g} --out sets.csv",
         )
     )

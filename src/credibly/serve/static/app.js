@@ -472,3 +472,24 @@ new ResizeObserver(() => {
     else table.removeAttribute("tabindex");
   }
 }).observe(document.body);
+
+// The threshold on the first page -------------------------------------------------------------------
+const cutForm = document.querySelector("[data-curve]");
+if (cutForm) {
+  const curve = JSON.parse(cutForm.dataset.curve);
+  const slider = document.getElementById("cut");
+  const words = document.getElementById("cut-words");
+  const line = document.querySelector("[data-cut]");
+  const share = (value) => (value === null ? "–" : Math.round(100 * value) + " %");
+  const strong = (text) => Object.assign(document.createElement("strong"), { textContent: text });
+  slider.addEventListener("input", () => {
+    const at = Number(slider.value);
+    const from = Number(line.dataset.from);
+    line.setAttribute("transform", `translate(${from + (Number(line.dataset.to) - from) * at / 100} 0)`);
+    words.replaceChildren(
+      "At ", strong(at + " %"), " it finds ", strong(share(curve.found[at])), " of the labels, and ",
+      strong(share(curve.right[at])), " of what it returns is right: ",
+      Number(curve.size[at].toPrecision(3)).toString(), " labels per row, ",
+      curve.empty[at].toLocaleString("en"), " rows without any.");
+  });
+}

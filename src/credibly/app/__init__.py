@@ -1,0 +1,1 @@
+"""Draw and word what the web app and the report show."""
