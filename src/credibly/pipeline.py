@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -111,10 +112,10 @@ class Pipeline:
         return block if self.loss is None else self._torch(block, self.loss.ranking_scores)
 
     def _link(self, block: Array) -> Array:
-        if self.loss is None:
-            return block.astype(np.float64)
-        mapped = self.loss.log_odds if self.loss.has_link else self.loss.ranking_scores
-        return self._torch(block, mapped).astype(np.float64)
+        if self.loss is not None and not self.loss.has_link:
+            return self._torch(block, self.loss.ranking_scores).astype(np.float64)
+        block = block.astype(np.float64)
+        return block if self.loss is None else self._torch(block, self.loss.log_odds)
 
     def _calibrated(self, block: Array) -> Array:
         if self.calibrator is None and self.loss is not None and not self.loss.has_link:
@@ -275,7 +276,21 @@ def sigmoid(log_odds: Array) -> Array:
 
 def _module(pipeline: Pipeline) -> nn.Module:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
+    from torch.nn import functional
+    from torch.overrides import TorchFunctionMode
+
+    class _WrittenOut(TorchFunctionMode):
+        """Spell out what onnxruntime has not in float64, or without the digits of small values."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            if func in (torch.sigmoid, Tensor.sigmoid):
+                return 1 / (1 + torch.exp(-args[0]))
+            if func in (functional.softplus, functional.logsigmoid) and args[1:] == ():
+                value = args[0] if func is functional.softplus else -args[0]
+                result = torch.relu(value) + torch.log(1 + torch.exp(-value.abs()))
+                return result if func is functional.softplus else -result
+            return func(*args, **(kwargs or {}))
 
     class PipelineModule(nn.Module):
         """Scores in; ranking scores, probabilities and label sets out."""
@@ -288,11 +303,16 @@ def _module(pipeline: Pipeline) -> nn.Module:
             self.decision = pipeline.rule.to_module()
 
         def forward(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            ranking, odds = scores, scores
+            with _WrittenOut() if torch.onnx.is_in_onnx_export() else nullcontext():
+                return self._outputs(scores)
+
+        def _outputs(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            ranking, odds = scores, scores.double()  # float64, as in ``Pipeline.log_odds``
             if self.loss is not None:
                 ranking = self.loss.ranking_scores(scores)
-                odds = self.loss.log_odds(scores) if self.loss.has_link else ranking
+                odds = self.loss.log_odds(odds) if self.loss.has_link else ranking.double()
             probabilities = torch.sigmoid(self.calibrator(odds))
-            return ranking, probabilities, self.decision(probabilities)
+            precision = torch.promote_types(scores.dtype, torch.float32)
+            return ranking, probabilities.to(precision), self.decision(probabilities)
 
     return PipelineModule()

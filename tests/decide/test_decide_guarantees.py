@@ -6,10 +6,11 @@ import json
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit, logit
 from scipy.stats import binom
 
 from credibly import InputError, decide
-from credibly.decide import BestF, Cost, Precision, Recall, Threshold
+from credibly.decide import AverageSize, BestF, Cost, Precision, Recall, Threshold
 
 LABELS, TRIALS = 5, 100
 
@@ -39,6 +40,11 @@ def precision_per_row(sets, truth):
     return ((sets & (truth == 1)).sum(axis=1)[rows] / sets.sum(axis=1)[rows]).mean()
 
 
+def small_sets(sets, truth):
+    """The average size, negative, so that more is better as in the others."""
+    return -sets.sum(axis=1).mean()
+
+
 def recall_per_label(sets, truth):
     return (sets & (truth == 1)).sum(axis=0) / truth.sum(axis=0)
 
@@ -48,13 +54,42 @@ def precision_per_label(sets, truth):
     return np.where(chosen, (sets & (truth == 1)).sum(axis=0) / np.maximum(chosen, 1), 1.0)
 
 
-def numbers(decision, measure, rows, *, zero_labels=True):
+def numbers(decision, measure, rows, *, zero_labels=True, prepare=lambda array: array):
     probabilities, truth = POPULATION
+    new = prepare(probabilities)
     found = []
     for seed in range(TRIALS):
-        decision.fit(*draw(rows, seed, zero_labels=zero_labels, sharpen=3.0))
-        found.append(measure(decision.predict(probabilities), truth))
+        fitted, known = draw(rows, seed, zero_labels=zero_labels, sharpen=3.0)
+        decision.fit(prepare(fitted).astype(np.float64), known)
+        found.append(measure(decision.predict(new), truth))
     return np.array(found)
+
+
+def steps(probabilities):
+    """Eight different probabilities, rounded to float32 as a file or a network rounds them."""
+    return (expit(np.rint(1.5 * logit(probabilities).clip(-6, 4)) / 2.1)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("decision", "measure", "delta"),
+    [
+        (Recall(0.9), recall_per_row, None),
+        (Recall(0.9, ("probability", 0.2)), recall_per_row, 0.2),
+        (Recall(0.9, ("probability", 0.2), per="label"), recall_per_label, 0.2),
+        (Precision(0.7, ("probability", 0.2)), precision_per_row, 0.2),
+        (Precision(0.7, ("probability", 0.2), per="label"), precision_per_label, 0.2),
+        (AverageSize(1.3, "expected"), small_sets, None),
+        (AverageSize(1.3, ("probability", 0.2)), small_sets, 0.2),
+    ],
+    ids=str,
+)
+def test_guarantees_hold_with_ties_in_another_arithmetic(decision, measure, delta):
+    found = numbers(decision, measure, 300, prepare=steps)
+    level = getattr(decision, "level", -1.3)
+    if delta is None:
+        assert found.mean() >= level - 3 * found.std() / TRIALS**0.5 - 0.001
+    else:
+        assert ((found < level).sum(axis=0) <= binom.ppf(0.999, TRIALS, delta)).all()
 
 
 @pytest.mark.parametrize("zero_labels", [True, False])

@@ -59,8 +59,8 @@ def test_a_pipeline_is_its_parts_in_order(loss, calibrator, decision):
     criterion = pipeline.loss
     raw = torch.from_numpy(scores)
     with torch.no_grad():
-        odds = criterion.log_odds(raw) if criterion.has_link else criterion.ranking_scores(raw)
-    odds = odds.double().numpy()
+        linked = criterion.log_odds if criterion.has_link else criterion.ranking_scores
+        odds = linked(raw.double()).numpy()
     if calibrator is not None:
         odds = pipeline.calibrator.transform(odds)
     np.testing.assert_array_equal(pipeline.log_odds(scores), odds)

@@ -282,6 +282,8 @@ def test_onnx_gives_the_probabilities_and_sets_of_the_run(loss, calibrate, size,
     result = export(done, tmp_path / "model.onnx")
     assert result["difference"] < 1e-5
     rows = awkward().part("test")
+    compared = 0 if loss.startswith("joint") else len(rows)  # its scores are not stored
+    assert (result["rows"], result["changed"]) == (compared, 0)
     session = onnxruntime.InferenceSession(
         tmp_path / "model.onnx", providers=["CPUExecutionProvider"]
     )
@@ -294,6 +296,20 @@ def test_onnx_gives_the_probabilities_and_sets_of_the_run(loss, calibrate, size,
     assert ((sets == decided) | near).all()
     labels = json.loads(session.get_modelmeta().custom_metadata_map["credibly"])["labels"]
     assert labels == rows.labels
+
+
+def test_an_onnx_file_with_other_label_sets_is_not_written(tmp_path):
+    pytest.importorskip("onnxruntime", reason="needs the extra `export`")
+
+    class Other(cr.decide.Threshold):
+        def to_module(self):
+            return cr.decide.Threshold(0.2).to_module()
+
+    done = fit(awkward(), tmp_path / "run", LINEAR)
+    done.pipeline.decision = Other(0.5)
+    with pytest.raises(InputError, match=r"label sets .* differ from those of the run in \d+ of"):
+        export(done, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
 
 
 def test_an_onnx_file_that_differs_is_not_written(tmp_path, monkeypatch, run):

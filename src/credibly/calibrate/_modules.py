@@ -1,4 +1,4 @@
-"""Fitted calibrators as torch modules, for export and for use on a device."""
+"""Fitted calibrators as torch modules in float64, for export and for use on a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SoftClipped(nn.Module, ABC):
     def __init__(self, **numbers: object) -> None:
         super().__init__()
         for name, value in numbers.items():
-            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32))
+            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
 
     def forward(self, log_odds: Tensor) -> Tensor:
         mapped = self.unlimited(log_odds)
@@ -61,8 +61,8 @@ class InterpolationModule(nn.Module):
 
     def __init__(self, points: object, rates: object) -> None:
         super().__init__()
-        self.register_buffer("points", torch.as_tensor(points, dtype=torch.float32).reshape(-1))
-        self.register_buffer("rates", torch.as_tensor(rates, dtype=torch.float32).reshape(-1))
+        self.register_buffer("points", torch.as_tensor(points, dtype=torch.float64).reshape(-1))
+        self.register_buffer("rates", torch.as_tensor(rates, dtype=torch.float64).reshape(-1))
 
     def forward(self, log_odds: Tensor) -> Tensor:
         points, rates = self.points, self.rates

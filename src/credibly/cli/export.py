@@ -11,7 +11,8 @@ from credibly.cli._command import option
 class Options:
     """Export a run to ONNX: inputs → scores → link → calibrator → probabilities → label sets.
 
-    The file is run in onnxruntime and compared with torch before it gets its name.
+    The file is run in onnxruntime and compared with the run before it gets its name: probabilities
+    on noise, label sets also on the scores in the run's predictions.
 
     Example:
       credibly export runs/digits --out digits.onnx
@@ -43,4 +44,9 @@ def run(options: Options) -> int:
             f"`probabilities`, `sets`. Largest difference from torch in probabilities: "
             f"{result['difference']:.1e}."
         )
+        if result["rows"]:
+            print_text(
+                f"Label sets of {result['rows']:,} rows of the run compared: {result['changed']:,} "
+                "labels differ."
+            )
     return 0

@@ -20,6 +20,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.compiled import compiled
+from credibly.decide._rounding import just_above, just_below
 from credibly.decide._source import MatrixSource
 from credibly.types import Array
 
@@ -40,8 +41,8 @@ def largest_sets(source: MatrixSource, rows: int, size: float, delta: float) -> 
     if first * rewards[0, 0] + (rows - first) * rewards[1, 0] < needed:
         raise _too_few(rows, source.num_labels, size, delta)
 
-    def certified(thresholds: Array, tied_labels: Array) -> Array:
-        counts = _size_counts(source, first, thresholds, tied_labels)
+    def certified(above: Array, at: Array, tied_labels: Array) -> Array:
+        counts = _size_counts(source, first, above, at, tied_labels)
         return (counts * rewards[:, None]).sum(axis=(0, 2)) >= needed
 
     unsigned = np.uint32 if source.dtype == np.float32 else np.uint64
@@ -50,13 +51,16 @@ def largest_sets(source: MatrixSource, rows: int, size: float, delta: float) -> 
     while high - low > 1:
         probes = _between(low, high)
         values = np.array(probes, dtype=unsigned).view(source.dtype)
-        passed = certified(values, np.zeros(len(values), dtype=np.int64))
+        passed = certified(values, values, np.zeros(len(values), dtype=np.int64))
         low, high = _narrow(low, high, probes, passed)
     value = np.array([high], dtype=unsigned).view(source.dtype)
     low, tied = source.num_labels + 1, 0  # here more labels are harder to certify
     while low - tied > 1:
         probes = _between(tied, low)
-        passed = certified(np.repeat(value, len(probes)), np.array(probes, dtype=np.int64))
+        edges = (
+            np.repeat(edge(value.astype(float)), len(probes)) for edge in (just_above, just_below)
+        )
+        passed = certified(*edges, np.array(probes, dtype=np.int64))
         tied, low = _narrow(tied, low, probes, ~passed)
     return float(value[0]), tied
 
@@ -95,30 +99,32 @@ def _narrow(low: int, high: int, probes: list[int], passed: Array) -> tuple[int,
     )
 
 
-def _size_counts(source: MatrixSource, first: int, thresholds: Array, tied_labels: Array) -> Array:
+def _size_counts(
+    source: MatrixSource, first: int, above: Array, at: Array, tied_labels: Array
+) -> Array:
     """Count rows by set size for each threshold: the ``first`` rows, and the others."""
-    counts = np.zeros((2, len(thresholds), source.num_labels + 1), dtype=np.int64)
+    counts = np.zeros((2, len(above), source.num_labels + 1), dtype=np.int64)
     for batch in source:
         for group, rows in enumerate((batch[:first], batch[first:])):
             if len(rows):
-                _add_sizes(rows, thresholds, tied_labels, counts[group])
+                _add_sizes(rows, above, at, tied_labels, counts[group])
         first = max(0, first - len(batch))
     return counts
 
 
 @compiled(error_model="numpy")
-def _add_sizes(probabilities, thresholds, tied_labels, counts):
-    lowest = thresholds.min()
-    sizes = np.zeros(thresholds.size, dtype=np.int64)
+def _add_sizes(probabilities, above, at, tied_labels, counts):
+    lowest = at.min()
+    sizes = np.zeros(above.size, dtype=np.int64)
     for row in range(probabilities.shape[0]):
         sizes[:] = 0
         for label in range(probabilities.shape[1]):
             value = probabilities[row, label]
-            if value >= lowest:
-                for i in range(thresholds.size):
-                    if value > thresholds[i] or (value == thresholds[i] and label < tied_labels[i]):
+            if value > lowest:
+                for i in range(above.size):
+                    if value > above[i] or (value > at[i] and label < tied_labels[i]):
                         sizes[i] += 1
-        for i in range(thresholds.size):
+        for i in range(above.size):
             counts[i, sizes[i]] += 1
 
 

@@ -12,22 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-
-class AtLeast(nn.Module):
-    """Return the labels with a probability of at least ``thresholds``.
-
-    Args:
-        thresholds: one for all labels, or one per label; compared in the precision of the
-            probabilities, so that 0.7 reaches 0.7.
-    """
-
-    def __init__(self, thresholds: Sequence[float]) -> None:
-        super().__init__()
-        self.thresholds = tuple(thresholds)
-
-    def forward(self, probabilities: Tensor) -> Tensor:
-        thresholds = torch.tensor(self.thresholds, dtype=torch.float64)
-        return probabilities >= thresholds.to(probabilities)
+from credibly.decide._rounding import STEPS, just_above, just_below
 
 
 class Above(nn.Module):
@@ -35,21 +20,34 @@ class Above(nn.Module):
 
     Args:
         thresholds: one for all labels, or one per label.
-        tied_labels: of labels exactly at the threshold, those with a lower index than this are in.
     """
 
-    def __init__(self, thresholds: Sequence[float], *, tied_labels: int = 0) -> None:
+    def __init__(self, thresholds: Sequence[float]) -> None:
         super().__init__()
-        self.thresholds, self.tied_labels = tuple(thresholds), tied_labels
+        self.thresholds = tuple(thresholds)
 
     def forward(self, probabilities: Tensor) -> Tensor:
         exact = probabilities.double()
-        thresholds = torch.tensor([self.thresholds], dtype=torch.float64, device=exact.device)
-        above = exact > thresholds
-        if self.tied_labels == 0:
-            return above
+        return exact > torch.tensor([self.thresholds], dtype=torch.float64, device=exact.device)
+
+
+class AboveWithTies(nn.Module):
+    """Return the labels above ``threshold``; of those at it up to rounding, the first ones.
+
+    Args:
+        threshold: one for all labels.
+        tied_labels: of labels at the threshold, those with a lower index than this are in.
+    """
+
+    def __init__(self, threshold: float, tied_labels: int) -> None:
+        super().__init__()
+        self.above, self.at = just_above(threshold), just_below(threshold)
+        self.tied_labels = tied_labels
+
+    def forward(self, probabilities: Tensor) -> Tensor:
+        exact = probabilities.double()
         first = torch.arange(exact.shape[1], device=exact.device) < self.tied_labels
-        return above | ((exact == thresholds) & first)
+        return (exact > self.above) | ((exact > self.at) & first)
 
 
 class MostProbable(nn.Module):
@@ -62,20 +60,10 @@ class MostProbable(nn.Module):
     def forward(self, probabilities: Tensor) -> Tensor:
         exact = probabilities.double()
         lowest = exact.topk(self.k, dim=1).values[:, -1:]
-        above, tied = exact > lowest, exact == lowest
+        above = exact > just_above(lowest)
+        tied = (exact > just_below(lowest)) & ~above
         free = self.k - above.long().sum(dim=1, keepdim=True)
         return above | (tied & (tied.long().cumsum(dim=1) <= free))
-
-
-class UpToScore(nn.Module):
-    """Return the labels whose LAC score, 1 − probability, is at most ``quantile``."""
-
-    def __init__(self, quantile: float) -> None:
-        super().__init__()
-        self.quantile = quantile
-
-    def forward(self, probabilities: Tensor) -> Tensor:
-        return 1 - probabilities.double() <= self.quantile
 
 
 class UpToCumulativeScore(nn.Module):
@@ -92,7 +80,7 @@ class UpToCumulativeScore(nn.Module):
         self.quantile, self.penalty, self.free_size = quantile, penalty, free_size
 
     def forward(self, probabilities: Tensor) -> Tensor:
-        ranked, order = _sorted(probabilities.double())
+        ranked, order = _sorted(torch.round(probabilities.double() * STEPS) / STEPS)
         rank = torch.arange(ranked.shape[1], device=ranked.device)
         # As in ``predict``: the penalty of a label beyond ``free_size``, then one addition.
         beyond = (rank + 1 - self.free_size).clamp(min=0).double()

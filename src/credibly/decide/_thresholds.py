@@ -51,8 +51,3 @@ class FittedThresholds(Decision):
         from credibly.decide._modules import Above
 
         return Above(self.thresholds.tolist())
-
-
-def just_below(probability: float) -> float:
-    """Return the threshold that ``probability`` exceeds and no smaller one does."""
-    return float(np.nextafter(probability, -1.0)) if probability > 0 else ALL

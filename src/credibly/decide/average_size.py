@@ -11,6 +11,7 @@ from credibly import checks
 from credibly.decide import _certificate
 from credibly.decide._base import Decision
 from credibly.decide._guarantees import Guarantee, as_guarantee
+from credibly.decide._rounding import just_above, just_below
 from credibly.decide._selection import LeadingBits, largest
 from credibly.decide._source import MatrixSource
 from credibly.targets import Coding
@@ -132,17 +133,19 @@ class AverageSize(Decision):
     def _sets(self, probabilities: Array) -> Array:
         # float64 on the right: a Python float would be rounded to float32 first.
         threshold = np.float64(self.threshold)
-        sets = probabilities > threshold
+        sets = probabilities > just_above(threshold)
         if self.tied_labels:
             first = slice(0, self.tied_labels)
-            sets[:, first] |= probabilities[:, first] == threshold
+            sets[:, first] |= probabilities[:, first] > just_below(threshold)
         return sets
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.decide._modules import Above
+        from credibly.decide._modules import Above, AboveWithTies
 
-        return Above([self.threshold], tied_labels=self.tied_labels)
+        if not self.tied_labels:
+            return Above([just_above(self.threshold)])
+        return AboveWithTies(self.threshold, self.tied_labels)
 
 
 def _largest_entries(
@@ -155,14 +158,15 @@ def _largest_entries(
     if budget < 1:
         return 1.0, 0, 0
     last, after = largest(source, leading, (budget, budget + 1))
-    if last > after:
-        middle = (last + after) / 2
-        return (middle if middle < last else after), 0, budget
+    middle = (last + after) / 2
+    if just_above(middle) < just_below(last):
+        return middle, 0, budget
     above, tied = 0, np.zeros(source.num_labels, dtype=np.int64)
     threshold = np.float64(last)
     for batch in source:
-        above += int((batch > threshold).sum())
-        tied += (batch == threshold).sum(axis=0)
+        higher = batch > just_above(threshold)
+        above += int(higher.sum())
+        tied += ((batch > just_below(threshold)) & ~higher).sum(axis=0)
     taken = above + np.concatenate([[0], np.cumsum(tied)])
     labels = int(np.searchsorted(taken, budget, side="right")) - 1
     return last, labels, int(taken[labels])

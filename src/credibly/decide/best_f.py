@@ -8,6 +8,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.decide._base import with_truth
+from credibly.decide._rounding import just_below
 from credibly.decide._thresholds import NONE, FittedThresholds
 from credibly.targets import Coding
 from credibly.types import Array
@@ -32,7 +33,7 @@ class BestF(FittedThresholds):
     Example:
         >>> probabilities = np.array([[0.9, 0.4], [0.8, 0.3], [0.3, 0.2], [0.1, 0.6]])
         >>> targets = np.array([[1, 1], [0, 1], [1, 0], [0, 0]])
-        >>> BestF().fit(probabilities, targets).thresholds
+        >>> BestF().fit(probabilities, targets).thresholds.round(3)
         array([0.2 , 0.25])
     """
 
@@ -93,16 +94,10 @@ def _best_threshold(
     positives = float(targets.sum())
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
-    hits = np.cumsum(targets[order], dtype=np.float64)
-    taken = np.arange(1, len(hits) + 1)
+    thresholds = just_below((ranked + np.append(ranked[1:], 0.0)) / 2)
+    taken = len(ranked) - np.searchsorted(ranked[::-1], thresholds, side="right")
+    hits = np.cumsum(targets[order], dtype=np.float64)[taken - 1]
     score = (1 + beta**2) * hits / (beta**2 * positives + taken)
-    after = np.append(ranked[1:], -1.0)
-    score[ranked == after] = -1.0  # a threshold cannot fall between equal probabilities
     score[hits < min_precision * taken * (1 - 1e-12)] = -1.0
     best = int(score.argmax())
-    if score[best] < 0:
-        return NONE
-    if best == len(ranked) - 1:
-        return float(np.nextafter(ranked[best], -1.0)) if ranked[best] <= 0 else ranked[best] / 2
-    middle = (ranked[best] + after[best]) / 2
-    return float(middle if middle < ranked[best] else after[best])
+    return float(thresholds[best]) if score[best] >= 0 else NONE

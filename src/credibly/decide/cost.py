@@ -9,6 +9,7 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like
 from credibly.decide._base import Decision, matrix
+from credibly.decide._rounding import just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -79,12 +80,12 @@ class Cost(Decision):
         )
 
     def _sets(self, probabilities: Array) -> Array:
-        return probabilities >= self.bounds[1]
+        return probabilities > just_below(np.float64(self.bounds[1]))
 
     def to_review(self, probabilities: Any) -> Any:
         array = matrix(probabilities)
-        low, high = self.bounds
-        return like((array >= low) & (array < high), probabilities)
+        low = np.float64(self.bounds[0])
+        return like((array > just_below(low)) & ~self._sets(array), probabilities)
 
     def expected(self, probabilities: Any) -> Any:
         """Return the expected cost of each row's decisions, shape (n,), if p is calibrated."""
@@ -94,9 +95,9 @@ class Cost(Decision):
         return like(np.where(looked, self.review or 0.0, each).sum(axis=1), probabilities)
 
     def to_module(self) -> nn.Module:
-        from credibly.decide._modules import AtLeast
+        from credibly.decide._modules import Above
 
-        return AtLeast([self.bounds[1]])
+        return Above([just_below(self.bounds[1])])
 
     def __repr__(self) -> str:
         look = "" if self.review is None else f", review={self.review:g}"

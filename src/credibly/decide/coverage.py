@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.decide._base import Decision, matrix
+from credibly.decide._rounding import STEPS, just_above, just_below
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
 
@@ -111,16 +112,23 @@ class Coverage(Decision):
         return self.quantile
 
     def _sets(self, probabilities: Array) -> Array:
-        sets = self._nonconformity(probabilities) <= self.quantile
-        if self.method != "lac" and probabilities.shape[1]:
-            sets[np.arange(len(sets)), probabilities.argmax(axis=1)] = True
+        if self.method == "lac":
+            return probabilities > self._threshold
+        sets = self._nonconformity(probabilities) <= just_above(self.quantile)
+        if probabilities.shape[1]:
+            sets[np.arange(len(sets)), _in_steps(probabilities).argmax(axis=1)] = True
         return sets
+
+    @property
+    def _threshold(self) -> np.float64:
+        """The probability that a label of a LAC set exceeds."""
+        return just_below(np.float64(1 - self.quantile))
 
     def _nonconformity(self, probabilities: Array) -> Array:
         """Return the nonconformity score of every label."""
-        exact = probabilities.astype(np.float64)
         if self.method == "lac":
-            return 1 - exact
+            return 1 - probabilities.astype(np.float64)
+        exact = _in_steps(probabilities)
         order = np.argsort(-exact, axis=1, kind="stable")
         summed = np.cumsum(np.take_along_axis(exact, order, axis=1), axis=1)
         if self.method == "raps":
@@ -132,12 +140,18 @@ class Coverage(Decision):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.decide._modules import UpToCumulativeScore, UpToScore
+        from credibly.decide._modules import Above, UpToCumulativeScore
 
         if self.method == "lac":
-            return UpToScore(self.quantile)
+            return Above([float(self._threshold)])
         penalty = self.penalty if self.method == "raps" else 0.0
-        return UpToCumulativeScore(self.quantile, penalty=penalty, free_size=self.free_size)
+        return UpToCumulativeScore(
+            just_above(self.quantile), penalty=penalty, free_size=self.free_size
+        )
+
+
+def _in_steps(probabilities: Array) -> Array:
+    return np.rint(probabilities.astype(np.float64) * STEPS) / STEPS
 
 
 def _single_labels(targets: Any, shape: tuple[int, ...], coding: Coding | None) -> Array:

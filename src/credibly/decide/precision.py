@@ -11,12 +11,13 @@ from credibly import checks
 from credibly.decide import _betting
 from credibly.decide._base import with_truth
 from credibly.decide._guarantees import Guarantee, Per, as_guarantee, hard_truth, one_per, risk_of
-from credibly.decide._thresholds import NONE, FittedThresholds, just_below
+from credibly.decide._rounding import just_below
+from credibly.decide._thresholds import NONE, FittedThresholds
 from credibly.targets import Coding
 from credibly.types import Array
 
 STEP, END = 0.1, 6.0
-GRID: Array = 1 / (1 + np.exp(-np.arange(END, -END - STEP / 2, -STEP)))
+GRID: Array = just_below(1 / (1 + np.exp(-np.arange(END, -END - STEP / 2, -STEP))))
 """Thresholds to test, highest first: steps of 0.1 in log-odds. Fixed before any data is seen."""
 
 STAKE_SHARE = 0.1
@@ -128,7 +129,7 @@ class Precision(FittedThresholds):
         else:
             passed = _fallback(log_p_values, risk_of(self.guarantee))
         found = np.flatnonzero(passed)
-        return just_below(float(GRID[found[-1]])) if found.size else NONE
+        return float(GRID[found[-1]]) if found.size else NONE
 
     def _row_tests(self, array: Array, truth: Array, known: Array) -> tuple[Array, Array]:
         """Return the mean share of wrong labels at each threshold, and log p-values."""
@@ -136,7 +137,7 @@ class Precision(FittedThresholds):
         # Fixed beforehand: a stake must not depend on the tests before.
         stake = STAKE_SHARE * (0.1 if self.guarantee is None else risk_of(self.guarantee))
         for place, threshold in enumerate(GRID):
-            sets = known & (array >= threshold)
+            sets = known & (array > threshold)
             sizes = sets.sum(axis=1)
             rows = sizes > 0
             if rows.any():
@@ -151,7 +152,7 @@ class Precision(FittedThresholds):
 
         order = np.argsort(probabilities, kind="stable")
         ranked = probabilities[order].astype(np.float64)
-        selected = len(ranked) - np.searchsorted(ranked, GRID, side="left")
+        selected = len(ranked) - np.searchsorted(ranked, GRID, side="right")
         wrong = np.concatenate([[0], np.cumsum(truth[order][::-1] == 0)])[selected]
         rates = np.where(selected > 0, wrong / np.maximum(selected, 1), 1.0)
         return rates, np.where(

@@ -11,7 +11,8 @@ from credibly import checks
 from credibly.decide import _betting
 from credibly.decide._base import with_truth
 from credibly.decide._guarantees import Guarantee, Per, as_guarantee, hard_truth, one_per, risk_of
-from credibly.decide._thresholds import ALL, FittedThresholds, just_below
+from credibly.decide._rounding import just_below
+from credibly.decide._thresholds import ALL, FittedThresholds
 from credibly.targets import Coding
 from credibly.types import Array
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.decide._base import Decision
+from credibly.decide._rounding import just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -22,7 +23,7 @@ class Threshold(Decision):
     With calibrated probabilities, ½ minimises the expected number of wrong labels. Where a false
     positive costs c and a false negative m, c/(c + m) minimises the expected cost (see ``Cost``).
 
-    The threshold is compared in the precision of the probabilities: 0.7 in float32 reaches 0.7.
+    A probability that is below the threshold by no more than rounding in float32 reaches it.
 
     Args:
         threshold: in [0, 1]; one for all labels, or a dict with thresholds by label name.
@@ -101,12 +102,12 @@ class Threshold(Decision):
                 f"`probabilities` must have {len(thresholds)} columns, one per label; got "
                 f"{probabilities.shape[1]}."
             )
-        return probabilities >= np.asarray(thresholds).astype(probabilities.dtype)
+        return probabilities > just_below(np.asarray(thresholds))
 
     def to_module(self) -> nn.Module:
-        from credibly.decide._modules import AtLeast
+        from credibly.decide._modules import Above
 
-        return AtLeast(self._columns())
+        return Above(just_below(np.asarray(self._columns())).tolist())
 
     def __repr__(self) -> str:
         if isinstance(self.threshold, float):

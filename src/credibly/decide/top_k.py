@@ -8,6 +8,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.decide._base import Decision
+from credibly.decide._rounding import just_above, just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 class TopK(Decision):
     """Select the ``k`` most probable labels of each row; of equal ones, those that come first.
+
+    Probabilities that differ by no more than rounding in float32 are equal.
 
     Args:
         k: at least 1, at most the number of labels.
@@ -52,9 +55,9 @@ class TopK(Decision):
                 f"`k` must be at most the number of labels, {num_labels}; got {self.k}."
             )
         last = num_labels - self.k
-        lowest = np.partition(probabilities, last, axis=1)[:, last : last + 1]
-        above = probabilities > lowest
-        tied = probabilities == lowest
+        lowest = np.partition(probabilities, last, axis=1)[:, last : last + 1].astype(np.float64)
+        above = probabilities > just_above(lowest)
+        tied = (probabilities > just_below(lowest)) & ~above
         free = self.k - above.sum(axis=1, keepdims=True)
         return above | (tied & (np.cumsum(tied, axis=1) <= free))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,17 @@ from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.train.batches import mixed
 from credibly.train.run import Run
+from credibly.types import Array
 
 OPSET = 17
 TOLERANCE = 1e-4
 """Largest difference in probability between onnxruntime and torch: float32 on both sides."""
+
+MAX_ROWS = 10_000
+"""Rows of the run's own predictions whose label sets are compared."""
+
+MAX_CHANGED = 1e-4
+"""Largest share of labels that may change sides, of those at a threshold up to rounding."""
 
 
 class RunModule(nn.Module):
@@ -31,13 +40,17 @@ class RunModule(nn.Module):
         self.model, self.pipeline = run.model, run.pipeline.to_module()
         self.names = _input_names(run)
 
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def scores(self, *inputs: Tensor) -> Tensor:
+        """Return what the model gives for ``inputs``, before the pipeline."""
         if self.names == SINGLE:
-            return self.pipeline(self.model(inputs[0]))
+            return self.model(inputs[0])
         from credibly.data import Tensors
 
         named = dict(zip(self.names, inputs, strict=True))
-        return self.pipeline(self.model(Tensors(inputs[0].shape[0], **named)))
+        return self.model(Tensors(inputs[0].shape[0], **named))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.pipeline(self.scores(*inputs))
 
 
 SINGLE = ("inputs",)
@@ -64,7 +77,9 @@ def _input_names(run: Run) -> tuple[str, ...]:
 
 
 def export(run: Run, path: str | Path) -> dict[str, Any]:
-    """Write ``run`` as ONNX; it gets its name only after onnxruntime agreed with torch.
+    """Write ``run`` as ONNX; it gets its name only after onnxruntime agreed with the run.
+
+    Probabilities are compared on noise, label sets also on the scores in the run's predictions.
 
     Input ``inputs`` (rows, …) float32: features, or images (channels, height, width) in [0, 1].
     Runs on texts take what their encoder makes of them, which stays outside: of ``tfidf`` the
@@ -73,8 +88,9 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
     they are known, the names of the features in their order are in the file's metadata.
 
     Returns:
-        shape of one input, labels, and the largest difference in probabilities; of runs on texts
-        also ``encoder``, what must be done before.
+        shape of one input, labels, the largest difference in probabilities, the number of rows
+        of the run whose label sets were compared, and how many labels in them changed sides; of
+        runs on texts also ``encoder``, what must be done before.
     """
     onnx = _library("onnx")
     _library("onnxruntime")
@@ -85,19 +101,21 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
         shape = (module.model.num_features,)
     make = _inputs if single else partial(_named_inputs, module.model, run.data["shape"])
     with atomic_path(path) as beside:
-        _write(module, make(2, shape), beside)
+        _write(module, module.names, make(2, shape), beside)
         model = onnx.load(str(beside))
         about: dict[str, Any] = {"labels": run.labels, "loss": run.settings.loss}
         about |= {"feature_names": run.feature_names, "credibly": __version__}
         onnx.helper.set_model_props(model, {"credibly": json.dumps(about, ensure_ascii=False)})
         onnx.save(model, str(beside))
-        difference = _difference(module, make(7, shape), beside)
+        difference = _difference(run, module, make(7, shape), beside)
         if not difference <= TOLERANCE:
             raise InputError(
                 f"the ONNX form of {run.folder} differs from torch by {difference:.2g} in "
                 f"probability, more than {TOLERANCE:g}; nothing was written."
             )
+        rows, changed = _compare_stored(run)
     result = {"shape": list(shape), "labels": run.labels, "difference": difference}
+    result |= {"rows": rows, "changed": changed}
     if text:
         result["encoder"] = VOCABULARY_OUTSIDE if single else TOKENIZER_OUTSIDE
         result["inputs"] = list(module.names)
@@ -115,10 +133,10 @@ def _library(name: str) -> Any:
         ) from error
 
 
-def _write(module: RunModule, inputs: tuple[Tensor, ...], path: Path) -> None:
+def _write(module: Any, given: Sequence[str], inputs: tuple[Tensor, ...], path: Path) -> None:
     names = ["scores", "probabilities", "sets"]
-    rows = {name: {0: "rows"} for name in [*module.names, *names]}
-    for name in module.names:
+    rows = {name: {0: "rows"} for name in [*given, *names]}
+    for name in given:
         if name in ("input_ids", "attention_mask", "token_type_ids"):
             rows[name][1] = "tokens"
     with warnings.catch_warnings(), torch.no_grad():
@@ -129,7 +147,7 @@ def _write(module: RunModule, inputs: tuple[Tensor, ...], path: Path) -> None:
                 module,
                 inputs,
                 str(path),
-                input_names=list(module.names),
+                input_names=list(given),
                 output_names=names,
                 dynamic_axes=rows,
                 opset_version=OPSET,
@@ -137,9 +155,7 @@ def _write(module: RunModule, inputs: tuple[Tensor, ...], path: Path) -> None:
             )
         except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise InputError(
-                f"the model or the link of {module.pipeline.loss} has no form in ONNX: {reason}"
-            ) from error
+            raise InputError(f"the model or the link has no form in ONNX: {reason}") from error
 
 
 def _inputs(rows: int, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -165,21 +181,50 @@ def _named_inputs(
     return tuple(inputs[name] for name in model.input_names)
 
 
-def _difference(module: Any, inputs: tuple[Tensor, ...], path: Path) -> float:
-    """Return the largest difference in probability, on noise in another batch size."""
+def _run(path: Path, names: Sequence[str], inputs: Sequence[Array]) -> list[Array]:
+    """Return scores, probabilities and sets by onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    found: Any = session.run(None, dict(zip(names, inputs, strict=True)))
+    return found
+
+
+def _difference(run: Run, module: Any, inputs: tuple[Tensor, ...], path: Path) -> float:
+    """Return the largest difference in probability, on noise in another batch size."""
+    _, estimates, sets = _run(path, module.names, [each.numpy() for each in inputs])
     with torch.no_grad():
-        _, ours, _ = module(*inputs)
-    theirs: Any
-    their_sets: Any
-    _, theirs, their_sets = session.run(
-        None, {name: each.numpy() for name, each in zip(module.names, inputs, strict=True)}
-    )
-    # Sets are exact functions of probabilities: those of onnxruntime's own must be equal.
-    sets = module.pipeline.decision(torch.from_numpy(theirs))
-    same = np.array_equal(sets.numpy(), their_sets)
-    return float(np.abs(ours.numpy() - theirs).max()) if same else np.inf
+        scores = module.scores(*inputs)
+    _changed(run, sets, run.pipeline.sets(scores.numpy()))
+    return float(np.abs(run.pipeline.probabilities(scores.numpy()) - estimates).max())
+
+
+def _compare_stored(run: Run) -> tuple[int, int]:
+    """Compare the sets of the scores that the run stored; return rows and labels that differ."""
+    from credibly.predictions import Predictions
+
+    stored, count = run.folder / "predictions.parquet", len(run.labels)
+    if run.criterion.num_outputs(count) != count or not stored.exists():
+        return 0, 0  # only the ranking scores are stored
+    scan = Predictions.scan(stored)
+    if scan.top or not scan.has_scores:
+        return 0, 0
+    scores = scan.read(run.labels, np.arange(scan.num_rows) < MAX_ROWS).scores
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "pipeline.onnx"
+        _write(run.pipeline.to_module(), SINGLE, (torch.from_numpy(scores[:2]),), path)
+        _, _, sets = _run(path, SINGLE, [scores])
+    return len(scores), _changed(run, sets, run.pipeline.sets(scores))
+
+
+def _changed(run: Run, found: Array, expected: Array) -> int:
+    """Return how many labels are in one set and not in the other; refuse more than a few."""
+    changed = int((found != expected).sum())
+    if changed > max(1, MAX_CHANGED * expected.size):
+        raise InputError(
+            f"the label sets of the ONNX form of {run.folder} differ from those of the run in "
+            f"{changed:,} of {expected.size:,} labels; nothing was written."
+        )
+    return changed
