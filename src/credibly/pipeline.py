@@ -13,6 +13,7 @@ from credibly import calibrate, decide
 from credibly.arrays import like, to_numpy
 from credibly.checks import InputError
 from credibly.files import read_json_object, write_json
+from credibly.frames import aligned
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
@@ -159,6 +160,7 @@ class Pipeline:
             targets: as for ``Calibrator.fit``.
             coding: how to read targets of only −1 and +1.
         """
+        targets = aligned(scores, targets, "scores")
         if self.calibrator is not None:
             self.calibrator.fit(self.link_log_odds(scores), targets, coding=coding)
         if self.decision is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
+from credibly.frames import aligned
 from credibly.targets import Coding, TargetsLike, decode
 from credibly.types import Array, ArrayLike
 
@@ -38,6 +39,7 @@ class Entries:
         Raises:
             InputError: if shapes do not agree, a value has no meaning, or no entry is known.
         """
+        targets = aligned(log_odds, targets, "log_odds")
         odds = checks.matrix("log_odds", to_numpy(log_odds))
         if odds.dtype.kind not in "fiu":
             raise checks.InputError(f"`log_odds` must be numbers; got {odds.dtype}.")

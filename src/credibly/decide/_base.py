@@ -10,6 +10,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
+from credibly.frames import aligned
 from credibly.targets import Coding, decode
 from credibly.types import Array
 
@@ -173,6 +174,7 @@ def with_truth(
         raise checks.InputError(
             f"{who} needs `targets`: it is fitted on rows whose labels are known."
         )
+    targets = aligned(probabilities, targets, "probabilities")
     truth = decode(targets, coding=coding, num_labels=array.shape[1])
     checks.same_shapes(probabilities=array, targets=truth)
     return array, truth

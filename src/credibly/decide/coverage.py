@@ -10,6 +10,7 @@ import numpy as np
 from credibly import checks
 from credibly.decide._base import Decision, matrix
 from credibly.decide._rounding import STEPS, just_above, just_below
+from credibly.frames import aligned
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
 
@@ -82,6 +83,7 @@ class Coverage(Decision):
             coding: how to read a matrix of only −1 and +1: ``"signed"`` or ``"unknown"``.
         """
         array = matrix(probabilities)
+        targets = aligned(probabilities, targets, "probabilities")
         truth = _single_labels(targets, array.shape, coding)
         known = np.flatnonzero(truth >= 0)
         rank = math.ceil((len(known) + 1) * self.level * (1 - 1e-15))

@@ -23,6 +23,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from credibly import calibrate, checks
 from credibly.arrays import is_data_frame, label_columns
 from credibly.data import StratifiedFolds
+from credibly.frames import in_order
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
 
@@ -159,7 +160,8 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
         Args:
             X: rows.
-            y: their truth, if known: (n, L), or class labels.
+            y: their truth, if known: (n, L), or class labels. Columns of a data frame are matched
+                with the labels by name.
             ids: one per row; the index of a data frame ``X``, else row numbers.
         """
         from credibly.predictions import Predictions
@@ -169,7 +171,14 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             ids = [str(name) for name in X.index]
         targets = None
         if y is not None:
-            targets = decode(_dense(y), coding=self.coding) if self.multi_label_ else self._hot(y)
+            targets = (
+                self._hot(y)
+                if not self.multi_label_
+                else decode(
+                    _dense(in_order(y, [str(name) for name in self.classes_], "y")),
+                    coding=self.coding,
+                )
+            )
         return Predictions.from_arrays(
             probabilities=estimates.astype(np.float32),
             targets=targets,

@@ -10,6 +10,7 @@ import numpy as np
 from credibly import checks
 from credibly import targets as coded
 from credibly.arrays import to_numpy
+from credibly.frames import aligned
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
@@ -32,6 +33,7 @@ def pair(
         coding: how to read targets of only −1 and +1; see ``credibly.targets.decode``.
         whole: whether these are all rows, so that an ambiguous coding can be told.
     """
+    targets = aligned(values, targets, name)
     values = floating(to_numpy(values))
     if values.ndim == 1:
         targets = targets if isinstance(targets, Targets) else to_numpy(targets)
@@ -90,6 +92,7 @@ def set_pair(
     sets: ArrayLike, targets: TargetsLike, coding: Coding | None = None
 ) -> tuple[Array, Array]:
     """Return label sets as a bool matrix, and the targets beside them."""
+    targets = aligned(sets, targets, "sets")
     chosen = label_sets(sets)
     return chosen, target_matrix(targets, chosen.shape, "sets", coding)
 

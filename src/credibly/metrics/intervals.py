@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
+from credibly.frames import aligned
 from credibly.metrics import calibration, label_sets, ranking, scoring
 from credibly.metrics._inputs import target_matrix
 from credibly.metrics._row_terms import row_terms
@@ -196,7 +197,10 @@ def _check_options(level: float, method: str, resamples: int) -> None:
 
 
 def _same_rows(arrays: tuple[TargetsLike, ...]) -> list[Any]:
-    columns = [array if isinstance(array, Targets) else to_numpy(array) for array in arrays]
+    others = (aligned(arrays[0], each, "values") for each in arrays[1:])
+    columns = [
+        array if isinstance(array, Targets) else to_numpy(array) for array in (*arrays[:1], *others)
+    ]
     if not columns or any(not column.shape for column in columns):
         raise checks.InputError("an interval needs arrays with one entry a row; got none.")
     if len({len(column) for column in columns}) > 1 or not len(columns[0]):

@@ -11,6 +11,7 @@ import numpy as np
 
 from credibly.arrays import label_columns
 from credibly.checks import InputError, nearest
+from credibly.frames import in_order
 from credibly.metrics.calibration import calibration_error
 from credibly.metrics.ranking import mean_average_precision
 from credibly.metrics.scoring import brier, log_loss
@@ -146,6 +147,8 @@ def _targets(y: Any, classes: Any, num_labels: int, coding: Coding | None) -> Ar
     """Return (rows, labels) targets of a matrix, a data frame, a sparse matrix or class labels."""
     from scipy import sparse
 
+    named = np.ndim(classes) == 1 and isinstance(classes[0], str)
+    y = in_order(y, list(classes) if named else None, "y")
     array = y.toarray() if sparse.issparse(y) else np.asarray(y)
     if array.ndim == 2:
         return decode(array, coding=coding, num_labels=num_labels, name="y")

@@ -12,6 +12,7 @@ import numpy as np
 from credibly import __version__
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, nearest
+from credibly.frames import aligned, in_order
 from credibly.notebook import COLUMNS, ROWS, html_table
 from credibly.predictions import _validation
 from credibly.targets import UNKNOWN, Coding
@@ -85,6 +86,8 @@ class Predictions:
     ) -> Predictions:
         """Return checked predictions from arrays or tensors, which are not modified.
 
+        Columns of data frames are matched with ``labels`` by name, rows by their index.
+
         Args:
             probabilities: (rows, labels) in [0, 1].
             labels: one name per column.
@@ -100,6 +103,11 @@ class Predictions:
             InputError: if shapes disagree or a value is out of range; names row and label.
         """
         names = _validation.as_labels(labels, where)
+        probabilities = in_order(probabilities, names, "probabilities")
+        targets, scores = (
+            aligned(probabilities, in_order(each, names, what), "probabilities", what)
+            for each, what in ((targets, "targets"), (scores, "scores"))
+        )
         matrix = _validation.as_matrix("probabilities", probabilities, len(names), where)
         rows = len(matrix)
         truth = None

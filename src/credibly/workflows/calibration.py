@@ -13,6 +13,7 @@ import numpy as np
 from credibly import calibrate, metrics
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.frames import aligned, column_names, in_order
 from credibly.notebook import number_table
 from credibly.pipeline import Pipeline
 from credibly.predictions import (
@@ -151,7 +152,8 @@ def calibrate_scores(
         targets: 1 present, 0 absent, −1 unknown, or soft in [0, 1]; or class indices (rows,).
         loss: the loss the model was trained with, or its name, such as ``"asl"``; None for
             probabilities.
-        labels: names of the labels; by default "0", "1", ….
+        labels: names of the labels; by default the columns of a data frame, or "0", "1", …. Columns
+            with names are matched by name.
         ids: one per row, all different; by default the row numbers.
         method: name of a calibrator, or ``"choose"`` for the best one in cross-validation.
         fit_rows: the rows to fit on; by default half of those with known truth, seed 0.
@@ -176,6 +178,12 @@ def calibrate_scores(
         >>> result.pipeline.probabilities(np.zeros((1, 3))).shape
         (1, 3)
     """
+    found = column_names(scores) or []
+    if _num_labels(loss, len(found)) != len(found):
+        scores, found = to_numpy(scores), []  # two scores per label
+    labels = labels or found or column_names(targets)
+    scores, targets = in_order(scores, labels, "scores"), in_order(targets, labels, "targets")
+    targets = aligned(scores, targets, "scores")
     array = to_numpy(scores)
     if array.ndim != 2:
         raise InputError(f"`scores` must have shape (rows, labels); got {array.shape}.")
