@@ -212,6 +212,7 @@ def _compare_stored(run: Run) -> tuple[int, int]:
     if scan.top or not scan.has_scores:
         return 0, 0
     scores = scan.read(run.labels, np.arange(scan.num_rows) < MAX_ROWS).scores
+    assert scores is not None
     with TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.onnx"
         _write(run.pipeline.to_module(), SINGLE, (torch.from_numpy(scores[:2]),), path)
