@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -42,6 +42,7 @@ class Pipeline:
         calibrator: a fitted map of log-odds, or one to fit by ``fit``; None leaves them.
         decision: from probabilities to label sets; a threshold of ½ if not given.
         context: what ``from_name`` needs beside the name: ``num_labels``, ``average_size``.
+        labels: names of the labels, to be stored with it.
 
     Example:
         >>> import numpy as np, credibly as cr
@@ -60,7 +61,9 @@ class Pipeline:
         decision: Decision | None = None,
         *,
         context: Mapping[str, object] | None = None,
+        labels: Sequence[str] | None = None,
     ) -> None:
+        self.labels = None if labels is None else list(labels)
         self.context = {k: v for k, v in (context or {}).items() if v is not None}
         self.loss_name = loss if isinstance(loss, str) else None
         self.loss: Loss | None = None if loss is None else self._build(loss)
@@ -186,6 +189,7 @@ class Pipeline:
         """
         return {
             "pipeline": VERSION,
+            **({} if self.labels is None else {"labels": self.labels}),
             "loss": self._loss_state(),
             "calibrator": None if self.calibrator is None else self.calibrator.state(),
             "decision": None if self.decision is None else self.decision.state(),
@@ -205,10 +209,17 @@ class Pipeline:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Return the pipeline that ``state`` (its ``.state()``, perhaps through JSON) describes."""
+        if isinstance(state, Mapping) and isinstance(state.get("pipeline"), Mapping):
+            state = {**state["pipeline"], "labels": state.get("labels")}  # a map of version 0.2
         if not isinstance(state, Mapping) or state.get("pipeline") != VERSION:
             raise InputError(
                 f"a pipeline's state must be a dict with 'pipeline': {VERSION}; got {state!r:.80}."
             )
+        labels = state.get("labels")
+        if labels is not None and not (
+            isinstance(labels, list) and labels and all(isinstance(name, str) for name in labels)
+        ):
+            raise InputError(f"a pipeline's 'labels' must be a list of names; got {labels!r:.80}.")
         about = state.get("loss")
         if about is not None and not _is_loss_state(about):
             raise InputError(
@@ -220,6 +231,7 @@ class Pipeline:
             None if calibrator is None else calibrate.from_state(calibrator),
             None if decision is None else decide.from_state(decision),
             context=None if about is None else about.get("context"),
+            labels=labels,
         )
         if about is not None:
             pipeline._load_buffers(about.get("buffers", {}))

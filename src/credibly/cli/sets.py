@@ -9,6 +9,7 @@ from credibly.cli._command import option
 
 if TYPE_CHECKING:
     from credibly.decide import Decision
+    from credibly.pipeline import Pipeline
     from credibly.workflows import WrittenSets
 
 RULES = (
@@ -22,6 +23,7 @@ RULES = (
     "cost",
     "joint_coverage",
     "most_probable",
+    "apply",
 )
 COSTS = ("miss", "false-alarm", "review")
 
@@ -44,6 +46,8 @@ class Options:
       credibly sets predictions.parquet --threshold 0.5,cat=0.3 --out sets.parquet
       credibly sets test.parquet --joint-coverage 0.9 --joint-from joint.json --out sets.parquet
       credibly sets predictions.parquet --cost miss=5,false-alarm=1,review=0.5 --out sets.csv
+      credibly sets held_out.parquet --recall 0.9 --out sets.parquet --save rule.json
+      credibly sets new.parquet --apply rule.json --out new_sets.parquet
     """
 
     predictions: str = option(
@@ -96,6 +100,12 @@ class Options:
         "probabilities on, or a .json of `joint fit`",
         metavar="FILE",
     )
+    apply: str | None = option(
+        None, help="apply a rule stored by --save, without fitting", metavar="FILE"
+    )
+    save: str | None = option(
+        None, help="store the fitted rule and its labels as JSON", metavar="FILE"
+    )
     fit_on: str | None = option(None, help="predictions file to fit on", metavar="FILE")
     fraction: float = option(0.5, help="share of PREDICTIONS to fit on, without --fit-on")
     seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
@@ -122,6 +132,8 @@ def run(options: Options) -> int:
             engine=options.engine,
             advance=advance,
         )
+    if options.save is not None:
+        result.write_rule(options.save)
     if options.json:
         _tables.print_json(result.to_dict())
     elif not options.quiet:
@@ -129,7 +141,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _rule(options: Options) -> Decision:
+def _rule(options: Options) -> Decision | Pipeline:
     from credibly import decide
     from credibly.checks import InputError
 
@@ -141,7 +153,11 @@ def _rule(options: Options) -> Decision:
     if options.min_precision is not None and given != ["best_f"]:
         raise InputError("--min-precision goes with --best-f; give both or neither.")
     if given[0] in ("joint_coverage", "most_probable"):
+        if options.save is not None:
+            raise InputError("--save stores rules of single labels; joint rules cannot be stored.")
         return _joint_rule(options)
+    if given[0] == "apply":
+        return _stored_rule(options)
     if options.joint_from is not None:
         raise InputError("--joint-from goes with --joint-coverage or --most-probable; add one.")
     value: Any = getattr(options, given[0])
@@ -159,6 +175,21 @@ def _rule(options: Options) -> Decision:
     if given[0] == "cost":
         return _cost(value)
     return decide.TopK(value) if given[0] == "top_k" else decide.Coverage(value)
+
+
+def _stored_rule(options: Options) -> Pipeline:
+    from credibly.checks import InputError
+    from credibly.pipeline import Pipeline
+
+    if options.fit_on is not None or options.save is not None:
+        raise InputError("--apply uses a stored rule as it is; leave out --fit-on and --save.")
+    stored = Pipeline.read(str(options.apply))
+    if stored.decision is None or stored.labels is None:
+        raise InputError(
+            f"{options.apply} must hold a rule and the names of its labels. Write it with "
+            "`credibly sets … --save FILE`."
+        )
+    return stored
 
 
 def _joint_rule(options: Options) -> Decision:
@@ -265,4 +296,9 @@ def _show(result: WrittenSets) -> None:
             _tables.print_text(
                 f"{len(labels)} labels are in {words}: too few known rows to do better: {listed}"
             )
+    limits = [[name, value] for name, value in result.thresholds.items()]
+    if limits:
+        _tables.print_table("", ["label", "threshold"], limits[:20])
+        if len(limits) > 20:
+            _tables.print_text(f"{len(limits) - 20} more thresholds: --json or --save FILE")
     _tables.print_text(f"{result.rows:,} rows written to {result.out}")

@@ -43,6 +43,11 @@ class Decision(ABC):
         return np.empty(0, dtype=int)
 
     @property
+    def selects_above(self) -> Array | None:
+        """Thresholds of the labels, or one for all; None where a rule compares labels of a row."""
+        return None
+
+    @property
     def reviews(self) -> bool:
         """Whether ``to_review`` may ask a person to look at some labels."""
         return False

@@ -36,6 +36,10 @@ class FittedThresholds(Decision):
         return probabilities > self.thresholds
 
     @property
+    def selects_above(self) -> Array:
+        return self.thresholds
+
+    @property
     def always_selected(self) -> Array:
         return self._labels_with(self.thresholds < 0)
 

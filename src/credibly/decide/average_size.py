@@ -96,6 +96,10 @@ class AverageSize(Decision):
         return self
 
     @property
+    def selects_above(self) -> Array:
+        return np.array([self.threshold])
+
+    @property
     def statement(self) -> str:
         size = f"{self.average_size:g}"
         if self.guarantee is None:

@@ -70,6 +70,10 @@ class Cost(Decision):
         return self.review is not None
 
     @property
+    def selects_above(self) -> Array:
+        return np.array([self.bounds[1]])
+
+    @property
     def statement(self) -> str:
         low, high = self.bounds
         look = f", are looked at by a person from {low:.4g}" if low < high else ""

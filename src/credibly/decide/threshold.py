@@ -77,6 +77,10 @@ class Threshold(Decision):
         return Threshold(self.threshold, self.default, labels)
 
     @property
+    def selects_above(self) -> Array:
+        return np.array(self._columns())
+
+    @property
     def statement(self) -> str:
         which = f"{self.threshold:g}" if isinstance(self.threshold, float) else "of its threshold"
         return (

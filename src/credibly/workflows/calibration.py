@@ -280,7 +280,7 @@ def _num_labels(loss: str | Loss | None, num_scores: int) -> int:
 def _calibrate_table(
     table: ImportedTable, loss: str | Loss | None, method: str, fit_rows: FitRows
 ) -> CalibratedScores:
-    pipeline = Pipeline(loss, context={"num_labels": len(table.labels)})
+    pipeline = Pipeline(loss, context={"num_labels": len(table.labels)}, labels=table.labels)
     values: Values = "logits" if table.probabilities is None else "probabilities"
     scores = checked_scores(table, scores_per_label(pipeline))
     ranking = pipeline.ranking_scores(scores)

@@ -19,6 +19,7 @@ from credibly.checksums import KEY, PLACEHOLDER, seal
 from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.notebook import html_table
+from credibly.pipeline import Pipeline
 from credibly.predictions import BATCH_ROWS, Dataset, Predictions, TopPredictions, label_mismatch
 from credibly.targets import Targets
 from credibly.types import Array
@@ -42,6 +43,7 @@ class WrittenSets:
             labels to review per row, for rules that ask for it. All of the held-out rows.
         sizes: number of held-out rows by the size of their set.
         always_selected, never_selected: labels for which no threshold met the guarantee.
+        labels: names of the labels, in the order of the decision.
     """
 
     out: str
@@ -52,6 +54,20 @@ class WrittenSets:
     sizes: dict[int, int]
     always_selected: list[str] = field(default_factory=list)
     never_selected: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """Thresholds by label, or under "all labels"; empty where a rule has none."""
+        found = self.decision.selects_above
+        if found is None:
+            return {}
+        names = self.labels if len(found) == len(self.labels) else ["all labels"]
+        return dict(zip(names, found.tolist(), strict=True))
+
+    def write_rule(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted rule with the names of its labels; ``Pipeline.read(path)`` reads it."""
+        Pipeline(decision=self.decision, labels=self.labels).write(Path(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as a plain document."""
@@ -64,6 +80,7 @@ class WrittenSets:
             "held_out_rows": self.held_out_rows,
             "numbers": self.numbers,
             "sizes": self.sizes,
+            "thresholds": self.thresholds,
             "always_selected": self.always_selected,
             "never_selected": self.never_selected,
         }
@@ -82,7 +99,7 @@ class WrittenSets:
 
 def write_sets(
     path: str | os.PathLike[str],
-    decision: Decision,
+    decision: Decision | Pipeline,
     out: str | os.PathLike[str],
     *,
     fit_on: str | os.PathLike[str] | None = None,
@@ -99,7 +116,8 @@ def write_sets(
     Args:
         path: a predictions file, or a folder of parts.
         decision: a rule such as ``cr.decide.AverageSize(5)``. Rules with nothing to fit
-            (``TopK``, ``Threshold``, ``Cost``) treat all rows as held out.
+            (``TopK``, ``Threshold``, ``Cost``) treat all rows as held out. A pipeline with labels
+            and a fitted rule, as ``write_rule`` stores it, is applied without fitting again.
         out: the file to write, .parquet or .csv, with the columns id, labels, probabilities (most
             probable first), held_out and, for rules that ask for it, review. In a .csv file, an id
             that a spreadsheet would run as a formula begins with an apostrophe.
@@ -134,6 +152,10 @@ def write_sets(
         {1: 2}
     """
     out = Path(out)
+    applied = decision if isinstance(decision, Pipeline) else None
+    decision = decision.rule if isinstance(decision, Pipeline) else decision
+    if applied is not None and (engine != "duckdb" or fit_on is not None):
+        raise InputError("a fitted rule is applied on one machine and without `fit_on`.")
     if engine != "duckdb":
         from credibly.workflows.set_parts import write_set_parts
 
@@ -151,19 +173,30 @@ def write_sets(
     )
     assert scan is not None
     scan.check_ids()
+    labels = scan.labels if applied is None else _order_of(applied, scan)
     if scan.top:
         _check_top(decision, scan)
     else:
-        decision = decision.for_labels(scan.labels)
-    decision, held_out = _fit(decision, scan, other, fit_rows or FitRows(), values_in_memory)
+        decision = decision.for_labels(labels)
+    held_out = np.ones(scan.num_rows, dtype=bool)
+    if applied is None:
+        decision, held_out = _fit(decision, scan, other, fit_rows or FitRows(), values_in_memory)
     tally, first = SetTally(), 0
     with sets_file(out, decision) as file:
-        for batch in scan.top_batches() if scan.top else scan.batches():
+        for batch in scan.top_batches() if scan.top else scan.batches(labels=labels):
             held = held_out[first : first + len(batch)]
             write_batch(file, decision, batch, held, tally)
             first += len(batch)
             advance(len(batch))
-    return written_sets(out, decision, scan.labels, len(held_out), tally)
+    return written_sets(out, decision, labels, len(held_out), tally)
+
+
+def _order_of(applied: Pipeline, scan: Dataset) -> list[str]:
+    """Return the labels in the order of a fitted rule, which must be those of the file."""
+    labels = applied.labels or scan.labels
+    if set(labels) != set(scan.labels):
+        raise InputError(label_mismatch(str(scan.path), scan.labels, labels))
+    return labels
 
 
 def _check_top(decision: Decision, scan: Dataset) -> None:
@@ -212,6 +245,7 @@ def written_sets(
         tally.histogram(),
         [labels[place] for place in decision.always_selected],
         [labels[place] for place in decision.never_selected],
+        list(labels),
     )
 
 

@@ -26,8 +26,6 @@ from credibly.predictions import (
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 
-MAP_VERSION = 1
-
 
 def as_log_odds(probabilities: ArrayLike, name: str = "probabilities") -> Array:
     """Return the log-odds of probabilities, float64; ±inf for 1 and 0.
@@ -186,21 +184,18 @@ class ProbabilityMap:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the map as JSON; the file is complete or not there."""
-        state = {"map": MAP_VERSION, "values": self.values, "labels": self.labels}
-        write_json(path, {**state, "pipeline": self.pipeline.state()})
+        """Write the map as JSON, as ``Pipeline.write`` does, with ``values`` added."""
+        state = {**self.pipeline.state(), "labels": self.labels, "values": self.values}
+        write_json(path, state)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ProbabilityMap:
         """Return the map that ``write`` stored; nothing is unpickled."""
         advice = "Write it with `credibly calibrate … --save FILE`."
         document = read_json_object(Path(path), advice)
-        labels, values = document.get("labels"), document.get("values")
-        named = isinstance(labels, list) and all(isinstance(name, str) for name in labels)
-        if document.get("map") != MAP_VERSION or not named or not labels:
-            raise InputError(
-                f"{path} must be a map of version {MAP_VERSION} with its labels. {advice}"
-            )
         with located(str(path)):
-            checked: Values = choice("values", values, ("logits", "probabilities"))
-            return cls(Pipeline.from_state(document.get("pipeline") or {}), list(labels), checked)
+            pipeline = Pipeline.from_state(document)
+            if pipeline.labels is None:
+                raise InputError(f"a map must hold the names of its labels. {advice}")
+            values: Values = choice("values", document.get("values"), ("logits", "probabilities"))
+            return cls(pipeline, pipeline.labels, values)
