@@ -179,7 +179,7 @@ def calibrate_scores(
         (1, 3)
     """
     found = column_names(scores) or []
-    if _num_labels(loss, len(found)) != len(found):
+    if found and _num_labels(loss, len(found)) != len(found):
         scores, found = to_numpy(scores), []  # two scores per label
     labels = labels or found or column_names(targets)
     scores, targets = in_order(scores, labels, "scores"), in_order(targets, labels, "targets")
