@@ -7,7 +7,8 @@ once mix up their files. Here:
 - files lie in a folder of the user that nobody else can write to, which is checked before use;
 - one file holds one compiled function, with a checksum: what is cut off, empty, damaged or of
   other sources counts as absent, and the function is compiled in memory;
-- a file that cannot be written is not written; nothing fails because of the cache.
+- if the cache is not writable, the function is compiled in memory;
+- a function runs the same instructions in the process that compiled it and in one that loaded it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite.binding import Linkage
 from numba.core.caching import CompileResultCacheImpl, NullCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 from credibly.memory import address_space_left
 
-_MAGIC = b"credibly kernel 1\n"
+_MAGIC = b"credibly kernel 2\n"
 _NEEDED = 12 * 2**20
 """Bytes of address space that loading a function may take; compiling one takes more."""
 
@@ -56,7 +60,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         # A way in from C, which nothing uses, would be compiled with a copy of the function.
         jit: Any = numba.njit
-        dispatcher = jit(no_cfunc_wrapper=True, **options)(function)
+        dispatcher = jit(no_cfunc_wrapper=True, pipeline_class=_Compiler, **options)(function)
         if isinstance(dispatcher, Dispatcher):  # a plain function where NUMBA_DISABLE_JIT is set
             # As `Dispatcher.enable_caching` does; numba has no public way to name another cache.
             vars(dispatcher)["_cache"] = KernelCache(function)
@@ -133,6 +137,31 @@ def _announce() -> None:
         often = "once; `credibly warmup` does it ahead of time"
     text = f"credibly: compiling loops for this processor, which takes some seconds, {often}."
     console.print(text, markup=False, highlight=False)
+
+
+class _Library(JITCodeLibrary):
+    """The machine code of a function, with copies of the functions it calls that are its own.
+
+    Numba marks such copies as weak symbols. In the process that compiles, the linker then takes
+    the function that was compiled alone; in a process that loads the file, the copy beside the
+    caller. The two were optimized in different surroundings, so sums were rounded differently.
+    """
+
+    def _finalize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if function.linkage == Linkage.linkonce_odr:
+                function.linkage = "internal"
+        super()._finalize_final_module()
+
+
+class _Compiler(Compiler):
+    """Numba's compiler, with a library of ours for the result."""
+
+    def define_pipelines(self) -> Any:
+        state: Any = self.state
+        state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().define_pipelines()
 
 
 class _Code(CompileResultCacheImpl):
