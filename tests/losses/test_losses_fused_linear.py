@@ -22,6 +22,7 @@ LOSSES = [
     cl.SPA(),
     cl.SPA(label_weight=torch.linspace(0, 2, 23)),
     cl.SPA(reduction="sum"),
+    cl.SPA(reduction="rows"),
     cl.Focal(),
     cl.Asymmetric(),
     cl.Asymmetric(detach_weight=True),

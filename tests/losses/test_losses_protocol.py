@@ -128,7 +128,7 @@ def test_pairs_of_exclusive_labels_are_not_proper():
 
 
 def test_a_wrapped_loss_must_leave_the_reduction_to_the_wrapper():
-    with pytest.raises(cr.InputError, match='must have reduction="mean"'):
+    with pytest.raises(cr.InputError, match='must have reduction="mean" or "rows"'):
         cl.LabelPairs(cl.SPA(reduction="sum"))
 
 

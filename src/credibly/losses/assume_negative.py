@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from credibly.losses.base import working_precision
+from credibly.losses.base import Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -19,26 +20,33 @@ class AssumeNegative(BinaryLoss):
 
     Strictly proper for the rate at which a label is *observed*, with the link
     $g(v) = v - \log(L - 1)$; a sigmoid of the scores overstates it. Cole et al. (2021), there
-    called WAN; Garcin et al. (2023), Eq. 5, call it AN. They sum over labels; here, as in every
-    loss of single entries, the mean over known entries is taken, which is $1/L$ of that.
+    called WAN; Garcin et al. (2023), Eq. 5, call it AN. As printed there, values are summed over
+    the labels of a row and averaged over rows: ``reduction="rows"`` is the default here. The mean
+    over entries is $1/L$ of it, with which SGD at the paper's rate learns next to nothing.
 
     In the loss $L$ counts the known labels of the row, so that an unknown label changes nothing. In
     the link it is the number of columns of the scores. Targets may be class indices.
 
     Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"rows"``, ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:
         >>> loss = AssumeNegative()
         >>> loss(torch.tensor([[2.0, -1.0, 0.0]]), torch.tensor([0]))
-        tensor(0.2100)
+        tensor(0.6301)
         >>> loss.probabilities(torch.tensor([[2.0, -1.0, 0.0]]))
         tensor([[0.7870, 0.1554, 0.3333]])
     """
 
     name = "an"
     properness = "strict"
+    default_reduction = "rows"
+
+    def __init__(
+        self, *, reduction: Reduction = "rows", label_weight: Tensor | None = None
+    ) -> None:
+        super().__init__(reduction=reduction, label_weight=label_weight)
 
     def positive(self, scores: Scores) -> Values:
         return -logsigmoid(scores)

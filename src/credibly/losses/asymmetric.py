@@ -39,7 +39,7 @@ class Asymmetric(BinaryLoss):
         margin: $m$ in [0, 1).
         detach_weight: whether the weights $(1-p)^{\gamma_+}$ and $p_m^{\gamma_-}$ are constants
             for the gradient. The value is the same.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:

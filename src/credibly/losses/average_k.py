@@ -54,7 +54,7 @@ class AverageK(BatchLoss):
         alpha: $\alpha > 0$, weight of what was proposed and rejected.
         head: ``"ml"``, ``"ml-softmax"`` or ``"sccp"``: what ``log_odds`` and ``probabilities``
             use; ``ranking_scores`` are those of the head.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = AverageK(average_size=2)

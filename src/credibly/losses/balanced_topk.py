@@ -31,7 +31,7 @@ class BalancedTopK(RowLoss):
         num_samples: $M \ge 1$.
         margin: $m > 0$.
         generator: where the noise comes from.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = BalancedTopK(average_size=2).eval()

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from credibly.losses.linear.form import LinearForm
 
 Properness: TypeAlias = Literal["strict", "recoverable", "none"]
-Reduction: TypeAlias = Literal["mean", "sum", "none"]
-REDUCTIONS = ("mean", "sum", "none")
+Reduction: TypeAlias = Literal["mean", "rows", "sum", "none"]
+REDUCTIONS = ("mean", "rows", "sum", "none")
 
 
 _LINK_METHODS = (
@@ -79,9 +79,11 @@ class Loss(nn.Module, ABC):
     ``forward`` and ``values`` and, where the method has a link, ``log_odds``.
 
     Args:
-        reduction: ``"mean"``, ``"sum"`` (of ``values``) or ``"none"`` (``values`` themselves). The
-            mean divides by the number of known entries, or of rows that count (see each loss).
-            Weights multiply the values and leave that number as it is, as in
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` (of ``values``) or ``"none"`` (``values``
+            themselves). The mean divides by the number of known entries, or of rows that count (see
+            each loss). ``"rows"`` sums over labels and takes the mean over rows with a known
+            label, as many papers print it; for losses with one value per row it is the mean.
+            Weights multiply the values and leave these numbers as they are, as in
             ``nn.BCEWithLogitsLoss``.
     """
 
@@ -159,6 +161,9 @@ class Mine(cr.losses.RowLoss):
         for method in _LINK_METHODS:
             if method in vars(cls):
                 setattr(cls, method, _for_arrays(vars(cls)[method]))
+
+    default_reduction: ClassVar[Reduction] = "mean"
+    """The constructor's default, which ``repr`` leaves out."""
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         super().__init__()
@@ -276,7 +281,7 @@ class Mine(cr.losses.RowLoss):
         return None
 
     def reduce(self, values: Values, count: Tensor) -> Tensor:
-        """Return ``values`` as ``reduction`` says; the mean divides by ``count``."""
+        """Return ``values`` as ``reduction`` says; ``count`` is what its mean divides by."""
         if self.reduction == "none":
             return values
         total = all_reduce_sum(values.sum(), self.spans_processes and self.training)
@@ -285,7 +290,7 @@ class Mine(cr.losses.RowLoss):
     def extra_repr(self) -> str:
         """Return the constructor's arguments, for ``repr``."""
         shown = [f"{name}={_shown(getattr(self, name))}" for name in self.arguments]
-        if self.reduction != "mean":
+        if self.reduction != self.default_reduction:
             shown.append(f"reduction={self.reduction!r}")
         return ", ".join(text for text in shown if not text.endswith("=None"))
 

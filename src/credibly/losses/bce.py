@@ -33,7 +33,7 @@ class BCE(BinaryLoss):
 
     Args:
         pos_weight: $w > 0$, a number or one per label, as in ``nn.BCEWithLogitsLoss``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:

@@ -32,7 +32,7 @@ class Composite(BinaryLoss):
     Args:
         positive: $\ell_+$, from a tensor of scores to a tensor of the same shape, elementwise.
         negative: $\ell_-$, likewise.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:

@@ -90,11 +90,13 @@ class Mine(cr.losses.BinaryLoss):
 
     def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
         scores, targets = self._prepare(scores, targets)
-        if weight is None and self.label_weight is None and self.reduction == "mean":
+        if weight is None and self.label_weight is None and self.reduction in ("mean", "rows"):
             form = self.fused_form()
-            return self.plain_mean(scores, targets) if form is None else form(scores, targets)
+            mean = self.plain_mean(scores, targets) if form is None else form(scores, targets)
+            return mean * _per_row(targets).to(mean) if self.reduction == "rows" else mean
         values = self._weighted(scores, targets, weight)
-        return self.reduce(values, (targets >= 0).sum())
+        known = targets >= 0
+        return self.reduce(values, known.any(-1).sum() if self.reduction == "rows" else known.sum())
 
     def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
         """Return one value per entry; 0 where the target is unknown."""
@@ -150,3 +152,9 @@ class Mine(cr.losses.BinaryLoss):
         if weight is not None:
             values = values * checks.entry_weight(weight, scores).to(values.dtype)
         return values
+
+
+def _per_row(targets: Targets) -> Tensor:
+    """Return the number of known entries per row that has one."""
+    known = targets >= 0
+    return known.sum().double() / known.any(-1).sum().clamp(min=1)

@@ -31,7 +31,7 @@ class ExpectedPositive(BatchLoss):
     Args:
         average_size: $K$, the number of labels to expect per row; at least 1.
         weight: $\beta > 0$; ``None`` takes $1/L$, the balance of the loss's source.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = ExpectedPositive(average_size=1.5)

@@ -22,7 +22,7 @@ class Focal(Asymmetric):
         gamma_pos: $\gamma_+ \ge 0$.
         gamma_neg: $\gamma_- \ge 0$.
         detach_weight: whether the focal weights are constants for the gradient.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:

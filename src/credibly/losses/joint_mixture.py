@@ -40,7 +40,7 @@ class JointMixture(RowLoss):
             made (``num_outputs`` is enough).
         spread: standard deviation of the random start of $\delta$.
         seed: of that start.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = JointMixture(components=2, num_labels=3)

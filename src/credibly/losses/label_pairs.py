@@ -50,12 +50,12 @@ class LabelPairs(WrappedLoss):
     cannot be looked at, both are O(labels²) per row.
 
     Args:
-        loss: any loss with a link; its ``reduction`` must be ``"mean"``.
+        loss: any loss with a link; its ``reduction`` must be ``"mean"`` or ``"rows"``.
         weight: $\lambda \ge 0$. The paper gives none; 1 to 3 worked in trials.
         on: which log-odds are compared. ``"link"``: those of the loss's own link. ``"published"``:
             those that its authors print, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`, as
             the paper's tables have it. The two differ only for these.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``, of one value per row; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> from credibly.losses.spa import SPA
@@ -108,7 +108,7 @@ class LabelPairs(WrappedLoss):
     ) -> Tensor:
         checks.float_scores(scores)
         across = self.spans_processes and self.training and process_count() > 1
-        if weight is not None or self.reduction != "mean" or across:
+        if weight is not None or self.reduction not in ("mean", "rows") or across:
             return self._by_rows(scores, targets, weight, details)
         together = self._fused()
         if together is not None:
@@ -122,9 +122,7 @@ class LabelPairs(WrappedLoss):
     ) -> Values:
         """Return one value per row: the wrapped loss's mean over known entries, and the pairs."""
         log_odds, matrix = self._compared(scores, targets)
-        values = self.loss.values(scores, targets, weight, **details)
-        if values.shape == matrix.shape:
-            values = values.sum(-1) / (matrix >= 0).sum(-1).clamp(min=1)
+        values = self._row_values(scores, matrix, weight, details)
         return values + self._weighted_pairs(log_odds, matrix, weight)
 
     def _fused(self) -> FusedForm | None:
@@ -133,7 +131,7 @@ class LabelPairs(WrappedLoss):
     def _by_rows(
         self, scores: Scores, targets: Targets, weight: Tensor | None, details: dict[str, Any]
     ) -> Tensor:
-        if self.reduction != "mean":
+        if self.reduction not in ("mean", "rows"):
             values = self.values(scores, targets, weight, **details)
             return self.reduce(values, torch.ones(()))
         log_odds, matrix = self._compared(scores, targets)

@@ -42,7 +42,7 @@ class OnlineEstimation(BatchLoss):
         average_size: $K$, the number of labels to expect per row.
         spread: how far from one half the estimates start at most, in [0, ½).
         seed: seed of the random start.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = OnlineEstimation(num_rows=10, num_labels=3, average_size=1.5)
@@ -137,7 +137,7 @@ class OnlineEstimation(BatchLoss):
         values = torch.where(taking_part, values, 0.0)
         if weight is not None:
             values = values * checks.row_weight(weight, scores).to(values.dtype)
-        return values, taking_part.sum()
+        return values * (self.num_labels if self.reduction == "rows" else 1), taking_part.sum()
 
     def _half(
         self, log_odds: Tensor, others: Tensor | None, targets: Tensor, known: Tensor

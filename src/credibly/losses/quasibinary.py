@@ -62,7 +62,7 @@ class Quasibinary(BatchLoss):
             ``"batch"``, as printed, and .99 for ``"running"``, whose penalty should not follow the
             noise of single batches.
         penalty: ``"batch"`` or ``"running"``; see above.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = Quasibinary()

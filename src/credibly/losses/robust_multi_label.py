@@ -32,7 +32,7 @@ class RobustMultiLabel(RowLoss):
         ramp: $s < 1$, where the ramp ends.
         single_weight: $\kappa \ge 0$, weight of the terms of single labels.
         leak: $\lambda$ in [0, 1]; 0 charges outliers nothing more, 1 is the plain hinge.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: deprecated name of ``single_weight``.
 
     Example:

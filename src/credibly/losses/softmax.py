@@ -42,7 +42,7 @@ class Softmax(RowLoss):
 
     Args:
         zero_label: what to do with rows without labels; see above.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> loss = Softmax(zero_label="none_class")

@@ -38,7 +38,7 @@ class SPA(BinaryLoss):
         scale_neg: $\zeta_- > 0$, divides the loss of absent labels.
         slope_neg: $k_- > 0$.
         shift_neg: $b_-$, any real number.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
         label_weight: factors of both sides, one per label; see `BinaryLoss`.
 
     Example:
@@ -91,7 +91,8 @@ class SPA(BinaryLoss):
         return SoftplusForm(self, *self.sides)
 
     def with_label_pairs(self, weight: float) -> FusedForm | None:
-        return None if self.label_weight is not None else SPAPairsForm(self, weight)
+        plain = self.label_weight is None and self.reduction == "mean"
+        return SPAPairsForm(self, weight) if plain else None
 
     @property
     def sides(self) -> tuple[Side, Side]:

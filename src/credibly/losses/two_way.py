@@ -48,7 +48,7 @@ class TwoWay(BatchLoss):
         temperature_neg: $T_N > 0$.
         margin: $\epsilon$, any real number.
         ways: ``"both"``, ``"samples"`` (rows only) or ``"labels"`` (columns only).
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> scores = torch.tensor([[2.0, -1.0, 0.5], [0.0, 1.0, -2.0]])
@@ -80,7 +80,7 @@ class TwoWay(BatchLoss):
         self.ways = checks.choice("ways", ways, ("both", "samples", "labels"))
 
     def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
-        if weight is not None or self.reduction != "mean":
+        if weight is not None or self.reduction not in ("mean", "rows"):
             return super().forward(scores, targets, weight)
         checks.matrix_scores(scores)
         scores = working_precision(scores)

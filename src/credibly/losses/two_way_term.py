@@ -33,11 +33,11 @@ class TwoWayTerm(WrappedLoss):
     Across processes, where the inner loss leaves the gathering to the trainer, so does this one.
 
     Args:
-        loss: any loss; its ``reduction`` must be ``"mean"``.
+        loss: any loss; its ``reduction`` must be ``"mean"`` or ``"rows"``.
         weight: $\lambda \ge 0$.
         temperature_pos: see `TwoWay`.
         temperature_neg: see `TwoWay`.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``, of one value per row; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> from credibly.losses.bce import BCE
@@ -77,7 +77,7 @@ class TwoWayTerm(WrappedLoss):
         self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
     ) -> Tensor:
         checks.float_scores(scores)
-        if self.reduction != "mean":
+        if self.reduction not in ("mean", "rows"):
             return self.reduce(self.values(scores, targets, weight, **details), torch.ones(()))
         ranked = self.ranking_scores(scores)
         term = self.two_way(ranked, targets, weight)
@@ -90,8 +90,6 @@ class TwoWayTerm(WrappedLoss):
         """Return one value per row: the inner loss's mean over known entries, and the term."""
         ranked = self.ranking_scores(scores)
         matrix = coding.unknown_to_minus_one(coding.tensor_matrix(ranked, targets))
-        values = self.loss.values(scores, targets, weight, **details)
-        if values.shape == matrix.shape:
-            values = values.sum(-1) / (matrix >= 0).sum(-1).clamp(min=1)
+        values = self._row_values(scores, matrix, weight, details)
         share = self.weight / ranked.shape[-1]
         return values + share * self.two_way.values(ranked, targets, weight)

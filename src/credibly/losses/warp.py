@@ -26,7 +26,7 @@ class Warp(RowLoss):
     everywhere. No link: scores only rank. A NaN score makes its row NaN.
 
     Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``; see `Loss`.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
         >>> scores = torch.tensor([[2.0, 1.5, -1.0], [0.0, 1.0, 0.5]])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor
 
 from credibly import checks
 from credibly.losses.base import Loss, Reduction
-from credibly.types import LogOdds, Probabilities, Scores, Targets
+from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 
 class WrappedLoss(Loss):
@@ -19,8 +19,8 @@ class WrappedLoss(Loss):
     ``biases``.
 
     Args:
-        loss: the inner loss; its ``reduction`` must be ``"mean"``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``, of one value per row; see `Loss`.
+        loss: the inner loss; its ``reduction`` must be ``"mean"`` or ``"rows"``.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
     """
 
     name = ""
@@ -29,10 +29,10 @@ class WrappedLoss(Loss):
 
     def __init__(self, loss: Loss, *, reduction: Reduction = "mean") -> None:
         super().__init__(reduction=reduction)
-        if loss.reduction != "mean":
+        if loss.reduction not in ("mean", "rows"):
             raise checks.InputError(
-                f'`loss` must have reduction="mean"; got {loss.reduction!r}. Give `reduction=` to '
-                f"`{type(self).__name__}` instead."
+                f'`loss` must have reduction="mean" or "rows"; got {loss.reduction!r}. Give '
+                f"`reduction=` to `{type(self).__name__}` instead."
             )
         self.loss = loss
 
@@ -77,6 +77,16 @@ class WrappedLoss(Loss):
 
     def state_summary(self) -> dict[str, float]:
         return self.loss.state_summary()
+
+    def _row_values(
+        self, scores: Scores, targets: Targets, weight: Tensor | None, details: dict[str, Any]
+    ) -> Values:
+        """Return one value of the inner loss per row, reduced over labels as it says."""
+        values = self.loss.values(scores, targets, weight, **details)
+        if values.ndim < scores.ndim:
+            return values
+        values, known = values.sum(-1), (targets >= 0).sum(-1).clamp(min=1)
+        return values if self.loss.reduction == "rows" else values / known
 
     def extra_repr(self) -> str:
         return f"{self.loss}, {super().extra_repr()}"

@@ -86,10 +86,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # Cheng & Vasconcelos (2024) train LXMERT on VQA v2 and print no settings. These are those of
     # LXMERT's own script for VQA: Adam at 5e-5, 32 rows, 4 epochs, the rate rising over the first
-    # tenth and falling linearly, 20 tokens per question. Only the loss is the paper's.
+    # tenth and falling linearly, 20 tokens per question. Only the loss is the paper's; as in that
+    # script it is summed over the answers, for which the bound on the gradient is meant.
     "spa-vqa": {
         **_AS_PRINTED,
-        "loss": "spa",
+        "loss": "spa(reduction=rows)",
         "model": "hf:unc-nlp/lxmert-base-uncased",
         "weights": "pretrained",
         "optimizer": "adamw",

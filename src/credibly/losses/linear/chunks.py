@@ -111,6 +111,10 @@ class TargetChunks(ABC):
         """Return the number of known entries of each chunk."""
 
     @abstractmethod
+    def known_rows(self) -> int:
+        """Return the number of rows with a known entry."""
+
+    @abstractmethod
     def total_present(self) -> float:
         """Return the number of positive labels; soft ones count by their size."""
 
@@ -131,6 +135,9 @@ class DenseChunks(TargetChunks):
     def known_counts(self) -> list[int]:
         ends = zip(self.edges, self.edges[1:], strict=False)
         return [int((self.targets[:, start:stop] >= 0).sum()) for start, stop in ends]
+
+    def known_rows(self) -> int:
+        return int((self.targets >= 0).any(1).sum())
 
     def total_present(self) -> float:
         parts = (self.chunk(number)[0] for number in range(len(self.edges) - 1))
@@ -178,6 +185,12 @@ class SparseChunks(TargetChunks):
 
     def known_counts(self) -> list[int]:
         return self.known
+
+    def known_rows(self) -> int:
+        sparse = self.sparse
+        unknown = np.bincount(sparse.entry_rows()[sparse.entry_values() < 0], minlength=len(sparse))
+        known = unknown < sparse.num_labels
+        return int((known if sparse.known is None else known & sparse.known).sum())
 
     def total_present(self) -> float:
         return float(torch.where(self.values >= 0, self.values, 0.0).sum(dtype=torch.float64))

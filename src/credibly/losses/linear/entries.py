@@ -24,7 +24,11 @@ class EntriesLinear(LinearForm):
 
     def run(self, chunks: ScoreChunks, needs_grad: bool, update_state: bool) -> Tensor:
         counts = chunks.targets.known_counts()
-        known = max(sum(counts), 1) if self.loss.reduction == "mean" else 1
+        known = 1
+        if self.loss.reduction != "sum":
+            known = max(
+                sum(counts) if self.loss.reduction == "mean" else chunks.targets.known_rows(), 1
+            )
         total = torch.zeros((), dtype=torch.float64, device=chunks.hidden.device)
         for chunk, count in zip(chunks, counts, strict=True):
             value, gradient = self._mean(chunk, count, needs_grad)

@@ -303,7 +303,7 @@ class QuasibinaryLinear(LinearForm):
             value += sums.inside_running - sums.count
         if loss.training and update_state:
             self._remember(sums)
-        rows = max(sums.rows, 1) if loss.reduction == "mean" else 1
+        rows = max(sums.rows, 1) if loss.reduction != "sum" else 1
         if needs_grad:
             # The penalty moves the normalizer only where it is that of the batch.
             moved = len(above) / sums.count if by_batch and loss.penalty == "batch" else 0.0
