@@ -11,6 +11,7 @@ from importlib.util import find_spec
 LOSSES: dict[str, str] = {
     "an": "AssumeNegative",
     "asl": "Asymmetric",
+    "asl-single": "AsymmetricSingleLabel",
     "avgk": "AverageK",
     "bce": "BCE",
     "ce": "Softmax",
@@ -28,7 +29,7 @@ LOSSES: dict[str, str] = {
 }
 """Names and aliases of the losses, and their classes in ``credibly.losses``."""
 
-SUFFIXES: tuple[str, ...] = ("lpr", "twl")
+SUFFIXES: tuple[str, ...] = ("lpr", "twl", "published")
 """Terms that may follow a loss after a '+'."""
 
 CALIBRATORS: tuple[str, ...] = (

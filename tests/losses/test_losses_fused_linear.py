@@ -32,6 +32,7 @@ LOSSES = [
     ),
     cl.Softmax(),
     cl.Softmax(reduction="sum"),
+    cl.Softmax(zero_label="uniform", zero_weight=0.5),
     cl.Softmax(zero_label="uniform"),
     cl.Softmax(zero_label="max_confidence"),
     cl.Softmax(zero_label="none_class"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+import credibly as cr
 from credibly import losses, names
 
 
@@ -15,3 +18,22 @@ def test_the_names_known_without_torch_are_those_of_the_package():
     ]
     assert not missing, "add to LOSSES in src/credibly/names.py:\n" + "\n".join(missing)
     assert built == names.LOSSES
+
+
+FOREIGN = {
+    "clip": (losses.Asymmetric, "`margin`"),
+    "disable_torch_grad_focal_loss": (losses.Asymmetric, "`detach_weight`"),
+    "eps": (losses.AsymmetricSingleLabel, "`smoothing`"),
+    "gamma": (losses.Focal, "`gamma_pos` and `gamma_neg`"),
+    "Tp": (losses.TwoWay, "`temperature_pos`"),
+    "size_average": (losses.BCE, "`reduction="),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_arguments_of_other_codes_are_answered_with_ours(name):
+    kind, ours = FOREIGN[name]
+    with pytest.raises(cr.InputError, match=ours):
+        kind(**{name: 0.05})
+    with pytest.raises(cr.InputError, match=ours):
+        losses.from_name(f"{kind.name}({name}=0.05)")

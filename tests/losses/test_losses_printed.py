@@ -17,6 +17,7 @@ Z = generator.normal(size=(ROWS, LABELS))
 Z2 = generator.normal(size=(ROWS, LABELS))
 MANY = (generator.random((ROWS, LABELS)) < 0.4).astype(float)
 MANY[:, 0], MANY[:2, 0], MANY[0] = 0.0, 1.0, [1, 0, 0, 1, 0]
+SOME = np.where(np.arange(ROWS)[:, None] < 5, np.maximum(MANY, np.eye(LABELS)[1]), 0.0)
 OBSERVED = generator.integers(LABELS, size=ROWS)
 ONE = np.eye(LABELS)[OBSERVED]
 
@@ -69,6 +70,19 @@ def assume_negative(z, y):
 
 def cross_entropy(z, y):
     return -(y / y.sum(1, keepdims=True) * log_softmax(z)).sum(1).mean()
+
+
+def uniform(z):
+    """KL of the uniform distribution to the softmax."""
+    return (-np.log(LABELS) - log_softmax(z)).mean()
+
+
+def asymmetric_softmax(z, y, gamma_pos, gamma_neg, smoothing):
+    """``ASLSingleLabel`` of the official code of Ben-Baruch et al. (2021)."""
+    p = np.exp(log_softmax(z))
+    weight = np.where(y == 1, (1 - p) ** gamma_pos, p**gamma_neg)
+    goal = (1 - smoothing) * y + smoothing / LABELS
+    return -(goal * weight * np.log(p)).sum(1).mean()
 
 
 def quasibinary(z, y):
@@ -154,8 +168,17 @@ PRINTED = [
     (cl.Asymmetric(), Z, MANY, focal(Z, MANY, 1, 4, 0.05).mean()),
     # The official code of ASL sums over all entries.
     (cl.Asymmetric(reduction="sum"), Z, MANY, focal(Z, MANY, 1, 4, 0.05).sum()),
+    (cl.AsymmetricSingleLabel(1.0, 3.0, 0.2), Z, ONE, asymmetric_softmax(Z, ONE, 1.0, 3.0, 0.2)),
     (cl.AssumeNegative(), Z, ONE, assume_negative(Z, ONE)),
     (cl.Softmax(), Z, ONE, cross_entropy(Z, ONE)),
+    # Lee et al. (2018), Eq. 1, and Hein et al. (2019): two means with a weight between them.
+    (cl.Softmax("uniform", 0.5), Z, SOME, cross_entropy(Z[:5], SOME[:5]) + 0.5 * uniform(Z[5:])),
+    (
+        cl.Softmax("max_confidence", 2.0),
+        Z,
+        SOME,
+        cross_entropy(Z[:5], SOME[:5]) + 2.0 * log_softmax(Z[5:]).max(1).mean(),
+    ),
     (cl.Quasibinary(), Z, MANY, quasibinary(Z, MANY)),
     (cl.TwoWay(), Z, MANY, two_way(Z, MANY)),
     (cl.AverageK(2.0, alpha=0.5), BOTH_HEADS, ONE, average_k(BOTH_HEADS, ONE)),
@@ -175,6 +198,7 @@ PRINTED = [
         MANY,
         log_loss(Z, MANY).mean() + 2.0 / LABELS * two_way(Z, MANY),
     ),
+    (cl.Published(cl.Focal()), Z, MANY, focal(Z, MANY).mean()),
     (cl.Composite(lambda v: torch.exp(-v), torch.exp), Z, MANY, np.exp((1 - 2 * MANY) * Z).mean()),
 ]
 

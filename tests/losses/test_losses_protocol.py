@@ -99,9 +99,36 @@ def test_published_log_odds_are_the_scores_where_the_print_has_a_sigmoid():
     for loss in (cl.Focal(), cl.Asymmetric()):
         assert torch.equal(loss.published_log_odds(scores), scores)
         assert not torch.allclose(loss.log_odds(scores), scores)
-        with pytest.warns(DeprecationWarning, match="published_log_odds"):
-            loss.printed_log_odds(scores)
     assert torch.equal(cl.SPA().published_log_odds(scores), cl.SPA().log_odds(scores))
+
+
+AVERAGE_K = ["avgk(average_size=2)", "an", "epr(average_size=2)", "topk(average_size=2)"]
+
+
+@pytest.mark.parametrize("name", AVERAGE_K)
+def test_the_average_k_paper_reads_every_head_by_a_softmax(name):
+    inner, loss = cl.from_name(name), cl.from_name(f"{name}+published")
+    scores, targets = example(inner, torch.float64)
+    expected = torch.softmax(inner.ranking_scores(scores), 1)
+    torch.testing.assert_close(loss.probabilities(scores), expected)
+    assert loss.exclusive
+    assert loss.has_link
+    torch.manual_seed(0)
+    value = inner(scores, targets)
+    torch.manual_seed(0)
+    assert loss(scores, targets).item() == value.item()
+    known = torch.tensor([True, True, False, True, True]).expand(6, 5)
+    among = torch.softmax(inner.ranking_scores(scores)[:, known[0]], 1)
+    found = torch.sigmoid(loss.known_log_odds(scores, known))[:, known[0]]
+    torch.testing.assert_close(found, among)
+
+
+def test_a_loss_whose_paper_prints_its_link_stays_as_it_is():
+    scores = torch.linspace(-3, 3, 7)[None]
+    loss = cl.Published(cl.SPA())
+    assert torch.equal(loss.log_odds(scores), cl.SPA().log_odds(scores))
+    assert loss.properness == "strict"
+    assert cl.Published(cl.Asymmetric()).properness == "none"
 
 
 @pytest.mark.parametrize("inner", [cl.Focal(), cl.Asymmetric()], ids=str)
@@ -142,8 +169,3 @@ def test_algorithm_one_as_printed_takes_a_softmax_of_the_set_head():
     # The order over all entries, which Algorithm 1 thresholds, is another one.
     assert not torch.equal(sigmoid.flatten().argsort(), expected.flatten().argsort())
     assert loss.properness == "none"
-
-
-def test_the_old_name_of_an_argument_still_works():
-    with pytest.warns(DeprecationWarning, match="single_weight"):
-        assert cl.RobustMultiLabel(label_weight=3.0).single_weight == 3

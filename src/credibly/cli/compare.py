@@ -52,12 +52,13 @@ Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed",
 def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
     from credibly.names import check_loss
-    from credibly.train import DATA_OPTIONS, Settings, preset
+    from credibly.train import DATA_OPTIONS, Settings, preset, printed_loss
 
     base = preset(options.preset) if options.preset else {}
     base.pop("loss", None)
     settings = Settings.from_mapping({**base, **given(options)}, "settings")
-    for name in options.losses:
+    losses = [printed_loss(options.preset, name) for name in options.losses]
+    for name in losses:
         check_loss(name)
     check_names(replace(settings, loss="auto"))
     check_library(settings, options.preset)
@@ -65,12 +66,12 @@ def run(options: Own) -> int:
     from credibly.cli._tables import print_json, print_text, progress
     from credibly.workflows import compare
 
-    count = len(set(options.losses)) * options.seeds
+    count = len(set(losses)) * options.seeds
     with progress("training", total=count, quiet=options.quiet) as advance:
         results = compare(
             options.data,
             options.out,
-            options.losses,
+            losses,
             seeds=options.seeds,
             settings=settings,
             jobs=options.jobs,

@@ -8,7 +8,7 @@ import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def given(options: DataclassInstance) -> dict[str, Any]:
 
 def settings_of(options: Own) -> Settings:
     """Defaults, then the preset or the run to resume, then what was given."""
-    from credibly.train import preset
+    from credibly.train import preset, printed_loss
 
     base = preset(options.preset) if options.preset else {}
     config = Path(options.out) / "config.toml"
@@ -86,6 +86,7 @@ def settings_of(options: Own) -> Settings:
         _refuse_stored_code(stored, options)
         base = {**stored, **base}
     settings = Settings.from_mapping({**base, **given(options)}, "settings")
+    settings = replace(settings, loss=printed_loss(options.preset, settings.loss))
     check_names(settings)
     return settings
 

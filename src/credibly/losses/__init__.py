@@ -2,6 +2,7 @@
 
 from credibly.losses.assume_negative import AssumeNegative
 from credibly.losses.asymmetric import Asymmetric
+from credibly.losses.asymmetric_single_label import AsymmetricSingleLabel
 from credibly.losses.audit import Audit, audit
 from credibly.losses.average_k import AverageK
 from credibly.losses.balanced_topk import BalancedTopK
@@ -16,6 +17,7 @@ from credibly.losses.joint_mixture import JointMixture
 from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.linear import fused_linear
 from credibly.losses.online_estimation import OnlineEstimation
+from credibly.losses.published import Published
 from credibly.losses.quasibinary import Quasibinary
 from credibly.losses.registry import from_name, names
 from credibly.losses.robust_multi_label import RobustMultiLabel
@@ -32,6 +34,7 @@ __all__ = [
     "SPA",
     "AssumeNegative",
     "Asymmetric",
+    "AsymmetricSingleLabel",
     "Audit",
     "AverageK",
     "BalancedTopK",
@@ -44,6 +47,7 @@ __all__ = [
     "LabelPairs",
     "Loss",
     "OnlineEstimation",
+    "Published",
     "Quasibinary",
     "RobustMultiLabel",
     "RowLoss",

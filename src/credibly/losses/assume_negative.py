@@ -42,6 +42,7 @@ class AssumeNegative(BinaryLoss):
     name = "an"
     properness = "strict"
     default_reduction = "rows"
+    published = "softmax"
 
     def __init__(
         self, *, reduction: Reduction = "rows", label_weight: Tensor | None = None

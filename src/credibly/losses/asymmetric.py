@@ -55,6 +55,7 @@ class Asymmetric(BinaryLoss):
     name = "asl"
     arguments = ("gamma_neg", "gamma_pos", "margin", "detach_weight")
     properness: Properness = "recoverable"
+    published = "sigmoid"
 
     def __init__(
         self,
@@ -92,10 +93,6 @@ class Asymmetric(BinaryLoss):
             odds = _log_derivative(log_shifted, log_rest, self.gamma_neg)
             odds = odds - _log_derivative(log_absent, log_present, self.gamma_pos)
         return torch.where(above, odds, -torch.inf)
-
-    def published_log_odds(self, scores: Scores) -> LogOdds:
-        """Return the scores: the published estimate is their sigmoid."""
-        return working_precision(scores)
 
     def _weight(self, log_base: Tensor, gamma: float) -> Tensor:
         # exp(γ log w), not w ** γ: its derivative stays finite for γ < 1 as w → 0.

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credibly import checks
 from credibly.losses.base import Loss, Properness
 from credibly.losses.entries import BinaryLoss
 from credibly.notebook import html_table
@@ -48,12 +47,6 @@ class Audit:
     published: tuple[float, ...] | None
     """The same by the map that the method's authors published, where it differs from the link."""
     note: str
-
-    @property
-    def printed(self) -> tuple[float, ...] | None:
-        """Deprecated name of ``published``."""
-        checks.renamed("printed", "published")
-        return self.published
 
     @property
     def worst(self) -> float:
@@ -127,7 +120,9 @@ def _audit_curve(loss: BinaryLoss) -> Audit:
     steps = log_odds[1:] - log_odds[:-1]
     stops = _stationary(loss, torch.tensor(RATES, dtype=torch.float64))
     minimisers = torch.sigmoid(_link(loss, stops))
-    published = torch.sigmoid(_columns(loss.published_log_odds, stops)) if loss.has_link else None
+    # A softmax of equal columns says nothing about a label.
+    compared = loss.has_link and loss.published != "softmax"
+    published = torch.sigmoid(_columns(loss.published_log_odds, stops)) if compared else None
     target = torch.tensor(RATES, dtype=torch.float64)
     falls = _intervals(scores[:-1], steps < -_NOISE)
     low, high = torch.sigmoid(log_odds).min().item(), torch.sigmoid(log_odds).max().item()

@@ -70,6 +70,7 @@ class AverageK(BatchLoss):
     arguments = ("average_size", "alpha", "head")
     required = ("average_size",)
     spans_processes = True
+    published = "softmax"
     scores_per_label = 2
     single_label = True
 

@@ -44,6 +44,7 @@ class BalancedTopK(RowLoss):
     arguments = ("average_size", "noise", "num_samples", "margin")
     properness = "none"
     has_link = False
+    published = "softmax"
     single_label = True
 
     def __init__(

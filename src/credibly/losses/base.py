@@ -49,6 +49,19 @@ _LINK_METHODS = (
 )
 
 
+OTHER_NAMES = {
+    "clip": "Its name here is `margin`.",
+    "disable_torch_grad_focal_loss": "Its name here is `detach_weight`.",
+    "eps": "Nothing is clamped here, so leave it out; label smoothing is `smoothing`.",
+    "gamma": "There is one for each sign: `gamma_pos` and `gamma_neg`.",
+    "Tp": "Its name here is `temperature_pos`.",
+    "Tn": "Its name here is `temperature_neg`.",
+    "size_average": "Write `reduction='mean'` or `reduction='sum'`.",
+    "ignore_index": "Unknown labels are -1 or NaN in the targets, so leave it out.",
+}
+"""Arguments of other codes (official ASL and two-way, timm, torch), and what to write here."""
+
+
 def _for_arrays(method: Callable[..., Tensor]) -> Callable[..., Any]:
     """Return a method of a link that also takes numpy arrays, and then returns one."""
 
@@ -124,6 +137,9 @@ class Loss(nn.Module, ABC):
     has_state: bool = False
     """Whether ``fit_state`` has something to fit."""
 
+    published: ClassVar[Literal["link", "sigmoid", "softmax"]] = "link"
+    """What the method's authors turn scores into probabilities with; see `Published`."""
+
     labelwise: bool = False
     """Whether the link maps each score on its own, so that it can be drawn as a curve."""
 
@@ -148,10 +164,13 @@ class Mine(cr.losses.RowLoss):
 """
     """The shortest subclass that works, shown by the error about a missing method."""
 
-    def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self:
+    def __new__(cls, *_arguments: Any, **keywords: Any) -> Self:
         missing = sorted(cls.__abstractmethods__)
         if missing:
             raise checks.InputError(_missing(cls, missing))
+        for name in keywords:
+            if name in OTHER_NAMES and name not in cls.arguments:
+                raise checks.InputError(f"{cls.__name__} has no `{name}`. {OTHER_NAMES[name]}")
         return super().__new__(cls)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -196,13 +215,15 @@ class Mine(cr.losses.RowLoss):
 
     @_for_arrays
     def published_log_odds(self, scores: Scores) -> LogOdds:
-        """Return the log-odds as the method's authors take them; the link unless they differ."""
-        return self.log_odds(scores)
+        """Return the log-odds as the method's authors take them; see ``published``."""
+        if self.published == "link":
+            return self.log_odds(scores)
+        ranking = self.ranking_scores(working_precision(scores))
+        if self.published == "sigmoid":
+            return ranking
+        from credibly.losses.softmax import softmax_log_odds
 
-    def printed_log_odds(self, scores: Scores) -> LogOdds:
-        """Deprecated name of ``published_log_odds``."""
-        checks.renamed("printed_log_odds", "published_log_odds")
-        return self.published_log_odds(scores)
+        return softmax_log_odds(ranking)
 
     @_for_arrays
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:

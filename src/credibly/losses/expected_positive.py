@@ -43,6 +43,7 @@ class ExpectedPositive(BatchLoss):
     arguments = ("average_size", "weight")
     required = ("average_size",)
     spans_processes = True
+    published = "softmax"
 
     def __init__(
         self, average_size: float, weight: float | None = None, *, reduction: Reduction = "mean"

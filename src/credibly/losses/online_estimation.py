@@ -57,6 +57,7 @@ class OnlineEstimation(BatchLoss):
     arguments = ("num_rows", "num_labels", "average_size", "spread", "seed")
     required = ("num_rows", "num_labels", "average_size")
     detached = True
+    published = "softmax"
     needs_indices = True
     seen: Tensor
 

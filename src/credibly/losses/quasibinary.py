@@ -153,11 +153,6 @@ class Quasibinary(BatchLoss):
         self.count.copy_(collectives.all_reduce_sum(count))
         return self
 
-    def fit_normalizer(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
-        """Deprecated name of ``fit_state``."""
-        checks.renamed("fit_normalizer", "fit_state")
-        return self.fit_state(batches)
-
     def state_summary(self) -> dict[str, float]:
         return {"normalizer": float(self.normalizer)}
 

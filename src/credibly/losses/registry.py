@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from credibly.checks import InputError, nearest
-from credibly.losses.base import Loss
+from credibly.losses.base import OTHER_NAMES, Loss
 
 _LONGEST = 1000
 _OF_ANY_LOSS = ("reduction",)
@@ -38,7 +38,7 @@ def from_name(name: str, **context: Any) -> Loss:
         raise InputError(f"unknown loss {base!r}. {nearest(base, classes)}")
     loss = _build(classes[base], arguments, context, name)
     if len(rest) > 1:
-        raise InputError(f"'+lpr' may stand once in the name of a loss; got {name[:200]!r}.")
+        raise InputError(f"one '+' may stand in the name of a loss; got {name[:200]!r}.")
     for part in rest:
         suffix, arguments = _parse(part, name)
         loss = _wrap(loss, suffix, arguments, name)
@@ -101,7 +101,8 @@ def _build(
     accepted = (*kind.arguments, *_OF_ANY_LOSS)
     for key in arguments:
         if key not in accepted:
-            raise InputError(f"loss {full_name!r}: no argument {key!r}. {nearest(key, accepted)}")
+            hint = OTHER_NAMES.get(key) or nearest(key, accepted)
+            raise InputError(f"loss {full_name!r}: no argument {key!r}. {hint}")
     known = {key: value for key, value in context.items() if key in accepted and value is not None}
     given = {**known, **arguments}
     missing = [key for key in kind.required if key not in given]
@@ -120,9 +121,10 @@ def _build(
 
 def _wrap(loss: Loss, suffix: str, arguments: dict[str, Any], full_name: str) -> Loss:
     from credibly.losses.label_pairs import LabelPairs
+    from credibly.losses.published import Published
     from credibly.losses.two_way_term import TwoWayTerm
 
-    kinds = {kind.suffix: kind for kind in (LabelPairs, TwoWayTerm)}
+    kinds = {kind.suffix: kind for kind in (LabelPairs, TwoWayTerm, Published)}
     if suffix not in kinds:
         raise InputError(
             f"after '+' only {' or '.join(kinds)} can stand; got {suffix!r} in {full_name!r}."

@@ -23,7 +23,9 @@ class RobustMultiLabel(RowLoss):
     with WARP's weights $w(r)$ on exact ranks. The ramp $R$ is a hinge that is flat (up to the leak
     $\lambda$) below $s$. The form is that of the supervised part of Cevikalp et al. (2019) as
     their public code has it ($s = -0.8$, $\kappa = 5$, $\lambda = 0.1$, ranks sampled); the
-    division by the number $L_i$ of known labels and the mean over rows are ours.
+    division by the number $L_i$ of known labels and the mean over rows are ours. The default leak
+    is 0, not the code's 0.1: their paper defines the ramp as $H_1 - H_s$, which is flat below $s$,
+    and only then are outliers charged nothing more. Pass ``leak=0.1`` for the code's.
 
     A label is positive above one half, negative otherwise. All rows with a known label take part.
     No link: scores only rank. A NaN score makes its row NaN.
@@ -33,7 +35,6 @@ class RobustMultiLabel(RowLoss):
         single_weight: $\kappa \ge 0$, weight of the terms of single labels.
         leak: $\lambda$ in [0, 1]; 0 charges outliers nothing more, 1 is the plain hinge.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
-        label_weight: deprecated name of ``single_weight``.
 
     Example:
         >>> scores = torch.tensor([[2.0, 1.5, -1.0], [-3.0, 1.0, 0.5]])
@@ -53,12 +54,8 @@ class RobustMultiLabel(RowLoss):
         leak: float = 0.0,
         *,
         reduction: Reduction = "mean",
-        label_weight: float | None = None,
     ) -> None:
         super().__init__(reduction=reduction)
-        if label_weight is not None:
-            checks.renamed("label_weight", "single_weight")
-            single_weight = label_weight
         self.ramp = checks.finite("ramp", ramp)
         if ramp >= 1:
             raise checks.InputError(

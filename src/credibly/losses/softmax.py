@@ -33,15 +33,21 @@ class Softmax(RowLoss):
 
     Rows without any label are what ``zero_label`` is for; by default they take no part.
 
-    * ``"uniform"``: $\mathrm{KL}(\text{uniform} \,\|\, \varsigma(z))$; Lee et al. (2018).
+    * ``"uniform"``: $\mathrm{KL}(\text{uniform} \,\|\, \varsigma(z))$; Lee et al. (2018), Eq. 1.
     * ``"max_confidence"``: $\max_k \log \varsigma_k(z)$; Hein et al. (2019).
     * ``"none_class"``: one more class, "none of them", whose score is fixed at 0, which costs no
       generality, as softmax ignores a shift of all scores. Models keep one output per label.
+
+    Both sources print $E_\text{labelled}[\ell] + \beta\, E_\text{without}[\ell]$: two means, and a
+    weight between them. ``zero_weight`` is that $\beta$. Without it every row of a batch counts
+    alike, so that the weight is the ratio of the numbers of rows.
 
     Unknown labels are left out of row and normaliser alike.
 
     Args:
         zero_label: what to do with rows without labels; see above.
+        zero_weight: $\beta \ge 0$, or None; for ``"uniform"`` and ``"max_confidence"`` (1 in the
+            sources). Each row is then multiplied by what makes the mean over all rows that sum.
         reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
 
     Example:
@@ -56,16 +62,28 @@ class Softmax(RowLoss):
 
     name = "softmax"
     aliases = ("ce",)
-    arguments = ("zero_label",)
+    arguments = ("zero_label", "zero_weight")
     properness = "strict"
     exclusive = True
 
     def __init__(
-        self, zero_label: ZeroLabel | None = None, *, reduction: Reduction = "mean"
+        self,
+        zero_label: ZeroLabel | None = None,
+        zero_weight: float | None = None,
+        *,
+        reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction=reduction)
         choices = (None, "uniform", "max_confidence", "none_class")
         self.zero_label = checks.choice("zero_label", zero_label, choices)
+        if zero_weight is not None and zero_label not in ("uniform", "max_confidence"):
+            raise checks.InputError(
+                '`zero_weight` is for `zero_label="uniform"` or `"max_confidence"`; got '
+                f"{zero_label!r}. Leave it out, or choose one of them."
+            )
+        self.zero_weight = (
+            None if zero_weight is None else checks.at_least("zero_weight", zero_weight, 0.0)
+        )
 
     def log_odds(self, scores: Scores) -> LogOdds:
         scores = working_precision(scores)
@@ -117,7 +135,16 @@ class Softmax(RowLoss):
         values = -(weights * log_share).sum(-1) / torch.where(count > 0, count, 1.0)
         if self.zero_label:
             values = torch.where(count > 0, values, self._without_label(shares, log_share, known))
-        return values, taking_part
+        return values * self.row_factors(count > 0, taking_part).to(values.dtype), taking_part
+
+    def row_factors(self, labelled: Tensor, taking_part: Tensor) -> Tensor:
+        """Return what makes the mean over rows the mean over labelled rows + β × the others'."""
+        if self.zero_weight is None:
+            return torch.ones_like(labelled, dtype=torch.float64)
+        rows, inside = taking_part.sum().double(), (labelled & taking_part).sum()
+        outside = rows - inside
+        weight = torch.where(labelled, 1.0, self.zero_weight).double()
+        return weight * rows / torch.where(labelled, inside, outside).clamp(min=1)
 
     def _without_label(self, shares: Tensor, log_share: Tensor, known: Tensor) -> Values:
         """Return the loss of a row without label; ``shares`` may end with that of "none"."""

@@ -51,13 +51,11 @@ class WrappedLoss(Loss):
             labelwise=loss.labelwise,
             detached=loss.detached,
             exclusive=loss.exclusive,
+            published=loss.published,
         )
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return self.loss.log_odds(scores)
-
-    def published_log_odds(self, scores: Scores) -> LogOdds:
-        return self.loss.published_log_odds(scores)
 
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         return self.loss.known_log_odds(scores, known)

@@ -29,7 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from credibly.train.configuration import Settings
-from credibly.train.presets import DATA_OPTIONS, PRESETS, preset
+from credibly.train.presets import DATA_OPTIONS, PRESETS, preset, printed_loss
 
 if TYPE_CHECKING:
     from credibly.train.assembly import build_loss, resolve_settings
@@ -65,6 +65,7 @@ __all__ = [
     "predict_members_to",
     "predict_to",
     "preset",
+    "printed_loss",
     "read_config",
     "read_log",
     "read_tensors",

@@ -56,7 +56,7 @@ _QUASIBINARY: dict[str, Any] = {
 _AVGK_CIFAR100: dict[str, Any] = {
     **_SGD,
     **_AS_PRINTED,
-    "loss": "avgk",
+    "loss": "avgk+published",
     "nesterov": True,
     "learning_rate": 0.1,
     "schedule": "step",
@@ -153,6 +153,35 @@ DATA_OPTIONS: dict[str, dict[str, Any]] = {
     "avgk-cifar100-bc": {"calibration": 0.1},
 }
 """Options of ``cr.data.load`` that belong to a protocol."""
+
+
+AS_PRINTED: dict[str, dict[str, str]] = {
+    name: {
+        "avgk": "avgk+published",
+        "an": "an+published",
+        "epr": "epr+published",
+        "role": "role(reduction=rows)+published",
+        "topk": "topk+published",
+    }
+    for name in ("avgk-cifar100", "avgk-cifar100-bc", "avgk-plantnet")
+}
+"""By protocol: what a loss's name stands for in its tables.
+
+The average-K paper takes the softmax of whatever head predicts (Algorithm 1, Eqs. 16–17), and
+builds ROLE on EPR as Eq. 8 prints it, a sum over labels.
+"""
+
+
+def printed_loss(protocol: str | None, loss: str) -> str:
+    """Return the loss that a bare name stands for in a protocol; other names as they are.
+
+    Example:
+        >>> printed_loss("avgk-cifar100", "an")
+        'an+published'
+        >>> printed_loss(None, "an"), printed_loss("avgk-cifar100", "an(reduction=mean)")
+        ('an', 'an(reduction=mean)')
+    """
+    return AS_PRINTED.get(protocol or "", {}).get(loss, loss)
 
 
 def preset(name: str) -> dict[str, Any]:

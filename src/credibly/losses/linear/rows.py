@@ -160,6 +160,7 @@ class SoftmaxLinear(LinearForm):
         elif self.loss.zero_label == "uniform":
             size = sums["size"].clamp(min=1)
             values = torch.where(labelled, values, log - sums["plain"] / size - torch.log(size))
+        values = values * self.loss.row_factors(labelled, taking_part)
         total = torch.where(taking_part, values, 0.0).sum()
         return total if self.loss.reduction == "sum" else total / taking_part.sum().clamp(min=1)
 
