@@ -64,6 +64,20 @@ def check(path: Path) -> None:
         )
 
 
+def identity(path: Path) -> str:
+    """Return the checksum in a file; of a file without one, the SHA-256 of its bytes.
+
+    It tells two sound files apart without reading large ones to the end.
+    """
+    with path.open("rb") as file:
+        places = _places(file)
+        if len(places) == 1:
+            file.seek(places[0])
+            return file.read(_DIGITS).decode()
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _places(file: BinaryIO) -> list[int]:
     """Return where the digits of the checksum begin; names of labels may look like one."""
     start, region = _metadata(file)

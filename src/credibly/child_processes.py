@@ -144,9 +144,13 @@ class Worker:
         if self._process is not None:
             _processes.discard(self._process)
             self._process.kill()
-            with suppress(OSError), self._process:  # closes its pipes and waits for it
-                pass
+            for pipe in (self._process.stdin, self._process.stdout):
+                with suppress(OSError):  # what was not read is lost
+                    pipe.close()  # pyright: ignore[reportOptionalMemberAccess]
+            self._process.wait()
             self._process = None
+
+    __del__ = close
 
     def __enter__(self) -> Worker:
         return self

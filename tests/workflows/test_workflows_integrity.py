@@ -166,7 +166,7 @@ DAMAGE = {
         "run",
         "calibration.json",
         lambda p: p.write_text('{"calibrator": {"name": "unheard"}}'),
-        "unheard",
+        "calibration.json is not as training wrote it",
     ),
     "a damaged log": ("run", "log.jsonl", lambda p: p.write_text("x\n"), "log.jsonl, line 1"),
 }

@@ -36,7 +36,14 @@ from credibly.train.many_labels import (
 from credibly.train.many_labels import measured as top_measured
 from credibly.train.maps import fitted_map
 from credibly.train.run import Run, load, write_run
-from credibly.train.run_folder import METRICS, claimed, description, pooled
+from credibly.train.run_folder import (
+    MANIFEST,
+    METRICS,
+    claimed,
+    description,
+    pooled,
+    write_manifest,
+)
 from credibly.train.threads import threads_for
 from credibly.train.trainer import Trainer
 from credibly.train.user_objects import name_objects
@@ -68,7 +75,8 @@ def fit(
     Args:
         data: from ``cr.data.load``.
         folder: of the run: ``config.toml``, ``model.safetensors``, ``state/``, ``log.jsonl``,
-            ``calibration.json``, ``predictions.parquet`` (test rows), ``metrics.json``.
+            ``calibration.json``, ``predictions.parquet`` (test rows), ``metrics.json``,
+            ``manifest.json`` (checksums).
         settings: how to train; the defaults if not given.
         model: your own network: inputs (rows, …) to scores (rows, labels), or twice as many
             columns where ``loss.scores_per_label`` is 2. It is trained in place. The folder holds
@@ -109,7 +117,7 @@ def _fit(
     folder, settings, main = run.folder, run.settings, accelerator.is_main_process
     with claimed(folder, settings, data, resume) if main else nullcontext():
         accelerator.wait_for_everyone()
-        if resume and (folder / METRICS).exists():
+        if resume and (folder / MANIFEST).exists():
             return load(folder, model=model, loss=loss, allow_python=True)
         if is_compared(settings):
             rows = pooled(data, settings)
@@ -336,7 +344,8 @@ def _finish(
         predictions = run.predictions(test, test_scores)
         predictions.write(run.folder / "predictions.parquet")
         run.metrics = measured(run, predictions)
-    write_json(run.folder / METRICS, run.metrics)  # last: it says that the run is finished
+    write_json(run.folder / METRICS, run.metrics)
+    write_manifest(run.folder)  # last: it says that the run is finished
 
 
 def _finish_many(
@@ -365,7 +374,8 @@ def _finish_many(
         predictions = top_predictions(test, of_test, calibrator, run.metadata())
         predictions.write(run.folder / "predictions.parquet")
         run.metrics = {name: _plain(value) for name, value in top_measured(predictions).items()}
-    write_json(run.folder / METRICS, run.metrics)  # last: it says that the run is finished
+    write_json(run.folder / METRICS, run.metrics)
+    write_manifest(run.folder)  # last: it says that the run is finished
 
 
 def _finish_loss(

@@ -31,10 +31,12 @@ from credibly.train.run_folder import (
     CANDIDATES,
     CONFIG,
     ENCODER,
+    MANIFEST,
     METRICS,
     MODEL,
     check_config,
     check_layout,
+    manifest_problems,
 )
 from credibly.train.user_objects import (
     OBJECT,
@@ -326,6 +328,9 @@ def load(
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} must be a run folder; it does not exist.")
+    for problem in manifest_problems(folder).values():
+        if problem is not None:
+            raise InputError(problem)
     config = read_toml(folder / CONFIG)
     check_layout(config, folder / CONFIG)
     config = check_config(config, folder / CONFIG)
@@ -460,6 +465,7 @@ def _read_calibration(run: Run) -> None:
 
 def write_run(run: Run) -> None:
     """Write encoder and weights, then the calibration; each file is complete or not there."""
+    (run.folder / MANIFEST).unlink(missing_ok=True)  # of an earlier end of the same run
     if run.data["kind"].startswith("text"):
         (run.folder / ENCODER).mkdir(exist_ok=True)
         text_model(run.model).write_encoder(run.folder / ENCODER)

@@ -8,12 +8,12 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from credibly import __version__
+from credibly import __version__, checksums
 from credibly.checks import InputError
-from credibly.files import make_folder, sweep
+from credibly.files import make_folder, read_json_object, sweep, write_json
 from credibly.targets import SparseTargets
 from credibly.train.configuration import INCIDENTAL, Settings, read_toml, write_toml
 
@@ -29,6 +29,9 @@ CONFIG, MODEL, CALIBRATION, METRICS = (
     "metrics.json",
 )
 
+
+MANIFEST = "manifest.json"
+"""Checksums of the files that a run is loaded from; written last: the run is finished."""
 
 CANDIDATES = "candidates.json"
 """Which models were tried, their metrics on left-out rows, their weights; for COMPARED models."""
@@ -207,6 +210,51 @@ def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None
     values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
     program = {"version": __version__, "layout": LAYOUT}
     write_toml(folder / CONFIG, {"credibly": program, "settings": values, "data": data})
+
+
+# Checksums -----------------------------------------------------------------------------------
+
+
+def write_manifest(folder: Path) -> None:
+    """Write the checksums of all files that a finished run is loaded from."""
+    encoder = sorted(path for path in (folder / ENCODER).rglob("*") if path.is_file())
+    known = [folder / name for name in (CONFIG, MODEL, CALIBRATION, CANDIDATES, METRICS)]
+    files = {
+        path.relative_to(folder).as_posix(): checksums.identity(path)
+        for path in (*known, *encoder)
+        if path.exists()
+    }
+    write_json(folder / MANIFEST, {"files": files})
+
+
+def manifest_problems(folder: Path) -> dict[Path, str | None]:
+    """Return what is wrong with each file of the manifest, None where nothing is.
+
+    Runs of version 0.2 and before have no manifest.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        return {}
+    files = read_json_object(path, ADVICE).get("files")
+    if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
+        raise InputError(f"{path} must hold `files`, the checksum of each by name. {ADVICE}")
+    found: dict[Path, str | None] = {}
+    for name, written in files.items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise InputError(f"{path} must name files of the run; got {name!r:.200}. {ADVICE}")
+        file = folder / name
+        if not file.is_file():
+            found[file] = f"{file} is missing; {MANIFEST} lists it. {ADVICE}"
+        elif checksums.identity(file) != written:
+            found[file] = f"{file} is not as training wrote it; {MANIFEST} says so. {ADVICE}"
+        else:
+            found[file] = None
+    return found
+
+
+ADVICE = (
+    f"Put the file back as it was, or train again. To use the run as it is now, delete {MANIFEST}."
+)
 
 
 # Checks of what was read ---------------------------------------------------------------------

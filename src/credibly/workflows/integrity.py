@@ -96,11 +96,20 @@ def check_files(path: str | os.PathLike[str]) -> Integrity:
 
 def _run(folder: Path) -> list[FileCheck]:
     from credibly.train import run_readers
+    from credibly.train.run_folder import MANIFEST, manifest_problems
 
     readers = run_readers(folder)
     fitting = readers.pop(folder, None)
-    files = [_examine(path, read) for path, read in readers.items()]
-    files += [_file(path) for path in sorted(folder.glob("*.parquet"))]
+    checked = {path: _examine(path, read) for path, read in readers.items()}
+    try:
+        recorded = manifest_problems(folder)
+    except InputError as error:
+        recorded = {folder / MANIFEST: str(error)}
+    for path, problem in recorded.items():
+        before = checked.get(path, FileCheck(str(path), "", None))
+        verdict = "sound" if problem is None and before.checksum != "damaged" else "damaged"
+        checked[path] = FileCheck(str(path), verdict, before.problem or problem)
+    files = [*checked.values(), *(_file(path) for path in sorted(folder.glob("*.parquet")))]
     if fitting is not None and all(file.sound for file in files):
         files.append(_examine(folder, fitting))
     return files
