@@ -18,6 +18,7 @@ from credibly.predictions._dataset import parquet_files
 from credibly.predictions._npz import read_array, read_arrays
 from credibly.predictions._shard import open_parquet
 from credibly.predictions._table import Predictions
+from credibly.predictions._tensors import NAMES, read_tensors
 from credibly.targets import UNKNOWN, Coding
 from credibly.types import Array
 
@@ -42,7 +43,6 @@ KINDS: dict[str, Kind] = {
 
 ID_NAMES = ("id", "ids", "image_id", "imageid", "row_id", "filename", "file_name", "image_name")
 """Names of columns that hold ids, in small letters; the first that a table has is taken."""
-_ARRAYS = ("probabilities", "scores", "targets", "labels", "ids", "split")
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def _arrays(path: Path, kind: Kind, plain: str, names: ColumnNames) -> dict[str,
     if kind == "npy":
         return {plain: read_array(path)}
     own = tuple(name for name in (names.values, names.truth) if name is not None)
-    read = _tensors(path, plain, own) if kind == "pt" else read_arrays(path, (*_ARRAYS, *own))
+    read = read_tensors(path, plain, own) if kind == "pt" else read_arrays(path, (*NAMES, *own))
     for name in own:
         if name not in read:
             hint = nearest(name, list(read))
@@ -282,34 +282,6 @@ def _arrays(path: Path, kind: Kind, plain: str, names: ColumnNames) -> dict[str,
         kept = {n: array for n, array in kept.items() if n not in ("scores", "probabilities")}
         kept[plain] = read[names.values]
     return kept if names.truth is None else {**kept, "targets": read[names.truth]}
-
-
-def _tensors(path: Path, plain: str, own: Sequence[str]) -> dict[str, Array]:
-    """Return the tensors of a ``.pt`` file: a tensor, or a dict of them; nothing is executed."""
-    import torch
-
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # damaged archives raise anything at all
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise InputError(
-            f"{path} must hold a tensor, or a dict of tensors and lists, and nothing that runs "
-            f"code (torch.save); {type(error).__name__}: {str(error).splitlines()[0]:.200}"
-        ) from error
-    if isinstance(content, torch.Tensor):
-        return {plain: to_numpy(content)}
-    if not isinstance(content, dict):
-        kind = type(content).__name__
-        raise InputError(f"{path} must hold a tensor or a dict of tensors; it holds a {kind}.")
-    usual = {} if "logits" in own else {"logits": "scores"}
-    named = {usual.get(str(name), str(name)): each for name, each in content.items()}
-    for name in named:
-        if name not in _ARRAYS and name not in own:
-            raise InputError(f"{path}: unknown tensor {name!r:.80}. {nearest(name, _ARRAYS)}")
-    return {name: to_numpy(each) for name, each in named.items()}
 
 
 def from_arrays(
