@@ -38,6 +38,7 @@ from credibly.serve import (
     _workbench_pages,
 )
 from credibly.serve._comparing import Comparing
+from credibly.serve._current import Current
 from credibly.serve._embedded_images import embedded_images
 from credibly.serve._guard import Guard
 from credibly.serve._model import Model
@@ -240,6 +241,7 @@ def _app(
         lifespan=_lifespan,
     )
     app.state.served = served
+    app.add_middleware(Current)
     for router in routers:
         app.include_router(router)
     app.add_exception_handler(InputError, _input_error)

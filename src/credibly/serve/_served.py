@@ -18,7 +18,7 @@ from credibly.app.views import FirstLook, first_look
 from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize, Threshold
 from credibly.pipeline import Pipeline
-from credibly.predictions import Predictions
+from credibly.predictions import Predictions, identity
 from credibly.retrieve import Answer, Index, MixtureJoint, Query, Together, seen_together
 from credibly.serve._pending import Pending
 from credibly.summaries import (
@@ -77,6 +77,7 @@ class ServedPredictions:
         self.path = Path(path)
         self._name = name
         self.joint = joint
+        self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
         self.scan = Predictions.scan(path, partial=partial)
         self.partial = partial
         self.labels = list(self.scan.labels)
@@ -105,6 +106,10 @@ class ServedPredictions:
             return self._name
         stem = self.path.stem
         return self.path.resolve().parent.name if stem == "predictions" else stem
+
+    def reopened(self) -> ServedPredictions:
+        """Return the file as it is now."""
+        return ServedPredictions(self.path, partial=self.partial, joint=self.joint, name=self._name)
 
     @property
     def has_truth(self) -> bool:

@@ -16,7 +16,7 @@ from credibly import metrics
 from credibly.app.charts import reliability_chart
 from credibly.checks import InputError, nearest
 from credibly.data import ImageFolder
-from credibly.predictions import Dataset, TopPredictions
+from credibly.predictions import Dataset, TopPredictions, identity
 from credibly.retrieve import Answer, folded, search_top_labels
 from credibly.serve._uploads import Uploads
 from credibly.summaries import TopLabelSummary, TopSummary, top_summary
@@ -76,10 +76,16 @@ class ServedTop:
     ) -> None:
         self.path = Path(path)
         self.name = name or self.path.stem
+        self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
+        self.partial = partial
         self.scan = Dataset(path, partial=partial)
         self.labels = self.scan.labels
         self._lock = RLock()
         self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
+
+    def reopened(self) -> ServedTop:
+        """Return the file as it is now."""
+        return ServedTop(self.path, partial=self.partial, name=self.name)
 
     @property
     def has_truth(self) -> bool:
