@@ -12,13 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from credibly.checks import InputError, out_can_be_written
+from credibly.checks import InputError, input_file, out_can_be_written
 
 try:
     import fcntl
 except ImportError:  # no locks on this system: nothing is ever taken for dead
     fcntl = None
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -48,7 +49,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     make_folder(path.parent)
     sweep(path.parent, path.name)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    with _locked(beside.with_suffix(".lock")):
+    with named_errors(path), _locked(beside.with_suffix(".lock")):
         try:
             yield beside
             _flush(beside)
@@ -65,6 +66,32 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for folder in reversed(missing):
         _flush(folder.parent)
+
+
+@contextmanager
+def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Put the name of a file into errors of the system that lack one: a full or failing disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+def read_text(path: str | os.PathLike[str], max_bytes: int = 2**28) -> str:
+    """Return a text file in UTF-8 that is read as a whole: a configuration, a JSON document.
+
+    Raises:
+        InputError: if it is a pipe, a device or a folder, which may never end, or is too large.
+        UnicodeDecodeError: if it is not text.
+    """
+    input_file(path)
+    with named_errors(path), open(path, "rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise InputError(f"{path} must have at most {max_bytes:,} bytes.")
+    return content.decode("utf-8")
 
 
 def write_json(path: str | os.PathLike[str], document: object) -> None:
@@ -84,6 +111,11 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
         OSError: if the lines could not be kept: no space, no permission.
     """
     path = Path(path)
+    with named_errors(path):
+        _append(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _append(path: Path, data: bytes) -> None:
     new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -92,7 +124,7 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        data = (b"\n" if torn else b"") + "".join(f"{line}\n" for line in lines).encode()
+        data = (b"\n" if torn else b"") + data
         try:
             while data:
                 data = data[os.write(descriptor, data) :]
@@ -117,7 +149,7 @@ def shared_lock(file: BinaryIO) -> None:
 def read_json_object(path: Path, advice: str = "") -> dict[str, Any]:
     """Return the JSON object in a file; ``advice`` ends the error about a file without one."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} must be JSON; {error}. {advice}".rstrip()) from error
     if not isinstance(document, dict):
@@ -182,14 +214,24 @@ def spreadsheet_cell(text: str) -> str:
     """Return text for a CSV cell that no spreadsheet runs as a formula.
 
     Text that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return gets an apostrophe
-    in front of it. Numbers stay.
+    in front of it; so does text that already has apostrophes there. Numbers stay. Different texts
+    give different cells.
 
     Example:
         >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-3.5"), spreadsheet_cell("a=b")
         ("'=1+1", '-3.5', 'a=b')
     """
-    formula = text.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{text}" if formula and not _NUMBER.fullmatch(text) else text
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def spreadsheet_text(cell: str) -> str:
+    """Return the text of a cell that ``spreadsheet_cell`` made.
+
+    Example:
+        >>> [spreadsheet_text(spreadsheet_cell(text)) for text in ("=x", "'=x", "-1", "'a")]
+        ['=x', "'=x", '-1', "'a"]
+    """
+    return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
 @contextmanager

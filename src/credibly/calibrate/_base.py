@@ -32,6 +32,8 @@ class Calibrator(ABC):
     """Whether different log-odds of a label stay different, so that no ranking is lost to ties."""
 
     _parameters: ClassVar[tuple[str, ...]] = ()
+    _lists: ClassVar[tuple[str, ...]] = ()
+    """Those of the parameters that are lists of numbers; the others are single numbers."""
 
     def fit(
         self,
@@ -79,14 +81,17 @@ class Calibrator(ABC):
 
     def _number(self, name: str, value: object) -> Any:
         """Return a stored number, or a list of them as an array; refuse anything else."""
+        listed = name in self._lists
         try:
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             array = np.empty((0, 0))
-        if array.ndim > 1 or isinstance(value, (str, bool)) or value is None:
+        unusable = isinstance(value, (str, bool)) or value is None or not array.size
+        if unusable or array.ndim != (1 if listed else 0):
+            what = "a list of numbers" if listed else "a number"
             raise checks.InputError(
-                f"the state of a {self.name!r} calibrator must hold a number or a list of numbers "
-                f"for {name!r}; got {value!r:.80}."
+                f"the state of a {self.name!r} calibrator must hold {what} for {name!r}; got "
+                f"{value!r:.80}."
             )
         return array if array.ndim else value
 

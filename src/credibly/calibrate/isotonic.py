@@ -38,7 +38,7 @@ class Isotonic(Calibrator):
     strict = False
     points: Array
     rates: Array
-    _parameters = ("points", "rates")
+    _parameters = _lists = ("points", "rates")
 
     def _fit(self, entries: Entries) -> None:
         from sklearn.isotonic import IsotonicRegression

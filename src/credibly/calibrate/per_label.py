@@ -50,6 +50,7 @@ class PerLabel(Calibrator):
     floor: float
     ceiling: float
     _parameters = ("slopes", "intercepts", "slope", "intercept", "floor", "ceiling")
+    _lists = ("slopes", "intercepts")
 
     def _fit(self, entries: Entries) -> None:
         mean, spread = centre_and_spread(entries)

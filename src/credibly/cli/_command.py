@@ -216,9 +216,10 @@ def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
     import tomllib
 
     from credibly.checks import InputError, fits, nearest
+    from credibly.files import read_text
 
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_text(path, max_bytes=2**20))
     except (ValueError, RecursionError) as error:  # not TOML, not text, absurd numbers or depth
         raise InputError(f"{path} must be a TOML file; {error}.") from error
     hints = typing.get_type_hints(options)

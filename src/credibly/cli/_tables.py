@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
-from credibly.cli._terminal import is_unicode, safe, safe_text, write
+from credibly.cli._terminal import complain, is_unicode, safe, safe_text, write
+
+LINE_SECONDS = 30.0
 
 # Controls that JSON leaves as they are, and that a terminal would act on.
 _NOT_SHOWN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -99,22 +103,51 @@ def progress(
 ) -> Iterator[Callable[[float], None]]:
     """Show a bar on stderr until the work is done; yield ``advance(amount)``.
 
-    Nothing is shown when ``quiet`` or when stderr is not a terminal.
+    Where stderr is not a terminal, a line says how far the work is, every ``LINE_SECONDS``. Nothing
+    is shown when ``quiet``.
 
     Example:
         >>> with progress("reading", total=3) as advance:
         ...     advance(3)
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield lambda amount: None
         return
+    if not sys.stderr.isatty():
+        with _lines(description, total) as advance:
+            yield advance
+        return
     from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(escape(safe(description)), total=total)
+    name = TextColumn("{task.description}", markup=False)  # ":x:" and "[red]" may be names
+    columns = (name, BarColumn(), TaskProgressColumn(), TimeLeft())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(safe(description), total=total)
         yield lambda amount: bar.advance(task, amount)
+
+
+@contextmanager
+def _lines(description: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """Write a line to stderr now and then, for logs."""
+    done, start, end = [0.0], time.monotonic(), threading.Event()
+
+    def write_lines() -> None:
+        while not end.wait(LINE_SECONDS):
+            share = f"{done[0] / total:.0%}, " if total else ""
+            complain(f"{description}: {share}{time.monotonic() - start:.0f} seconds")
+
+    def advance(amount: float) -> None:
+        done[0] += amount
+
+    thread = threading.Thread(target=write_lines, daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        end.set()
+        thread.join()
 
 
 def _print(content: Any, **settings: Any) -> None:
@@ -124,6 +157,6 @@ def _print(content: Any, **settings: Any) -> None:
     terminal = sys.stdout.isatty()
     width = None if terminal else 100_000
     rendered = StringIO()
-    console = Console(file=rendered, width=width, force_terminal=terminal or None)
+    console = Console(file=rendered, width=width, force_terminal=terminal or None, emoji=False)
     console.print(content, **settings)
     write(rendered.getvalue())

@@ -210,9 +210,9 @@ def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
             bar.update(task, description=f"{name}: epoch {figures['epoch']}/{epochs} · {shown}")
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[speed]}"),
+        TextColumn("{task.fields[speed]}", markup=False),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

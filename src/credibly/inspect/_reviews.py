@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError, nearest
+from credibly.files import spreadsheet_text
 from credibly.predictions import Predictions
 from credibly.targets import UNKNOWN
 
@@ -91,8 +92,7 @@ def _require_columns(path: Path, found: Sequence[str] | None, names: Sequence[st
 
 def _text(cell: str | None) -> str:
     """Return the cell as it was before it was guarded against spreadsheets."""
-    text = cell or ""
-    return text[1:] if text[:1] == "'" and text[1:2] in ("=", "+", "-", "@", "\t", "\r") else text
+    return spreadsheet_text(cell or "")
 
 
 def apply_reviews(predictions: Predictions, reviews: Sequence[Review]) -> Predictions:

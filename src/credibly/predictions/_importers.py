@@ -298,6 +298,8 @@ def from_arrays(
             f"{where}must hold an array `scores` or `probabilities` of shape (rows, labels); "
             f"it holds {found}."
         )
+    if main.dtype.kind not in "buif":
+        raise InputError(f"{where}scores and probabilities must be numbers; got {main.dtype}.")
     if main.shape[0] == 0:
         raise InputError(f"{where}must have at least one row; it is empty.")
     names = _names(arrays, labels, main, where)
@@ -316,7 +318,7 @@ def from_arrays(
         labels,
         arrays.get("ids"),
         arrays.get("probabilities"),
-        arrays.get("scores"),
+        _validation.imported_scores(arrays.get("scores"), labels, where),
         targets,
         arrays.get("split"),
     )
@@ -446,12 +448,13 @@ def from_columns(
 
     bare = None if prefixed else cells("")
     truth = cells("y:", nulls=True)
+    scores = bare if plain == "scores" and not prefixed else cells("s:")
     return ImportedTable(
         where=where,
         labels=chosen,
         ids=None if id_column is None else id_array(column(table, id_column), where),
         probabilities=bare if plain == "probabilities" and not prefixed else cells("p:"),
-        scores=bare if plain == "scores" and not prefixed else cells("s:"),
+        scores=_validation.imported_scores(scores, chosen, where),
         targets=None if truth is None else decoded(truth, chosen, where, coding),
         split=_split(table, where),
     )

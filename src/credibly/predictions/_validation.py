@@ -101,6 +101,22 @@ def as_scores(array: Array, labels: Sequence[str], where: str = "", first_row: i
     return array
 
 
+def imported_scores(array: Array | None, labels: Sequence[str], where: str) -> Array | None:
+    """Return the scores of another program, which must be finite as float32; NaN is told later."""
+    if array is None or array.dtype.kind not in "buif":
+        return array
+    largest = float(np.finfo(np.float32).max)
+    bad = np.abs(array) > largest
+    if bad.any():
+        row, column = (int(each) for each in np.argwhere(bad)[0])
+        label = labels[column % len(labels)]
+        raise InputError(
+            f"{where}scores must be finite, at most {largest:.2g}; got {array[row, column]:g} at "
+            f"row {row}, label {label!r}. Score the row again, or clip the scores to ±100."
+        )
+    return array
+
+
 def as_targets(
     values: ArrayLike | object,
     labels: Sequence[str],

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
+MAX_COLUMNS = 500_000
+"""Opening so many takes a minute; a Parquet file of more than a million cannot be opened at all."""
+
+
 class Writer:
     """Append batches; leaving the ``with`` block finishes the file, an exception discards it.
 
@@ -126,6 +130,15 @@ class Writer:
         self.num_rows += len(table)
         self._flush(group_rows)
 
+    def _check_columns(self, columns: int) -> None:
+        """Refuse a file that could hardly be read again, before anything of it is written."""
+        if columns > MAX_COLUMNS:
+            raise InputError(
+                f"{self.path} must have at most {MAX_COLUMNS:,} columns; {len(self.labels):,} "
+                f"labels would take {columns:,}. Keep the most probable labels of each row "
+                "instead: `credibly.predictions.TopPredictions`."
+            )
+
     def _schema_for(self, predictions: Predictions) -> pa.Schema:
         soft = predictions.targets is not None and predictions.targets.dtype.kind == "f"
         if self._schema is None:
@@ -134,6 +147,7 @@ class Writer:
             )
             self._soft = truth == "soft"
             self._has = (predictions.scores is not None, truth is not None)
+            self._check_columns(1 + len(self.labels) * (1 + sum(self._has)))
             self._schema = _schema.arrow_schema(self.labels, scores=self._has[0], targets=truth)
         elif self._top:
             raise InputError("every batch must have the layout of the first; this one differs.")

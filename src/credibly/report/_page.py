@@ -34,7 +34,7 @@ def page(
 ) -> str:
     """Return the whole page."""
     overviews = {
-        name: overview(one, str(sources.get(name, f"{name}.parquet")))
+        name: overview(one, _shown(sources.get(name, Path(f"{name}.parquet"))))
         for name, one in methods.items()
     }
     advance(0.25)
@@ -109,7 +109,12 @@ def _origin(path: Path) -> str:
                 digest.update(block)
     written = max(file.stat().st_mtime for file in files)
     when = datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds")
-    return f"{path}, written {when}, SHA-256 {digest.hexdigest()}"
+    return f"{_shown(path)}, written {when}, SHA-256 {digest.hexdigest()}"
+
+
+def _shown(path: Path) -> str:
+    """Return a path without the folders of this machine: a report may be sent to others."""
+    return str(Path(*path.parts[-2:]) if path.is_absolute() and len(path.parts) > 2 else path)
 
 
 def how(metadata: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) -> dict[str, Any]:
@@ -130,5 +135,8 @@ def how(metadata: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) 
     for name, each in metadata.items():
         left_out = ("labels", "candidates")  # candidates have a table of their own
         kept = {key: value for key, value in each.items() if key not in left_out}
+        if isinstance(source := kept.get("data"), str):
+            kind, colon, place = source.rpartition(":")
+            kept["data"] = kind + colon + _shown(Path(place))
         about[name] = json.dumps(kept, ensure_ascii=False, default=str)[:4000]
     return about

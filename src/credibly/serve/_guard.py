@@ -14,6 +14,8 @@ import re
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from starlette.requests import ClientDisconnect
+
 BODY_LIMIT = 10 * 2**20
 BODIES_LIMIT = 64 * 2**20
 """Bytes of all request bodies that are held at once."""
@@ -94,6 +96,8 @@ class Guard:
                 await self._bounded(scope, body, answer)
         except _Refused as refused:
             await answer.refuse(refused)
+        except ClientDisconnect:
+            pass  # nobody waits for an answer
 
     async def _bounded(self, scope: dict[str, Any], body: _Body, answer: _Answer) -> None:
         """Work on a request, one of so many, for so long."""

@@ -328,7 +328,8 @@ def _row_losses(problem: Problem, scores: Array) -> Array:
 def members_of(document: dict[str, Any], path: Path) -> list[str]:
     """Return the names of the members of a run's model, checked."""
     members = document.get("members")
-    if not isinstance(members, list) or not members or not all(name in FIT for name in members):
+    named = isinstance(members, list) and all(isinstance(name, str) for name in members)
+    if not named or not members or not set(members) <= set(FIT):
         known = ", ".join(FIT)
         raise InputError(f"{path} must hold `members`, a list of {known}; got {members!r:.80}.")
     if len(members) > MOST_MEMBERS:

@@ -1,0 +1,191 @@
+"""JSON, TOML and arrays with a wrong value anywhere: one sentence, never a traceback."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+import credibly as cr
+from credibly.checks import InputError
+from credibly.files import read_text
+from credibly.train import Settings, fit
+from credibly.workflows import ProbabilityMap, mixture_from
+
+DATA = cr.data.synthetic(80, num_features=4)
+SCORES = np.random.default_rng(0).normal(size=(200, 3))
+TRUTH = (SCORES + np.random.default_rng(1).normal(size=SCORES.shape) > 0).astype(int)
+WRONG = ([], {}, None, "x", -1, 1.5, True, [[]], [1.0, 2.0], [1, "x"], [None], 1e308, 10**30)
+METHODS = ("affine", "isotonic", "beta", "per-label", "temperature")
+
+
+def places(document: object, at: tuple = ()) -> Iterator[tuple]:
+    """Yield the way to every value of a document, of lists to the first two."""
+    yield at
+    if isinstance(document, dict):
+        for name, value in document.items():
+            yield from places(value, (*at, name))
+    elif isinstance(document, list):
+        for number, value in enumerate(document[:2]):
+            yield from places(value, (*at, number))
+
+
+def changed(document, at: tuple, value: object):
+    if not at:
+        return value
+    document = copy.deepcopy(document)
+    inner = document
+    for step in at[:-1]:
+        inner = inner[step]
+    inner[at[-1]] = value
+    return document
+
+
+def try_all(path, use) -> None:
+    """Put every wrong value into every place; ``use`` works or says what is wrong."""
+    document = json.loads(path.read_text("utf-8"))
+    for at in places(document):
+        for value in WRONG:
+            path.write_text(json.dumps(changed(document, at, value)), "utf-8")
+            with suppress(InputError), np.errstate(all="ignore"):
+                use()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", METHODS)
+def test_a_map(method, tmp_path):
+    path = tmp_path / "map.json"
+    found = cr.calibrate_scores(SCORES, TRUTH, loss="asl", method=method)
+    found.probability_map.write(path)
+    try_all(path, lambda: ProbabilityMap.read(path).pipeline.probabilities(SCORES))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", ["affine", "isotonic", "per-label"])
+def test_the_calibration_of_a_run(method, tmp_path):
+    settings = Settings(model="linear", epochs=1, calibrate=method)
+    fit(DATA, tmp_path / "run", settings)
+    (tmp_path / "run" / "manifest.json").unlink()
+    path = tmp_path / "run" / "calibration.json"
+    try_all(path, lambda: cr.load(tmp_path / "run").predict(DATA.features))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_candidates_of_a_run(tmp_path):
+    fit(DATA, tmp_path / "run", Settings(model="auto"))
+    (tmp_path / "run" / "manifest.json").unlink()
+    path = tmp_path / "run" / "candidates.json"
+    document = json.loads(path.read_text("utf-8"))
+    for value in (*WRONG, ["linear", []], [{}]):
+        path.write_text(json.dumps({**document, "members": value}), "utf-8")
+        with suppress(InputError):
+            cr.load(tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_joint_model(tmp_path):
+    probabilities = 1 / (1 + np.exp(-SCORES))
+    names = ["a", "b", "c"]
+    predictions = tmp_path / "p.parquet"
+    cr.Predictions.from_arrays(probabilities=probabilities, targets=TRUTH, labels=names).write(
+        predictions
+    )
+    path = tmp_path / "joint.json"
+    cr.retrieve.MixtureJoint().fit(probabilities, TRUTH, names).write(path)
+    rows = cr.retrieve.Index.read(predictions)
+    try_all(path, lambda: rows.search("+a -b", top=3, joint=mixture_from(path)))
+
+
+@pytest.mark.parametrize("loss", [None, "bce"])
+@pytest.mark.parametrize(
+    "array",
+    [np.array([["a", "b"], ["c", "d"]]), np.array([["1.0"], ["2.0"]])],
+    ids=["text", "nums"],
+)
+def test_an_array_of_text_is_no_prediction(array, loss, tmp_path):
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(InputError, match="must be numbers; got"):
+        cr.Predictions.from_file(
+            tmp_path / "x.npy", "probabilities" if loss is None else "logits", loss=loss
+        )
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e308, -1e39])
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".csv", ".parquet"])
+def test_scores_that_are_not_finite_are_not_imported(ending, value, tmp_path):
+    scores = SCORES.copy()
+    scores[7, 1] = value
+    path = tmp_path / f"x{ending}"
+    if ending == ".npy":
+        np.save(path, scores)
+    elif ending == ".npz":
+        np.savez(path, scores=scores)
+    else:
+        frame = pytest.importorskip("pandas").DataFrame(scores, columns=["0", "1", "2"])
+        frame.to_csv(path, index=False) if ending == ".csv" else frame.to_parquet(path)
+    with pytest.raises(InputError, match=r"scores must be finite.*at row 7, label '1'"):
+        cr.Predictions.from_file(path, "logits", loss="bce")
+
+
+@pytest.mark.parametrize("setting", ["learning_rate", "weight_decay", "clip", "mixup"])
+def test_settings_that_overflow_are_refused(setting):
+    with pytest.raises(InputError, match=f"`{setting}` must lie between 0 and"):
+        Settings(**{setting: 1e308})
+
+
+@pytest.mark.parametrize("where", ["/dev/zero", "a pipe", "a folder", "large"])
+def test_a_configuration_must_be_a_small_file(where, tmp_path):
+    path = tmp_path / "config"
+    if where == "a pipe":
+        os.mkfifo(path)
+    elif where == "a folder":
+        path.mkdir()
+    elif where == "large":
+        path.write_bytes(b"#" * (2**20 + 1))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "credibly",
+            "train",
+            "digits",
+            "--config",
+            where if where[:1] == "/" else path,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "must" in done.stderr
+
+
+def test_text_of_a_document_is_read_to_a_limit(tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    assert read_text(tmp_path / "x.json", max_bytes=2) == "{}"
+    with pytest.raises(InputError, match="at most 1 bytes"):
+        read_text(tmp_path / "x.json", max_bytes=1)
+
+
+def test_more_columns_than_can_be_read_are_not_written(tmp_path):
+    labels = [str(number) for number in range(250_000)]
+    rows = cr.Predictions.from_arrays(
+        probabilities=np.zeros((1, 250_000), dtype=np.float32),
+        targets=np.zeros((1, 250_000), dtype=np.int8),
+        labels=labels,
+    )
+    with pytest.raises(
+        InputError, match=r"at most 500,000 columns; 250,000 labels.*TopPredictions"
+    ):
+        rows.write(tmp_path / "p.parquet")
+    assert not list(tmp_path.iterdir())
