@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import IO, Any, TypeVar
 
+from credibly.memory import address_space_left
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -67,6 +69,33 @@ def watch_parent(reader: Connection) -> None:
             os._exit(1)
 
     threading.Thread(target=end_when_closed, daemon=True, name="watch-parent").start()
+
+
+def watched_under_memory_limit() -> int | None:
+    """Go on in a child where memory is limited (``ulimit -v``): a library may abort it.
+
+    Call it before libraries are imported, which may start threads.
+
+    Returns:
+        None to the process that goes on; to the parent that waited for it, its exit code.
+
+    Raises:
+        MemoryError: in the parent, if a library ended the child.
+    """
+    if address_space_left() == float("inf") or not hasattr(os, "fork"):
+        return None
+    child = os.fork()
+    if child == 0:
+        end_with_parent()
+        return None
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child says that it was interrupted
+    try:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if code in (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, 127):
+        raise MemoryError("a library ended the process for lack of memory")
+    return code if code >= 0 else 128 - code
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,13 @@ class Options:
 
 
 def run(options: Options) -> int:
+    from credibly.child_processes import watched_under_memory_limit
+
+    ended = watched_under_memory_limit()  # DuckDB aborts where it cannot allocate
+    return _search(options) if ended is None else ended
+
+
+def _search(options: Options) -> int:
     from credibly.cli import _tables
     from credibly.retrieve import search
 

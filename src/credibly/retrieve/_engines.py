@@ -321,6 +321,8 @@ def _duckdb(path: str | os.PathLike[str], connection: Any) -> Run:
         try:
             return connection.execute(statement).fetchall()
         except duckdb.Error as error:
+            if isinstance(error, duckdb.OutOfMemoryException) or "allocate" in str(error):
+                raise MemoryError(str(error).splitlines()[0]) from error
             raise InputError(
                 f"{path} could not be searched; {str(error).splitlines()[0]} "
                 "If a file was replaced meanwhile, search again."
