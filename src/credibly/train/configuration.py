@@ -49,7 +49,7 @@ DECIDES_FREELY = (
 
 # Larger values are typing errors; they would end in a failure to allocate memory.
 _LARGEST = {"epochs": 10**6, "accumulate": 10**6, "workers": 256, "seed": 2**63 - 1}
-_LARGEST |= {"weight_decay": 10**6, "clip": 10**12, "mixup": 10**6, "checkpoint_seconds": 10**9}
+_LARGEST |= {"weight_decay": 1e30, "clip": 1e30, "mixup": 1e30, "checkpoint_seconds": 1e30}
 _LARGEST_SIZES = {
     **{"hidden": 2**20, "image_size": 2**13, "batch_size": 2**24},
     **{"terms": 2**24, "max_length": 2**20},
@@ -205,7 +205,7 @@ class Settings:
             checks.at_least("batch_size", self.batch_size, 1)
         if self.learning_rate is not None:
             checks.positive("learning_rate", self.learning_rate)
-            checks.between("learning_rate", self.learning_rate, 0, 10**6)
+            checks.between("learning_rate", self.learning_rate, 0, 1e30)
         for name in ("weight_decay", "clip", "patience", "workers", "checkpoint_seconds"):
             checks.at_least(name, getattr(self, name), 0)
         for name in ("frozen_epochs", "mixup"):
