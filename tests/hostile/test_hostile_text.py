@@ -14,7 +14,10 @@ import credibly as cr
 from credibly.retrieve import parse
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ("arff", "coco", "csv", "losses", "mat", "npz", "parquet", "query", "run", "toml", "voc")
+TARGETS = (
+    *("arff", "coco", "csv", "images", "losses", "mat", "npz", "parquet", "query", "run"),
+    *("tensors", "toml", "voc", "xc"),
+)
 FEW = {"run": 15, "parquet": 25, "coco": 25, "csv": 25}
 
 
