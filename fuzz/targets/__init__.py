@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -26,10 +28,9 @@ class Attack(ABC):
         """Read one input; only a refusal that names what is wrong may come out."""
         from credibly import InputError
 
-        try:
+        with suppress(InputError, OSError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a file may be read with a remark
             self.read(data)
-        except (InputError, OSError):
-            return
 
 
 class FolderAttack(Attack):
