@@ -81,7 +81,7 @@ def steps(probabilities):
         (AverageSize(1.3, "expected"), small_sets, None),
         (AverageSize(1.3, ("probability", 0.2)), small_sets, 0.2),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_guarantees_hold_with_ties_in_another_arithmetic(decision, measure, delta):
     found = numbers(decision, measure, 300, prepare=steps)
