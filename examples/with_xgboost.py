@@ -10,6 +10,6 @@ model = xgboost.XGBClassifier(n_estimators=150, max_depth=6, n_jobs=1).fit(X[:10
 
 # Margins are log-odds before any sigmoid, so the loss is binary cross-entropy.
 margins = model.predict(X[1000:], output_margin=True)
-result = cr.calibrate_scores(margins, Y[1000:], loss="bce", method="choose")
+result = cr.calibrate_scores(margins, Y[1000:], loss="bce")
 print(result)
 result.predictions.write("predictions.parquet")

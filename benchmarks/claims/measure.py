@@ -68,7 +68,7 @@ def tested(run: Run, data: Data, found: Scores) -> Figures:
         for map_ in CALIBRATORS if every else CALIBRATORS[:2]:
             maps[f"{name} + {map_}"] = fitted(map_, fitting[name], held.targets)
         if search:
-            maps[f"{name} + choose"] = calibrate.choose(fitting[name], held.targets)
+            maps[f"{name} + choose"] = calibrate.fit("auto", fitting[name], held.targets)
         for reading, fit in maps.items():
             estimates = expit(fit.transform(odds))
             figures["readings"][reading] = _of_probabilities(estimates, test, reading)

@@ -147,7 +147,6 @@ def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     import credibly as cr
     from credibly.train import Settings, build_loss, resolve_settings
     from credibly.train.choice import choose, problem_of
-    from credibly.train.maps import fitted_map
     from credibly.train.run_folder import pooled
 
     data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
@@ -168,7 +167,13 @@ def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
             found[method][outside] = votes
     found = {method: values[problem.scored] for method, values in found.items()}
     for own in part_of[problem.scored] == np.arange(len(problem.parts))[:, None]:
-        calibrator = fitted_map(settings.calibrate, odds[~own], targets[~own], has_link=True)
+        calibrator = cr.calibrate.fit(
+            settings.calibrate,
+            odds[~own],
+            targets[~own],
+            exclusive=loss.exclusive,
+            coding="unknown",
+        )
         found["auto"][own] = cr.Pipeline(None, calibrator).probabilities(odds[own])
     figures = {method: _measured(values, targets) for method, values in found.items()}
     return np.zeros(0), {"left out": figures}

@@ -48,9 +48,8 @@ def fitted(rule: str, odds: np.ndarray, targets: np.ndarray) -> Any:
 
     if rule in SINGLE:
         return calibrate.from_name(rule).fit(odds, targets, coding="unknown")
-    if rule == "choose":
-        return calibrate.choose(odds, targets, coding="unknown")
-    return calibrate.choose(odds, targets, names=CHOICES[rule], coding="unknown")
+    names = CHOICES.get(rule)
+    return calibrate.choose({"link": odds}, targets, names=names, coding="unknown").calibrator
 
 
 def lines_of(name: str, seed: int) -> list[dict[str, Any]]:

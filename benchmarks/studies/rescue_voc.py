@@ -52,7 +52,7 @@ def _one(
     for name in ("temperature", "affine", "beta", "per-label", "isotonic"):
         fitted = calibrate.from_name(name).fit(loss.log_odds(fitting), targets[held])
         stages[f"right link + {name}"] = fitted.transform(right)
-    chosen = calibrate.choose(loss.log_odds(fitting), targets[held])
+    chosen = calibrate.fit("auto", loss.log_odds(fitting), targets[held])
     stages["right link + chosen"] = chosen.transform(right)
     print(f"seed {seed}: chose {chosen.name}", flush=True)
     direct = calibrate.Affine().fit(fitting, targets[held])

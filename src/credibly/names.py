@@ -40,7 +40,10 @@ CALIBRATORS: tuple[str, ...] = (
     "per-label",
     "isotonic",
 )
-"""Names of the calibrators of ``credibly.calibrate``, from the simplest to the most flexible."""
+"""Names of the calibrators of labels on their own, from the simplest to the most flexible."""
+
+METHODS: tuple[str, ...] = ("auto", *CALIBRATORS, "softmax-temperature", "vector")
+"""How to calibrate: auto chooses on left-out rows; the last two keep a softmax's rows at sum 1."""
 
 MODELS: tuple[str, ...] = (
     "linear",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +11,7 @@ import numpy as np
 
 from credibly import calibrate, decide
 from credibly.arrays import like, to_numpy
-from credibly.checks import InputError
+from credibly.checks import InputError, choice
 from credibly.files import read_json_object, write_json
 from credibly.frames import aligned
 from credibly.targets import Coding
@@ -20,11 +20,15 @@ from credibly.types import Array, ArrayLike
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from credibly.calibrate import Calibrator
+    from credibly.calibrate import Calibrator, Candidate
     from credibly.decide import Decision
     from credibly.losses import Loss
 
 VERSION = 1
+LINKS = ("own", "raw", "plateau")
+SURE = 1e-7
+"""A probability below which a link with a plateau is continued by the scores."""
+
 BLOCK = 1 << 22
 """Scores mapped at a time."""
 
@@ -43,6 +47,11 @@ class Pipeline:
         decision: from probabilities to label sets; a threshold of ½ if not given.
         context: what ``from_name`` needs beside the name: ``num_labels``, ``average_size``.
         labels: names of the labels, to be stored with it.
+        link: from scores to the log-odds that the calibrator maps. ``"own"``: the link of the loss.
+            Where it has a plateau (ASL says "probability 0" to all scores below its margin) it is
+            continued by the scores below a probability of 1e-7, so that it makes no ties.
+            ``"raw"``: the scores as they are. ``"plateau"``: the link without that continuation,
+            as files of version 0.2 mean it.
 
     Example:
         >>> import numpy as np, credibly as cr
@@ -62,8 +71,10 @@ class Pipeline:
         *,
         context: Mapping[str, object] | None = None,
         labels: Sequence[str] | None = None,
+        link: str = "own",
     ) -> None:
         self.labels = None if labels is None else list(labels)
+        self.link = choice("link", link, LINKS)
         self.context = {k: v for k, v in (context or {}).items() if v is not None}
         self.loss_name = loss if isinstance(loss, str) else None
         self.loss: Loss | None = None if loss is None else self._build(loss)
@@ -88,7 +99,7 @@ class Pipeline:
         return self._by_blocks(scores, self._ranking)
 
     def link_log_odds(self, scores: ArrayLike) -> Any:
-        """Return log-odds before the calibrator; the ranking scores where there is no link."""
+        """Return log-odds before the calibrator; the ranking scores where no link is applied."""
         return self._by_blocks(scores, self._link)
 
     def log_odds(self, scores: ArrayLike) -> Any:
@@ -116,10 +127,9 @@ class Pipeline:
         return block if self.loss is None else self._torch(block, self.loss.ranking_scores)
 
     def _link(self, block: Array) -> Array:
-        if self.loss is not None and not self.loss.has_link:
-            return self._torch(block, self.loss.ranking_scores).astype(np.float64)
-        block = block.astype(np.float64)
-        return block if self.loss is None else self._torch(block, self.loss.log_odds)
+        if self.loss is None:
+            return block.astype(np.float64)
+        return self._torch(block, link_of(self.loss, self.link))
 
     def _calibrated(self, block: Array) -> Array:
         if self.calibrator is None and self.loss is not None and not self.loss.has_link:
@@ -154,6 +164,91 @@ class Pipeline:
         return like(parts[0] if len(parts) == 1 else np.concatenate(parts), scores)
 
     # Fitting ---------------------------------------------------------------------------------
+
+    def calibrate(
+        self,
+        scores: ArrayLike,
+        targets: ArrayLike,
+        method: str = "auto",
+        *,
+        seed: int = 0,
+        coding: Coding | None = None,
+    ) -> tuple[Candidate, ...]:
+        """Fit a calibrator on held-out rows; by default choose it, and whether to apply the link.
+
+        Args:
+            scores: (rows, labels) of rows the model was not trained on.
+            targets: as for ``Calibrator.fit``.
+            method: name of a calibrator, which maps the log-odds of the link, or ``"auto"``: the
+                link and the raw scores, each alone and followed by every map that makes no ties,
+                compared on left-out rows as ``cr.calibrate.choose`` does. Labels that exclude
+                each other get maps that keep rows summing to one.
+            seed: of the comparison.
+            coding: how to read targets of only −1 and +1.
+
+        Returns:
+            What was compared; nothing if ``method`` names a calibrator.
+
+        Example:
+            >>> import credibly as cr
+            >>> rng = np.random.default_rng(0)
+            >>> scores = rng.normal(-4, 2, (1000, 3))
+            >>> targets = rng.random((1000, 3)) < 1 / (1 + np.exp(-scores))
+            >>> pipeline = cr.Pipeline("asl")
+            >>> candidates = pipeline.calibrate(scores, targets)
+            >>> pipeline.link, pipeline.calibrator, len(candidates)
+            ('raw', Identity(), 10)
+        """
+        return self.calibrate_stages(self.stages(scores), targets, method, seed=seed, coding=coding)
+
+    def stages(self, scores: ArrayLike) -> dict[str, Array]:
+        """Return the log-odds that a calibrator may start from, by the ``link`` they mean."""
+        loss = self.loss
+        if loss is None:
+            return {"own": to_numpy(self.link_log_odds(scores))}
+        names = [name for name in ("own", "raw") if _may_use(loss, name)]
+        return {name: to_numpy(Pipeline(loss, link=name).link_log_odds(scores)) for name in names}
+
+    def calibrate_stages(
+        self,
+        stages: Mapping[str, Array],
+        targets: ArrayLike,
+        method: str = "auto",
+        *,
+        seed: int = 0,
+        coding: Coding | None = None,
+    ) -> tuple[Candidate, ...]:
+        """Do what ``calibrate`` does from the ``stages`` of scores, perhaps of several models."""
+        first, *others = stages
+        if method != "auto":
+            self.link = first
+            fitted = calibrate.from_name(method)
+            self.calibrator = fitted.fit(stages[first], targets, coding=coding)
+            return ()
+        # A link that leaves scores as they are (binary cross-entropy) is compared once.
+        same = [name for name in others if np.array_equal(stages[name], stages[first])]
+        found = calibrate.choose(
+            {name: odds for name, odds in stages.items() if name not in same},
+            targets,
+            exclusive=self.loss is not None and self.loss.exclusive,
+            seed=seed,
+            coding=coding,
+        )
+        self.link, self.calibrator = found.stage, found.calibrator
+        return found.candidates
+
+    def plateau_share(self, scores: ArrayLike) -> float:
+        """Return the share of scores that the loss's link gives a probability of exactly 0.
+
+        Example:
+            >>> import credibly as cr
+            >>> cr.Pipeline("asl").plateau_share(np.array([[-4.0, -3.0, 0.0, 1.0]]))
+            0.5
+        """
+        if self.loss is None or not self.loss.has_link:
+            return 0.0
+        odds = to_numpy(Pipeline(self.loss, link="plateau").link_log_odds(scores))
+        return float(np.isneginf(odds).mean()) if odds.size else 0.0
 
     def fit(self, scores: ArrayLike, targets: ArrayLike, *, coding: Coding | None = None) -> Self:
         """Fit the calibrator and then the decision on held-out rows.
@@ -191,6 +286,7 @@ class Pipeline:
             "pipeline": VERSION,
             **({} if self.labels is None else {"labels": self.labels}),
             "loss": self._loss_state(),
+            "link": self.link,
             "calibrator": None if self.calibrator is None else self.calibrator.state(),
             "decision": None if self.decision is None else self.decision.state(),
         }
@@ -232,6 +328,7 @@ class Pipeline:
             None if decision is None else decide.from_state(decision),
             context=None if about is None else about.get("context"),
             labels=labels,
+            link=state.get("link", "plateau"),
         )
         if about is not None:
             pipeline._load_buffers(about.get("buffers", {}))
@@ -271,7 +368,40 @@ class Pipeline:
             raise InputError(f"{path}: {error}") from error
 
     def __repr__(self) -> str:
-        return f"Pipeline({self.loss_name or self.loss}, {self.calibrator!r}, {self.decision!r})"
+        link = "" if self.link == "own" else f", link={self.link!r}"
+        shown = f"{self.loss_name or self.loss}, {self.calibrator!r}, {self.decision!r}"
+        return f"Pipeline({shown}{link})"
+
+
+def link_of(loss: Loss, link: str) -> Callable[[Tensor], Tensor]:
+    """Return the map from scores to float64 log-odds that ``link`` names, in torch."""
+    import torch
+
+    if link == "raw" or not loss.has_link:
+        return lambda scores: loss.ranking_scores(scores).double()
+    if link == "plateau" or not (loss.labelwise and _has_plateau(loss)):
+        return lambda scores: loss.log_odds(scores.double())
+    start = loss.initial_scores(torch.tensor([SURE])).double()
+    # A little lower than the link is there, so that rounding never changes the order.
+    level = float(loss.log_odds(start[None])) - 1e-3
+    first = float(start)
+
+    def continued(scores: Tensor) -> Tensor:
+        exact = scores.double()
+        return torch.where(exact < first, exact - first + level, loss.log_odds(exact))
+
+    return continued
+
+
+def _has_plateau(loss: Loss) -> bool:
+    import torch
+
+    return bool(torch.isneginf(loss.log_odds(torch.tensor([[-1e4]]))).all())
+
+
+def _may_use(loss: Loss, link: str) -> bool:
+    """Return whether scores may be mapped by ``link``: a softmax cannot do without its own."""
+    return loss.has_link if link == "own" else not (loss.has_link and loss.exclusive)
 
 
 def _is_loss_state(about: object) -> bool:
@@ -312,6 +442,7 @@ def _module(pipeline: Pipeline) -> nn.Module:
         def __init__(self) -> None:
             super().__init__()
             self.loss = pipeline.loss
+            self.link = None if self.loss is None else link_of(self.loss, pipeline.link)
             kept = pipeline.calibrator
             self.calibrator = nn.Identity() if kept is None else kept.to_module()
             self.decision = pipeline.rule.to_module()
@@ -322,9 +453,8 @@ def _module(pipeline: Pipeline) -> nn.Module:
 
         def _outputs(self, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             ranking, odds = scores, scores.double()  # float64, as in ``Pipeline.log_odds``
-            if self.loss is not None:
-                ranking = self.loss.ranking_scores(scores)
-                odds = self.loss.log_odds(odds) if self.loss.has_link else ranking.double()
+            if self.loss is not None and self.link is not None:
+                ranking, odds = self.loss.ranking_scores(scores), self.link(scores)
             probabilities = torch.sigmoid(self.calibrator(odds))
             precision = torch.promote_types(scores.dtype, torch.float32)
             return ranking, probabilities.to(precision), self.decision(probabilities)

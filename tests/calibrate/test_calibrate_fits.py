@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from credibly import InputError, calibrate
+from credibly import InputError
 from credibly.calibrate import Affine, Beta, Isotonic, PerLabel, Temperature
 from credibly.calibrate._entries import Entries
 from credibly.calibrate._likelihood import sums
@@ -205,46 +205,6 @@ def test_per_label_refuses_other_numbers_of_labels():
     log_odds, targets, _ = draw(rows=50)
     with pytest.raises(InputError, match="must have 4 columns"):
         PerLabel().fit(log_odds, targets).transform(log_odds[:, :2])
-
-
-CHOICES = {
-    "none": lambda g: g,
-    "temperature": lambda g: 3 * g,
-    "affine": lambda g: 2 * g + 3,
-    "per-label": lambda g: g * np.array([0.4, 1.0, 2.5, 1.0]) + np.array([0, 2, 0, -2]),
-    "isotonic": lambda g: np.sign(g + 1) * np.abs(g + 1) ** 3,
-}
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_choose_finds_the_map_that_undoes_the_damage(name):
-    _, targets, truth = draw(rows=3000, seed=12)
-    log_odds = CHOICES[name](truth)
-    found = calibrate.choose(log_odds, targets, names=tuple(calibrate.CALIBRATORS))
-    losses = calibrate.cross_validate(log_odds, targets)
-    assert found.name == min(losses, key=losses.get)
-    assert losses[name] <= losses[found.name] + 2e-4
-
-
-def test_choose_depends_on_the_seed_alone():
-    log_odds, targets, _ = draw(rows=300)
-    first = calibrate.cross_validate(log_odds, targets, seed=5)
-    assert first == calibrate.cross_validate(log_odds, targets, seed=5)
-    assert first != calibrate.cross_validate(log_odds, targets, seed=6)
-
-
-def test_cross_validation_judges_on_rows_not_fitted():
-    """Isotonic fits noise perfectly well on its own rows; held-out rows must show the harm."""
-    noise = np.random.default_rng(13)
-    log_odds, targets = noise.normal(size=(60, 1)), noise.integers(0, 2, (60, 1))
-    losses = calibrate.cross_validate(log_odds, targets, names=("affine", "isotonic"))
-    own = sigmoid(Isotonic().fit(log_odds, targets).transform(log_odds))
-    assert losses["isotonic"] > np.log(2) > -np.log(np.where(targets, own, 1 - own)).mean()
-
-
-def test_choose_needs_enough_rows():
-    with pytest.raises(InputError, match=r"between 2 and the number of rows .* 1; got 5"):
-        calibrate.choose(np.zeros((3, 2)), np.array([[1, 0], [-1, -1], [-1, -1]]))
 
 
 def test_fitting_takes_little_memory():

@@ -38,7 +38,8 @@ def test_every_exported_calibrator_is_in_the_registry():
     exported = [vars(calibrate)[name] for name in calibrate.__all__]
     classes = {kind for kind in exported if isinstance(kind, type)} - {calibrate.Calibrator}
     kinds = {kind for kind in classes if issubclass(kind, calibrate.Calibrator)}
-    assert kinds == set(CALIBRATORS), "add it to CALIBRATORS in src/credibly/calibrate/registry.py"
+    known = {*CALIBRATORS, *calibrate.SOFTMAX_CALIBRATORS.values()}
+    assert kinds == known, "add it to CALIBRATORS in src/credibly/calibrate/registry.py"
 
 
 def sigmoid(log_odds):
@@ -301,5 +302,6 @@ def test_choosing_a_calibrator_reads_the_coding_too():
     log_odds = np.random.default_rng(4).normal(0, 2, (200, 3))
     signed = np.where(log_odds > 0.3, 1, -1)
     with pytest.raises(InputError, match="coding"):
-        calibrate.choose(log_odds, signed)
-    assert calibrate.choose(log_odds, signed, coding="signed").name in calibrate.CALIBRATORS
+        calibrate.choose({"scores": log_odds}, signed)
+    found = calibrate.choose({"scores": log_odds}, signed, coding="signed")
+    assert found.calibrator.name in calibrate.LABELWISE

@@ -35,9 +35,11 @@ def scores_of(loss: losses.Loss) -> np.ndarray:
     return np.tile(TRUE, (1, loss.scores_per_label)).astype(np.float32)
 
 
-def fitted(loss: str, calibrator: str | None, decision: decide.Decision | None) -> cr.Pipeline:
+def fitted(
+    loss: str, calibrator: str | None, decision: decide.Decision | None, link: str = "own"
+) -> cr.Pipeline:
     kept = None if calibrator is None else calibrate.from_name(calibrator)
-    pipeline = cr.Pipeline(loss, kept, decision, context=CONTEXT)
+    pipeline = cr.Pipeline(loss, kept, decision, context=CONTEXT, link=link)
     return pipeline.fit(scores_of(pipeline.loss), TARGETS)
 
 
@@ -52,15 +54,17 @@ CASES = [
 each_case = pytest.mark.parametrize(("loss", "calibrator", "decision"), CASES, ids=str)
 
 
+@pytest.mark.parametrize("link", ["plateau", "raw"])
 @each_case
-def test_a_pipeline_is_its_parts_in_order(loss, calibrator, decision):
-    pipeline = fitted(loss, calibrator, decision)
+def test_a_pipeline_is_its_parts_in_order(loss, calibrator, decision, link):
+    pipeline = fitted(loss, calibrator, decision, link)
     scores = scores_of(pipeline.loss)
     criterion = pipeline.loss
     raw = torch.from_numpy(scores)
     with torch.no_grad():
-        linked = criterion.log_odds if criterion.has_link else criterion.ranking_scores
-        odds = linked(raw.double()).numpy()
+        linked = criterion.has_link and link != "raw"
+        mapped = criterion.log_odds if linked else criterion.ranking_scores
+        odds = mapped(raw.double()).numpy()
     if calibrator is not None:
         odds = pipeline.calibrator.transform(odds)
     np.testing.assert_array_equal(pipeline.log_odds(scores), odds)
@@ -69,9 +73,10 @@ def test_a_pipeline_is_its_parts_in_order(loss, calibrator, decision):
     np.testing.assert_array_equal(pipeline.sets(scores), rule.predict(expit(odds)))
 
 
+@pytest.mark.parametrize("link", ["own", "raw"])
 @each_case
-def test_the_torch_module_agrees(loss, calibrator, decision):
-    pipeline = fitted(loss, calibrator, decision)
+def test_the_torch_module_agrees(loss, calibrator, decision, link):
+    pipeline = fitted(loss, calibrator, decision, link)
     scores = scores_of(pipeline.loss)
     ranking, probabilities, sets = pipeline.to_module()(torch.from_numpy(scores))
     np.testing.assert_array_equal(ranking.numpy(), pipeline.ranking_scores(scores))
@@ -81,9 +86,10 @@ def test_the_torch_module_agrees(loss, calibrator, decision):
     np.testing.assert_array_equal(sets.numpy(), rule.predict(probabilities.detach().numpy()))
 
 
+@pytest.mark.parametrize("link", ["own", "raw"])
 @each_case
-def test_a_written_pipeline_reads_back_exactly(loss, calibrator, decision, tmp_path):
-    pipeline = fitted(loss, calibrator, decision)
+def test_a_written_pipeline_reads_back_exactly(loss, calibrator, decision, link, tmp_path):
+    pipeline = fitted(loss, calibrator, decision, link)
     scores = scores_of(pipeline.loss)
     pipeline.write(tmp_path / "pipeline.json")
     again = cr.Pipeline.read(tmp_path / "pipeline.json")
@@ -100,6 +106,35 @@ def test_a_calibrators_module_is_its_transform(name):
     np.testing.assert_allclose(
         module(torch.from_numpy(wild)).numpy(), fit.transform(wild), rtol=2e-5, atol=2e-5
     )
+
+
+PLATEAUS = ["asl", "asl(detach_weight=true)", "asl(gamma_neg=1, margin=0.2)", "asl+lpr"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("loss", PLATEAUS)
+def test_a_link_with_a_plateau_makes_no_ties(loss, dtype):
+    """Not in log-odds, not in float32 probabilities, and not in the torch module."""
+    pipeline = cr.Pipeline(loss, context=CONTEXT)
+    scores = np.linspace(-12, 4, 4001).astype(dtype)[:, None]
+    assert (np.diff(pipeline.log_odds(scores)[:, 0]) > 0).all()
+    assert (np.diff(pipeline.probabilities(scores).astype(np.float32)[:3000, 0]) > 0).all()
+    module = pipeline.to_module()(torch.from_numpy(scores))[1].numpy()
+    assert (np.diff(module[:3000, 0]) > 0).all()
+    own = pipeline.loss.probabilities(scores)
+    np.testing.assert_allclose(pipeline.probabilities(scores), own, atol=1.01e-7)
+
+
+def test_a_pipeline_stored_by_version_0_2_means_the_link_as_it_was():
+    pipeline = fitted("asl", "affine", None, "plateau")
+    state = pipeline.state()
+    del state["link"]
+    again = cr.Pipeline.from_state(state)
+    scores = scores_of(pipeline.loss)
+    np.testing.assert_array_equal(again.log_odds(scores), pipeline.log_odds(scores))
+    assert np.isneginf(again.link_log_odds(scores)).any()
+    with pytest.raises(InputError, match="`link` must be one of"):
+        cr.Pipeline.from_state({**state, "link": "own "})
 
 
 def test_a_normalizer_is_stored_with_its_loss(tmp_path):

@@ -33,15 +33,11 @@ def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
     return np.clip(log_odds, floor, ceiling) + 1 / (1 + below) - 1 / (1 + above)
 
 
-def log_loss(log_odds: Array, targets: Array, weights: Array) -> float:
-    """Return the weighted sum of the log loss; infinite where p = 0 happened or p = 1 did not."""
-    known = weights > 0
-    g, y, w = log_odds[known], targets[known], weights[known]
+def log_loss(log_odds: Array, targets: Array) -> Array:
+    """Return the log loss of entries; infinite where p = 0 happened or p = 1 did not."""
     with np.errstate(invalid="ignore"):
-        cost = np.where(y > 0, y * np.logaddexp(0, -g), 0) + np.where(
-            y < 1, (1 - y) * np.logaddexp(0, g), 0
-        )
-    return float(w @ cost)
+        present = np.where(targets > 0, targets * np.logaddexp(0, -log_odds), 0)
+        return present + np.where(targets < 1, (1 - targets) * np.logaddexp(0, log_odds), 0)
 
 
 def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Array, Array]:

@@ -75,3 +75,30 @@ class InterpolationModule(nn.Module):
         share = torch.where(stop > start, (log_odds - start) / (stop - start), 1.0)
         rate = rates[right - 1] + share * (rates[right] - rates[right - 1])
         return torch.log(rate) - torch.log1p(-rate)
+
+
+class SoftmaxModule(nn.Module):
+    """The softmax of slope × log p + bias, as log-odds; ``rest`` is the share of "no label"."""
+
+    slope: Tensor
+    biases: Tensor
+
+    def __init__(self, slope: float, biases: object, *, rest: bool) -> None:
+        super().__init__()
+        self.rest = rest
+        self.register_buffer("slope", torch.as_tensor(slope, dtype=torch.float64))
+        self.register_buffer("biases", torch.as_tensor(biases, dtype=torch.float64))
+
+    def forward(self, log_odds: Tensor) -> Tensor:
+        shares = logsigmoid(log_odds).clamp(min=-700.0)
+        scores = self.slope * shares + self.biases
+        if self.rest:
+            left = (1 - shares.exp().sum(-1, keepdim=True)).clamp(min=1e-304)
+            scores = torch.cat([scores, self.slope * left.log()], -1)
+        top, index = scores.max(-1, keepdim=True)
+        is_top = torch.arange(scores.shape[-1], device=scores.device) == index
+        others = scores.masked_fill(is_top, -torch.inf)
+        rest = torch.logsumexp(others, -1, keepdim=True)
+        total = torch.logaddexp(top, rest)
+        odds = scores - total - torch.log1p(-torch.exp(others - total))
+        return torch.where(is_top, top - rest, odds)[..., : log_odds.shape[-1]]

@@ -22,6 +22,19 @@ _FAR = 16 * PER_UNIT
 _MOST_CELLS = 2**26
 
 
+def bin_numbers(log_odds: Array) -> Array:
+    """Return the number of the fine bin of each log-odds, from 0 (−inf) on.
+
+    Example:
+        >>> bin_numbers(np.array([-np.inf, 0.0, 0.01])).tolist()
+        [0, 2049, 2050]
+    """
+    finite = np.isfinite(log_odds)
+    place = np.clip(np.rint(np.arcsinh(np.where(finite, log_odds, 0)) * PER_UNIT), -_FAR, _FAR)
+    place = np.where(finite, place, np.sign(log_odds) * (_FAR + 1)) + _FAR + 1
+    return place.astype(np.int64)
+
+
 class LogOddsHistogram:
     """Counts and sums of log-odds in fine bins, for each label, of present and absent entries.
 
@@ -69,11 +82,8 @@ class LogOddsHistogram:
         odds, truth = log_odds.astype(np.float64), targets.astype(np.float64)
         if np.isnan(odds).any():
             raise checks.InputError("log-odds must not be NaN where the truth is known; some are.")
-        finite = np.isfinite(odds)
-        place = np.clip(np.rint(np.arcsinh(np.where(finite, odds, 0)) * PER_UNIT), -_FAR, _FAR)
-        place = np.where(finite, place, np.sign(odds) * (_FAR + 1)) + _FAR + 1
-        keys = (labels.astype(np.int64) * self._bins + place.astype(np.int64)) * 2
-        values = np.where(finite, odds, 0.0)
+        keys = (labels.astype(np.int64) * self._bins + bin_numbers(odds)) * 2
+        values = np.where(np.isfinite(odds), odds, 0.0)
         for offset, weight in ((0, 1 - truth), (1, truth)):
             some = weight > 0
             spots, each = keys[some] + offset, weight[some]

@@ -13,25 +13,33 @@ from credibly.calibrate.beta import Beta
 from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic
 from credibly.calibrate.per_label import PerLabel
+from credibly.calibrate.softmax import SoftmaxTemperature, VectorScaling
 from credibly.calibrate.temperature import Temperature
 
-# From the simplest to the most flexible: of equal losses the earlier one is chosen.
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.name: kind for kind in (Identity, Temperature, Affine, Beta, PerLabel, Isotonic)
 }
-"""Calibrators by the name that ``--calibrate`` takes."""
+"""Calibrators of labels on their own, by the name that ``--calibrate`` takes."""
+
+SOFTMAX_CALIBRATORS: dict[str, type[Calibrator]] = {
+    kind.name: kind for kind in (SoftmaxTemperature, VectorScaling)
+}
+"""Calibrators of labels that exclude each other, which keep rows summing to one, by name."""
+
+_KNOWN = {**CALIBRATORS, **SOFTMAX_CALIBRATORS}
 
 
 def from_name(name: str) -> Calibrator:
-    """Return the unfitted calibrator that has this ``name``; ``CALIBRATORS`` lists them.
+    """Return the unfitted calibrator that has this ``name``; ``CALIBRATORS`` and
+    ``SOFTMAX_CALIBRATORS`` list them.
 
     Example:
         >>> from_name("per-label")
         PerLabel()
     """
-    if name not in CALIBRATORS:
-        raise checks.InputError(f"unknown calibrator {name!r}. {checks.nearest(name, CALIBRATORS)}")
-    return CALIBRATORS[name]()
+    if name not in _KNOWN:
+        raise checks.InputError(f"unknown calibrator {name!r}. {checks.nearest(name, _KNOWN)}")
+    return _KNOWN[name]()
 
 
 def from_state(state: dict[str, Any]) -> Calibrator:

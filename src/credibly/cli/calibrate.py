@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli._bring import BringOptions, check_inputs, coding_of, layout_of
 from credibly.cli._command import option
-from credibly.names import CALIBRATORS
+from credibly.names import METHODS
 
 if TYPE_CHECKING:
     from credibly.workflows import CalibratedScores
@@ -19,8 +20,10 @@ SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 class Options(BringOptions):
     """Turn the scores of a model trained elsewhere into calibrated probabilities.
 
-    The scores go through the link of the loss they were trained with, then through a calibrator
-    fitted on some of the rows; the table before and after is judged on the others. SCORES is .npz
+    Some of the rows choose between the link of the loss that trained the model and the raw scores,
+    each alone or with a calibrator (temperature, affine = Platt scaling, beta, per-label), by log
+    loss on left-out rows, and fit the choice. The table before and after is judged on the other
+    rows. For a softmax the scores are scaled before it, so rows still sum to 1. SCORES is .npz
     (`scores`, `targets`, optional `labels`, `ids`, `split`), .csv or .parquet (`s:<label>` or plain
     label columns, `y:<label>`, optional `id`, `split`). Where `split` marks calibration rows (2),
     those are used for fitting and the test rows (1) for judging; train rows (0) for neither.
@@ -34,7 +37,7 @@ class Options(BringOptions):
       credibly calibrate test.npz --apply map.json --out predictions.parquet
       credibly calibrate probabilities.csv --as probabilities --truth y.csv --save map.json
       credibly calibrate scores.csv --loss 'asl(gamma_neg=4, detach_weight=true)' \\
-        --method choose --out predictions.parquet
+        --method affine --out predictions.parquet
     """
 
     scores: str = option(help="file of scores and truth", positional=True, metavar="SCORES")
@@ -51,9 +54,10 @@ class Options(BringOptions):
         flag="as",
     )
     method: str = option(
-        "affine",
-        help="calibrator; choose takes the best in folds",
-        choices=(*CALIBRATORS, "choose"),
+        "auto",
+        help="auto: link or raw scores, and the map, by log loss on left-out rows; or a map to put "
+        "after the link (affine is Platt scaling)",
+        choices=METHODS,
     )
     fraction: float = option(0.5, help="share of the rows with truth to fit on")
     rows: int | None = option(None, help="number of rows to fit on, instead of a share")
@@ -143,7 +147,7 @@ def _fit_parts(options: Options) -> int:
         options.scores,
         options.out,
         options.loss,
-        method=options.method,
+        method="affine" if options.method == "auto" else options.method,
         fit_rows=FitRows(options.fraction, options.rows, options.seed),
         partial=options.partial,
         engine=options.engine,
@@ -232,11 +236,16 @@ def _show(result: CalibratedScores) -> None:
     title = f"judged on {len(result.held_out):,} rows that were not used for fitting"
     rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
     _tables.print_table(title, ["", *SHOWN], rows)
-    if result.advice:
-        _tables.print_text(result.advice)
-        return
+    if result.candidates:
+        _tables.print_table(
+            f"compared on rows left out, {len(result.fitted):,} rows: log loss",
+            ["", "map", "NLL", "above the lowest", "standard error"],
+            [row for row in result.candidate_table() if row[2] < math.inf],
+        )
     change, low, high = result.change
     _tables.print_text(
         f"{result.calibrator!r}, fitted on {len(result.fitted):,} rows, changes NLL by "
         f"{change:+.4f} [{low:+.4f}, {high:+.4f}] (95 %) against {result.compared}."
     )
+    if result.advice:
+        _tables.print_text(result.advice)

@@ -55,8 +55,8 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         estimator: a classifier, or a pipeline that ends in one: forests, one-vs-rest, chains, …. An
             estimator for one target (its tags say so) is fitted once per label by
             ``MultiOutputClassifier``. None: logistic regression.
-        method: name of a calibrator, or ``"choose"`` for the one with the lowest cross-validated
-            log loss.
+        method: name of a calibrator, or ``"auto"``: the simplest that no other beats by more than
+            one standard error of the log loss on left-out rows (``cr.calibrate.choose``).
         cv: number of folds, or a splitter; a number makes ``cr.data.StratifiedFolds``.
         response: ``"predict_proba"``, or ``"decision_function"`` for estimators without
             probabilities, whose decision values are taken as log-odds.
@@ -81,7 +81,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self,
         estimator: Any = None,
         *,
-        method: str = "choose",
+        method: str = "auto",
         cv: Any = 5,
         response: str = "predict_proba",
         coding: Coding | None = None,
@@ -315,9 +315,10 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         held_out = ~np.isnan(odds).any(axis=1)
         odds, targets = odds[held_out], targets[held_out]
         weights = None if weights is None else weights[held_out]
-        if self.method == "choose":
-            return calibrate.choose(odds, targets, weights=weights, coding="unknown")
-        return calibrate.from_name(self.method).fit(odds, targets, weights, coding="unknown")
+        exclusive = not self.multi_label_ and self.response == "predict_proba"
+        return calibrate.fit(
+            self.method, odds, targets, weights, exclusive=exclusive, coding="unknown"
+        )
 
     def _probabilities(self, odds: Array) -> Array:
         estimates = expit(self.calibrator_.transform(odds))

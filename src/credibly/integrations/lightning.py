@@ -122,7 +122,7 @@ class Calibrate(pl.Callback):
             the loss was given by name. None: nothing is written.
         labels: names of the labels; "0", "1", … by default.
         ids: one per row of the validation data; row numbers by default.
-        method: name of a calibrator, or ``"choose"``.
+        method: ``"auto"`` or the name of a calibrator, as for ``cr.calibrate_scores``.
         fit_rows: which rows the calibrator is fitted on.
         coding: how to read targets of only −1 and +1.
         scores: from a module and a batch to scores and targets; by default the batch is (inputs,
@@ -139,7 +139,7 @@ class Calibrate(pl.Callback):
         out: str | Path | None = "predictions.parquet",
         labels: Sequence[str] | None = None,
         ids: Sequence[object] | None = None,
-        method: str = "affine",
+        method: str = "auto",
         fit_rows: FitRows | None = None,
         coding: Coding | None = None,
         scores: ScoresOf | None = None,

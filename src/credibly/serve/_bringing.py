@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from credibly.checks import InputError
 from credibly.child_processes import Worker
-from credibly.names import CALIBRATORS, check_loss
+from credibly.names import METHODS, check_loss
 from credibly.predictions import FilePreview
 from credibly.serve import _bring_worker
 from credibly.serve._uploads import Upload
@@ -27,7 +27,6 @@ WAIT_SECONDS = 20.0
 MOST_RESULTS = 3
 """Results of one file that are kept."""
 
-METHODS = (*CALIBRATORS, "choose")
 TRUTH_WORDS = {"y", "true", "truth", "target", "targets", "label", "gold", "gt", "actual", "is"}
 LOGIT_WORDS = {"s", "score", "scores", "logit", "logits", "margin"}
 PROBABILITY_WORDS = {"p", "prob", "proba", "probability", "probabilities"}
@@ -42,7 +41,7 @@ class BringQuery(BaseModel):
     show: bool = False
     values: Literal["logits", "probabilities"] | None = None
     loss: str = Field("", max_length=300)
-    method: str = Field("affine", max_length=20)
+    method: str = Field("auto", max_length=20)
     id_column: str = Field("", max_length=1000)
     value_columns: str = Field("", max_length=1000)
     truth_columns: str = Field("", max_length=1000)

@@ -57,8 +57,6 @@ def resolve_settings(settings: Settings, data: Data) -> Settings:
         model = _default_model(settings, data)
     settings = dataclasses.replace(settings, **_solver(settings, model, loss, data))
     settings = dataclasses.replace(settings, folds=_folds(settings, model, data))
-    if settings.calibrate == "auto" and not settings.folds:
-        settings = dataclasses.replace(settings, calibrate="affine")
     solvable = data.kind == "features" or model == "tfidf" or settings.features
     if settings.solver == "lbfgs" and not solvable:
         raise InputError(

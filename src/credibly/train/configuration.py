@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from credibly.names import CALIBRATORS
+from credibly.names import METHODS
 
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES = ("cosine", "linear", "constant", "step", "onecycle")
@@ -128,9 +128,9 @@ class Settings:
     patience: int = setting(0, "epochs without a better one before stopping; 0 never stops")
     calibrate: str = setting(
         "auto",
-        "calibrator fitted on held-out rows; auto: affine for networks, and where every row is "
-        "scored by a model that did not see it none, affine or per-label by cross-validation",
-        ("auto", *CALIBRATORS, "choose"),
+        "calibrator fitted on held-out rows; auto compares link and raw scores, each with several "
+        "maps, on rows left out",
+        METHODS,
     )
     solver: str = setting(
         "auto",

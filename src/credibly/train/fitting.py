@@ -34,7 +34,6 @@ from credibly.train.many_labels import (
     top_predictions,
 )
 from credibly.train.many_labels import measured as top_measured
-from credibly.train.maps import fitted_map
 from credibly.train.run import Run, load, write_run
 from credibly.train.run_folder import (
     MANIFEST,
@@ -335,7 +334,13 @@ def _finish(
     run.model.cpu()
     run.criterion.cpu()
     if held_out_scores is not None:
-        run.pipeline.calibrator = _calibrator(run, held_out_scores, held_out.dense_targets)
+        if run.settings.calibrate != "none":
+            run.pipeline.calibrate(
+                held_out_scores.numpy(),
+                held_out.dense_targets,
+                run.settings.calibrate,
+                coding="unknown",
+            )
         run.pipeline.decision = _decision(run, held_out_scores)
     if not accelerator.is_main_process:
         return
@@ -364,7 +369,7 @@ def _finish_many(
     if isinstance(held_out.targets, SparseTargets) and held_out.has_truth:
         _, odds, numbers = kept(held_out)
         hits = held_out.targets.at(numbers)
-        run.pipeline.calibrator = fit_calibrator(run.settings, odds, hits)
+        run.pipeline.calibrator = fit_calibrator(run.settings, run.criterion, odds, hits)
     of_test = kept(test) if len(test) else None
     run.model.cpu()
     run.criterion.cpu()
@@ -387,12 +392,6 @@ def _finish_loss(
         scores = score(network, dataset, accelerator, run.settings.workers)
         run.criterion.cpu()
         run.criterion.fit_state([(scores, torch.from_numpy(train.dense_targets))])
-
-
-def _calibrator(run: Run, scores: Tensor, targets: Array) -> Any:
-    odds = run.pipeline.link_log_odds(scores.numpy())
-    has_link = run.criterion.has_link
-    return fitted_map(run.settings.calibrate, odds, targets, has_link=has_link)
 
 
 def _decision(run: Run, scores: Tensor) -> Any:

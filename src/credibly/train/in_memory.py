@@ -19,13 +19,15 @@ from credibly.train.batches import mixed
 from credibly.train.configuration import HEADS, L2, Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.lbfgs import minimise
-from credibly.train.maps import FEW_ROWS, fitted_map
 from credibly.train.threads import threads_for
 from credibly.train.trainer import Trainer
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.losses import Loss
+
+FEW_ROWS = 20
+"""Below this, no rows are set aside to calibrate on; for an MLP, below twice this."""
 
 FEW_ROWS_L2 = 30.0
 """Penalty where there are too few rows to choose it."""
@@ -175,9 +177,9 @@ def _compared(rows: Any, targets: Array, settings: Settings, folds: int) -> Fitt
     criterion = _criterion(settings.loss, targets)
     problem = Problem(dense, targets, criterion.eval(), parts, settings.seed, settings)
     choice = choose(problem, settings)
-    odds = Pipeline(criterion).link_log_odds(choice.scores)
-    calibrator = _calibrated(settings.calibrate, criterion, odds, targets)
-    fitted = _finished(choice.model.double(), criterion, calibrator, odds)
+    stages = Pipeline(criterion).stages(choice.scores)
+    model = choice.model.double()
+    fitted = _calibrated(model, criterion, settings.calibrate, stages, targets)
     fitted.candidates = choice.table
     return fitted
 
@@ -194,17 +196,18 @@ def _criterion(loss: str, targets: Array) -> Loss:
     return criterion
 
 
-def _calibrated(calibrate: str, criterion: Loss, odds: Array, targets: Array) -> Any:
+def _calibrated(
+    model: nn.Module, criterion: Loss, calibrate: str, stages: dict[str, Array], targets: Array
+) -> FittedModel:
+    """Return the model with a calibrator fitted on the ``stages`` of rows it was not trained on."""
     if calibrate == "none" and not criterion.has_link:
         raise InputError("a loss without a link needs a calibrator; got calibrate='none'.")
-    if calibrate == "none" or (len(odds) < FEW_ROWS and criterion.has_link):
-        return None
-    return fitted_map(calibrate, odds, targets, has_link=criterion.has_link)
-
-
-def _finished(model: nn.Module, criterion: Loss, calibrator: Any, odds: Array) -> FittedModel:
-    held_out = Pipeline(None, calibrator).probabilities(odds)
-    return FittedModel(model.eval(), Pipeline(criterion.eval(), calibrator), held_out)
+    pipeline = Pipeline(criterion.eval())
+    if calibrate != "none" and (len(targets) >= FEW_ROWS or not criterion.has_link):
+        pipeline.calibrate_stages(stages, targets, calibrate, coding="unknown")
+    odds = stages.get(pipeline.link, stages[next(iter(stages))])
+    held_out = Pipeline(None, pipeline.calibrator).probabilities(odds)
+    return FittedModel(model.eval(), pipeline, held_out)
 
 
 # Linear: to the optimum, cross-fitted ---------------------------------------------------------
@@ -216,28 +219,28 @@ def _cross_fitted(
     few = len(targets) < FEW_ROWS
     if few or (calibrate == "none" and l2 is not None):
         model, criterion = _linear(rows, targets, loss, FEW_ROWS_L2 if l2 is None else l2)
-        odds = Pipeline(criterion).link_log_odds(scores(model, rows))
-        calibrator = _calibrated(calibrate, criterion, odds, targets)
-        return _finished(model, criterion, calibrator, odds)
+        stages = Pipeline(criterion).stages(scores(model, rows))
+        return _calibrated(model, criterion, calibrate, stages, targets)
     part = fold_numbers(targets, folds, seed)
     table: list[dict[str, Any]] = []
-    best: tuple[float, float, Array] | None = None
+    best: tuple[float, float, dict[str, Array]] | None = None
     for strength in L2 if l2 is None else (l2,):
-        odds = np.empty(targets.shape)
+        stages: dict[str, Array] = {}
         for fold in range(folds):
             out = part == fold
             other, other_criterion = _linear(rows[~out], targets[~out], loss, strength)
-            odds[out] = Pipeline(other_criterion).link_log_odds(scores(other, rows[out]))
-        cost = _log_loss(odds, targets) if l2 is None else 0.0
+            for name, odds in Pipeline(other_criterion).stages(scores(other, rows[out])).items():
+                stages.setdefault(name, np.empty(targets.shape))[out] = odds
+        first = stages[next(iter(stages))]
+        cost = _log_loss(first, targets) if l2 is None else 0.0
         table.append({"model": "linear", "l2": strength, "nll": cost})
         if best is not None and cost > best[0]:
             break  # strongest first: beyond the best the loss rises
-        best = (cost, strength, odds)
+        best = (cost, strength, stages)
     assert best is not None
-    _, strength, odds = best
+    _, strength, stages = best
     model, criterion = _linear(rows, targets, loss, strength)
-    calibrator = _calibrated(calibrate, criterion, odds, targets)
-    fitted = _finished(model, criterion, calibrator, odds)
+    fitted = _calibrated(model, criterion, calibrate, stages, targets)
     fitted.candidates = table
     return fitted
 
@@ -300,9 +303,8 @@ def _held_out(rows: Any, targets: Array, settings: Settings, share: float) -> Fi
     )
     trainer.run()
     trainer.finish()
-    odds = Pipeline(criterion.eval()).link_log_odds(scores(model, rows[held_out]))
-    calibrator = _calibrated(settings.calibrate, criterion, odds, targets[held_out])
-    return _finished(model, criterion, calibrator, odds)
+    stages = Pipeline(criterion.eval()).stages(scores(model, rows[held_out]))
+    return _calibrated(model, criterion, settings.calibrate, stages, targets[held_out])
 
 
 class MatrixRows:

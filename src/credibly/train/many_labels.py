@@ -164,17 +164,21 @@ def _log_odds(criterion: Loss, scores: Tensor, log_sum: Tensor) -> Array:
     return odds.double().numpy()
 
 
-def fit_calibrator(settings: Settings, odds: Array, hits: Array) -> Calibrator | None:
-    """Return one map for all labels, fitted on the labels that held-out rows keep."""
+def fit_calibrator(
+    settings: Settings, criterion: Loss, odds: Array, hits: Array
+) -> Calibrator | None:
+    """Return one map for all labels, fitted on the labels that held-out rows keep.
+
+    Auto leaves the labels of a softmax alone: the few that are kept do not tell what a map that
+    keeps rows summing to one would make of the others.
+    """
     from credibly import calibrate
 
     known = hits >= 0
-    if settings.calibrate == "none":
+    if settings.calibrate == "none" or (settings.calibrate == "auto" and criterion.exclusive):
         return None
     column, truth = odds[known][:, None], hits[known][:, None]
-    if settings.calibrate == "choose":
-        return calibrate.choose(column, truth, coding="unknown")
-    return calibrate.from_name(settings.calibrate).fit(column, truth, coding="unknown")
+    return calibrate.fit(settings.calibrate, column, truth, coding="unknown")
 
 
 def top_predictions(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.arrays import to_numpy
-from credibly.checks import InputError
+from credibly.checks import InputError, choice
 from credibly.data.columns import (
     column_names,
     match_columns,
@@ -22,7 +22,7 @@ from credibly.data.columns import (
 from credibly.files import read_json_object, write_json
 from credibly.models import Stack, Trees
 from credibly.notebook import html_table
-from credibly.pipeline import Pipeline
+from credibly.pipeline import LINKS, Pipeline
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.configuration import Settings, is_compared, read_toml
 from credibly.train.distributed import SingleProcess, score
@@ -218,9 +218,10 @@ class Run:
     def metadata(self) -> dict[str, Any]:
         """Return what a predictions file says about its origin."""
         calibrator, decision = self.pipeline.calibrator, self.pipeline.decision
+        linked = self.criterion.has_link and self.pipeline.link != "raw"
         return {
             "loss": self.settings.loss,
-            "link": self.settings.loss if self.criterion.has_link else None,
+            "link": self.settings.loss if linked else None,
             "calibrator": None if calibrator is None else calibrator.state(),
             "decision": None if decision is None else decision.state(),
             "seed": self.settings.seed,
@@ -459,6 +460,7 @@ def _read_calibration(run: Run) -> None:
     state = read_json_object(run.folder / CALIBRATION)
     if state.get("calibrator") is not None:
         run.pipeline.calibrator = calibrate.from_state(state["calibrator"])
+    run.pipeline.link = choice("link", state.get("link", "plateau"), LINKS)
     if state.get("decision") is not None:
         run.pipeline.decision = decide.from_state(state["decision"])
 
@@ -478,6 +480,7 @@ def write_run(run: Run) -> None:
     save_tensors(run.folder / MODEL, kept, {"data": run.data["fingerprint"]})
     calibrator, decision = run.pipeline.calibrator, run.pipeline.decision
     document = {
+        "link": run.pipeline.link,
         "calibrator": None if calibrator is None else calibrator.state(),
         "decision": None if decision is None else decision.state(),
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +35,9 @@ from credibly.workflows.probability_maps import (
 )
 
 if TYPE_CHECKING:
-    from credibly.calibrate import Calibrator
+    from credibly.calibrate import Calibrator, Candidate
     from credibly.losses import Loss
-    from credibly.metrics import Interval, Reliability
+    from credibly.metrics import Draws, Interval, Reliability
 
 TEST, CALIBRATION = 1, 2
 
@@ -48,18 +48,23 @@ class CalibratedScores:
 
     Attributes:
         predictions: all rows, with scores, truth and calibrated probabilities.
-        loss: name of the loss whose link was applied.
-        pipeline: link of the loss and fitted calibrator; ``pipeline.probabilities(scores)`` maps
-            further scores of the same model, ``pipeline.write(path)`` stores it.
+        loss: name of the loss that the scores were trained with.
+        pipeline: link and fitted calibrator; ``pipeline.probabilities(scores)`` maps further scores
+            of the same model, ``pipeline.write(path)`` stores it.
         fitted: row numbers that the calibrator was fitted on.
         held_out: row numbers that the stages are measured on.
         stages: ``cr.metrics.summary`` by stage: sigmoid of the scores, link of the loss (if it has
             one), and with the calibrator.
-        compared: name of the stage before the calibrator.
-        change: by how much the calibrator changes the log loss of that stage, with a 95 % interval.
+        compared: the stage before calibration that has the lower log loss.
+        change: by how much calibration changes the log loss of that stage, with a 95 % interval.
+        candidates: what ``auto`` chose from, with the log loss of each on rows that it was not
+            fitted on; empty if the calibrator was named.
         values: what was given: ``"logits"`` or ``"probabilities"``.
         link_change: by how much the link of the loss changes the log loss of a plain sigmoid, with
             a 95 % interval; None without a link of its own.
+        ace_change: by how much calibration changes the ACE of the stage before it that has the
+            lowest, with a 95 % interval.
+        plateau: share of the scores that the link of the loss gives a probability of exactly 0.
         diagrams: reliability diagram by stage, of all labels together.
     """
 
@@ -71,8 +76,11 @@ class CalibratedScores:
     stages: dict[str, dict[str, float]]
     compared: str
     change: Interval
+    candidates: tuple[Candidate, ...] = ()
     values: Values = "logits"
     link_change: Interval | None = None
+    ace_change: Interval | None = None
+    plateau: float = 0.0
     diagrams: dict[str, Reliability] = field(default_factory=dict)
 
     @property
@@ -82,15 +90,47 @@ class CalibratedScores:
 
     @property
     def advice(self) -> str:
-        """A sentence about a loss that does not fit the scores; empty if it does."""
-        if self.loss_fits or self.link_change is None:
-            return ""
-        change, low, high = self.link_change
-        return (
-            f"The link of {self.loss} does not fit these scores: on held-out rows a plain sigmoid "
-            f"has an NLL that is lower by {change:.4f} [{low:.4f}, {high:.4f}]. If the model was "
-            "trained with binary cross-entropy, name that loss: bce."
+        """Sentences about what to know before using the result; empty if there is nothing."""
+        return " ".join(
+            [*self._about_plateau(), *self._about_link(), *self._about_sums(), *self._about_ace()]
         )
+
+    def _about_plateau(self) -> Iterator[str]:
+        if self.plateau > 0:
+            yield (
+                f"{100 * self.plateau:.3g} % of the scores lie below the margin of the loss, where "
+                "its link says probability 0 and nothing else."
+            )
+
+    def _about_link(self) -> Iterator[str]:
+        if self.loss_fits or self.link_change is None:
+            return
+        change, low, high = self.link_change
+        raw = self.pipeline.link == "raw"
+        yield (
+            f"The link of {self.loss} does not fit these scores: on held-out rows a plain sigmoid "
+            f"has an NLL that is lower by {change:.4f} [{low:.4f}, {high:.4f}]. "
+            + ("It is not used." if raw else "The method auto chooses whether to use it.")
+        )
+        if self.plateau < 0.01:  # else the plateau explains it
+            yield "If another loss trained the model, name that one."
+
+    def _about_sums(self) -> Iterator[str]:
+        loss, exclusive = self.pipeline.loss, (*calibrate.EXCLUSIVE, "none")
+        if loss is not None and loss.exclusive and self.calibrator.name not in exclusive:
+            yield (
+                f"{loss.name} takes exactly one label to be present, and a map of each label on "
+                "its own does not keep that: the probabilities of a row no longer sum to one. The "
+                "methods auto, softmax-temperature and vector do."
+            )
+
+    def _about_ace(self) -> Iterator[str]:
+        if self.ace_change is not None and self.ace_change.low > 0:
+            change, low, high = self.ace_change
+            yield (
+                f"The map was chosen by log loss; ACE rises by {100 * change:.2g} points "
+                f"[{100 * low:.2g}, {100 * high:.2g}]."
+            )
 
     @property
     def probability_map(self) -> ProbabilityMap:
@@ -112,10 +152,33 @@ class CalibratedScores:
             "judged_rows": len(self.held_out),
             "stages": self.stages,
             "nll_change": {"against": self.compared, **self.change._asdict()},
+            "link": self.pipeline.link,
+            "candidates": [
+                {**asdict(each), "stage": self._stage_name(each.stage)} for each in self.candidates
+            ],
+            "plateau": self.plateau,
             "values": self.values,
             "loss_fits": self.loss_fits,
             "advice": self.advice,
         }
+
+    def _stage_name(self, link: str) -> str:
+        first, *others = self.stages
+        return "link of the loss" if link == "own" and len(others) > 1 else first
+
+    def candidate_table(self) -> list[list[Any]]:
+        """Return what was compared, the lowest log loss first: stage, calibrator and numbers."""
+        ranked = sorted(self.candidates, key=lambda one: one.log_loss)
+        return [
+            [
+                self._stage_name(each.stage),
+                each.calibrator,
+                each.log_loss,
+                each.above_best,
+                each.error,
+            ]
+            for each in ranked
+        ]
 
     def _repr_html_(self) -> str:
         """Return the numbers of every stage as a table, for notebooks."""
@@ -139,13 +202,19 @@ def calibrate_scores(
     *,
     labels: Sequence[str] | None = None,
     ids: Sequence[object] | Array | None = None,
-    method: str = "affine",
+    method: str = "auto",
     fit_rows: FitRows | None = None,
     coding: Coding | None = None,
     values: Values = "logits",
     certain: bool = False,
 ) -> CalibratedScores:
-    """Calibrate scores with known truth: link of the loss, then a calibrator fitted on some rows.
+    """Calibrate scores with known truth: choose link and calibrator on some rows, judge on others.
+
+    By default rows that are left out choose between the link of the loss and the raw scores, each
+    alone and followed by temperature, affine (Platt scaling), beta or per-label maps; for losses
+    with a softmax, between temperature and vector scaling before the softmax. The simplest that no
+    other beats by more than one standard error is kept, so that the log loss is not above that of
+    the scores' sigmoid or of the link by more than that.
 
     Args:
         scores: outputs of the model, shape (rows, labels), before any sigmoid.
@@ -155,7 +224,7 @@ def calibrate_scores(
         labels: names of the labels; by default the columns of a data frame, or "0", "1", …. Columns
             with names are matched by name.
         ids: one per row, all different; by default the row numbers.
-        method: name of a calibrator, or ``"choose"`` for the best one in cross-validation.
+        method: ``"auto"``, or the name of a calibrator to put after the link.
         fit_rows: the rows to fit on; by default half of those with known truth, seed 0.
         coding: what −1 means in ``targets``, as for ``cr.targets.decode``.
         values: what ``scores`` holds: ``"logits"``, or ``"probabilities"``, which are calibrated
@@ -201,7 +270,7 @@ def calibrate_file(
     path: str | os.PathLike[str],
     loss: str | None = None,
     *,
-    method: str = "affine",
+    method: str = "auto",
     fit_rows: FitRows | None = None,
     coding: Coding | None = None,
     partial: bool = False,
@@ -297,47 +366,68 @@ def _calibrate_table(
     assert bare.targets is not None
     fitted, held_out = _split(bare.targets, table, fit_rows)
     link = _fit_link(pipeline, scores[fitted], bare.targets[fitted])
-    calibrator = _fit_calibrator(
-        pipeline, method, scores[fitted], bare.targets[fitted], fit_rows.seed
+    candidates = pipeline.calibrate(
+        scores[fitted], bare.targets[fitted], method, seed=fit_rows.seed, coding="unknown"
     )
+    calibrator = pipeline.calibrator
+    assert calibrator is not None
     calibrated = replace(
         bare,
         probabilities=pipeline.probabilities(scores).astype(np.float32),
         metadata={
             **bare.metadata,
-            "link": link,
+            "link": None if pipeline.link == "raw" else link,
             "calibrator": calibrator.state(),
             "calibration": {"fitted_rows": len(fitted), "judged_rows": len(held_out)},
         },
     )
     first = "sigmoid of the scores" if values == "logits" else "probabilities as given"
-    stages = {first: bare.probabilities[held_out]}
+    given = {first: bare.probabilities[held_out]}
     if link is not None:
         linked = Pipeline(pipeline.loss).probabilities(scores[held_out])
-        stages["link of the loss"] = linked.astype(np.float32)
-    stages[f"+ {calibrator.name}"] = calibrated.probabilities[held_out]
-    *_, compared, last = stages
+        given["link of the loss"] = linked.astype(np.float32)
+    raw = link is not None and pipeline.link == "raw"
+    last = f"scores + {calibrator.name}" if raw else f"+ {calibrator.name}"
+    stages = {**given, last: calibrated.probabilities[held_out]}
     truth = bare.targets[held_out]
-    own_link = link is not None and not np.allclose(stages[compared], stages[first], atol=1e-6)
+    measured = {
+        name: metrics.summary_draws(probabilities, truth, ranking[held_out], coding="unknown")
+        for name, probabilities in stages.items()
+    }
+    numbers = {name: found.estimates for name, found in measured.items()}
+    compared = min(given, key=lambda name: numbers[name]["NLL"])
+    before = list(given)[-1]
+    own_link = link is not None and not np.allclose(given[before], given[first], atol=1e-6)
     return CalibratedScores(
         predictions=calibrated,
         loss="" if loss is None else str(loss),
         pipeline=pipeline,
         fitted=fitted,
         held_out=held_out,
-        stages={
-            name: metrics.summary(probabilities, truth, ranking[held_out], coding="unknown")
-            for name, probabilities in stages.items()
-        },
+        stages=numbers,
         compared=compared,
         change=_change(stages[last], stages[compared], truth),
+        candidates=candidates,
         values=values,
-        link_change=_change(stages[compared], stages[first], truth) if own_link else None,
+        link_change=_change(given[before], given[first], truth) if own_link else None,
+        ace_change=_ace_change(measured[last], [measured[name] for name in given]),
+        plateau=pipeline.plateau_share(scores[held_out]),
         diagrams={
             name: metrics.reliability(probabilities, truth, coding="unknown")
             for name, probabilities in stages.items()
         },
     )
+
+
+def _ace_change(after: Draws, before: list[Draws]) -> Interval:
+    """Return the change of the lowest ACE before calibration with a 95 % interval."""
+    known = [each for each in before if not np.isnan(each.estimates["ACE"])]
+    if not known:
+        return metrics.Interval(np.nan, np.nan, np.nan)
+    lowest = min(known, key=lambda each: each.estimates["ACE"])
+    change = after.estimates["ACE"] - lowest.estimates["ACE"]
+    low, high = np.nanquantile(after.draws["ACE"] - lowest.draws["ACE"], [0.025, 0.975])
+    return metrics.Interval(change, float(low), float(high))
 
 
 def _change(new: Array, old: Array, truth: Array) -> Interval:
@@ -374,15 +464,3 @@ def _fit_link(pipeline: Pipeline, scores: Array, targets: Array) -> dict[str, An
     loss.eval()
     loss.fit_state([(torch.from_numpy(scores), torch.from_numpy(targets))])
     return {"loss": str(loss), **loss.state_summary()}
-
-
-def _fit_calibrator(
-    pipeline: Pipeline, method: str, scores: Array, targets: Array, seed: int
-) -> Calibrator:
-    log_odds = pipeline.link_log_odds(scores)
-    if method == "choose":
-        calibrator = calibrate.choose(log_odds, targets, seed=seed, coding="unknown")
-    else:
-        calibrator = calibrate.from_name(method).fit(log_odds, targets, coding="unknown")
-    pipeline.calibrator = calibrator
-    return calibrator

@@ -112,7 +112,6 @@ def fit_top_calibrator(
     batches: Iterator[TopPredictions], method: str, where: str, every_second: bool = False
 ) -> Calibrator:
     """Return a calibrator fitted on the labels that rows hold, as one column of entries."""
-    calibrator = calibrate.from_name(method)
     odds: list[Array] = []
     truth: list[Array] = []
     for batch in batches:
@@ -125,7 +124,7 @@ def fit_top_calibrator(
         truth.append(hits[known])
     column, hits = np.concatenate(odds)[:, None], np.concatenate(truth)[:, None]
     step = max(1, len(column) // FIT_ENTRIES)
-    return calibrator.fit(column[::step], Targets(hits[::step]))
+    return calibrate.fit(method, column[::step], Targets(hits[::step]))
 
 
 def log_odds(probabilities: Array) -> Array:

@@ -101,7 +101,7 @@ def _parts(losses: Sequence[str], double: bool) -> Iterator[tuple[str, Callable[
     for name in losses:
         yield f"loss {name}", lambda name=name: _step(name, double)
     yield "metrics", lambda: _measure(probabilities, targets)
-    yield "calibrators", lambda: calibrate.choose(probabilities, targets)
+    yield "calibrators", lambda: calibrate.choose({"given": probabilities}, targets)
     yield "label sets", lambda: decide.AverageSize(2).fit(probabilities).predict(probabilities)
     yield "search", lambda: _search(probabilities)
 

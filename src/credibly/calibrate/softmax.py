@@ -1,0 +1,222 @@
+"""Maps for exclusive labels: they rescale the scores before the softmax, so rows still sum to 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly import checks
+from credibly.calibrate._base import Calibrator
+from credibly.calibrate._entries import Entries
+from credibly.calibrate._newton import minimise
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
+
+SUM_TOLERANCE = 1e-4
+"""How far the probabilities of a row may be from summing to one."""
+
+LOG_SLOPE_SD, BIAS_SD = 3.0, 1.0
+"""Of the normal priors, in nats, around the map that changes nothing."""
+
+LOWEST = -700.0
+"""Log-probability that stands for 0: its exponential is the smallest that float64 tells from 0."""
+
+MAX_LABELS = 2000
+"""Labels that one Newton step of :class:`VectorScaling` solves for together."""
+
+
+class SoftmaxTemperature(Calibrator):
+    r"""$p \propto p^{1/T}$ over the labels of a row: the softmax of its scores divided by $T$.
+
+    For labels of which exactly one is present. It takes log-odds as all calibrators do: the
+    softmax forgets what is added to all scores of a row, so the logarithms of its probabilities
+    are scores as good as those it was made of (Guo et al., 2017). Fitted by cross-entropy on the
+    known labels of a row; several labels share the row evenly.
+
+    If rows sum to less than 1, what is left belongs to "no label", which is scaled too.
+
+    Attributes:
+        slope: $1/T$.
+        rest: 1 if "no label" has a share of the rows, else 0.
+
+    Example:
+        >>> noise = np.random.default_rng(0)
+        >>> shares = noise.dirichlet(np.ones(4), 2000)
+        >>> targets = np.array([noise.multinomial(1, row) for row in shares])
+        >>> sharp = shares**2 / (shares**2).sum(axis=1, keepdims=True)
+        >>> found = SoftmaxTemperature().fit(np.log(sharp) - np.log1p(-sharp), targets)
+        >>> round(found.slope, 1)
+        0.5
+    """
+
+    name = "softmax-temperature"
+    slope: float
+    rest: float
+    _parameters = ("slope", "rest")
+
+    def _fit(self, entries: Entries) -> None:
+        self.slope, self.rest = 1.0, _rest(entries)
+        self.slope = float(np.exp(_fitted(entries, bool(self.rest), biases=False)[0]))
+
+    def _biases(self) -> Array:
+        return np.zeros(1)
+
+    def _map(self, log_odds: Array) -> Array:
+        shares = log_shares(log_odds, bool(self.rest))
+        biases = np.zeros(shares.shape[-1])
+        biases[: log_odds.shape[-1]] = self._biases()
+        return share_log_odds(self.slope * shares + biases)[..., : log_odds.shape[-1]]
+
+    def to_module(self) -> nn.Module:
+        self._require_fitted()
+        from credibly.calibrate._modules import SoftmaxModule
+
+        return SoftmaxModule(self.slope, self._biases(), rest=bool(self.rest))
+
+
+class VectorScaling(SoftmaxTemperature):
+    r"""$p_k \propto e^{b_k} p_k^{1/T}$: a temperature for all labels, and a bias for each.
+
+    Vector scaling of Guo et al. (2017) with one slope in place of one per label, which few rows per
+    label do not determine (Alexandari et al., 2020, call it bias-corrected temperature scaling).
+    The biases have a normal prior with standard deviation 1. Otherwise as
+    :class:`SoftmaxTemperature`.
+
+    Attributes:
+        slope: $1/T$.
+        biases: $b_k$, one per label.
+        rest: 1 if "no label" has a share of the rows, else 0.
+
+    Example:
+        >>> noise = np.random.default_rng(0)
+        >>> shares = noise.dirichlet([4, 2, 1], 4000)
+        >>> targets = np.array([noise.multinomial(1, row) for row in shares])
+        >>> flat = shares / [4, 2, 1]
+        >>> flat /= flat.sum(axis=1, keepdims=True)
+        >>> found = VectorScaling().fit(np.log(flat) - np.log1p(-flat), targets)
+        >>> (found.biases - found.biases[2]).round(1)
+        array([1.3, 0.6, 0. ])
+    """
+
+    name = "vector"
+    biases: Array
+    _parameters = ("slope", "biases", "rest")
+
+    def _fit(self, entries: Entries) -> None:
+        if entries.num_labels > MAX_LABELS:
+            raise checks.InputError(
+                f"vector scaling takes at most {MAX_LABELS:,} labels; got {entries.num_labels:,}. "
+                "Use softmax-temperature."
+            )
+        self.rest = _rest(entries)
+        theta = _fitted(entries, bool(self.rest), biases=True)
+        self.slope, self.biases = float(np.exp(theta[0])), theta[1:]
+
+    def _biases(self) -> Array:
+        return np.asarray(self.biases)
+
+    def _width(self) -> int:
+        return np.size(self.biases)
+
+    def _map(self, log_odds: Array) -> Array:
+        if log_odds.shape[-1] != np.size(self.biases):
+            raise checks.InputError(
+                f"`log_odds` must have {np.size(self.biases)} columns, the labels this calibrator "
+                f"was fitted on; got {log_odds.shape[-1]}."
+            )
+        return super()._map(log_odds)
+
+
+def log_shares(log_odds: Array, rest: bool) -> Array:
+    """Return log-probabilities; with ``rest`` a last column for what they leave over."""
+    shares = np.maximum(-np.logaddexp(0, -log_odds), LOWEST)
+    if not rest:
+        return shares
+    left = np.maximum(1 - np.exp(shares).sum(axis=-1, keepdims=True), np.exp(LOWEST))
+    return np.concatenate([shares, np.log(left)], axis=-1)
+
+
+def share_log_odds(scores: Array) -> Array:
+    """Return the log-odds of the softmax of scores; ±inf for a single label."""
+    with np.errstate(divide="ignore"):
+        top = scores.argmax(axis=-1)[..., None]
+        others = scores.copy()
+        np.put_along_axis(others, top, -np.inf, axis=-1)
+        highest = np.take_along_axis(scores, top, axis=-1)
+        second = others.max(axis=-1, keepdims=True)
+        second = np.where(np.isfinite(second), second, 0.0)
+        rest = second + np.log(np.exp(others - second).sum(axis=-1, keepdims=True))
+        total = np.logaddexp(highest, rest)
+        # Any share but the largest is at most ½, so nothing cancels in 1 − share.
+        odds = scores - total - np.log1p(-np.exp(np.minimum(others - total, 0)))
+        np.put_along_axis(odds, top, highest - rest, axis=-1)
+    return odds
+
+
+def _rest(entries: Entries) -> float:
+    """Return whether rows leave something over; refuse rows that sum to more than one."""
+    sums = np.exp(log_shares(entries.log_odds.astype(np.float64), False)).sum(axis=1)
+    if (sums > 1 + SUM_TOLERANCE).any():
+        raise checks.InputError(
+            "a softmax map needs probabilities of labels that exclude each other, which sum to at "
+            f"most 1 in each row; got a row that sums to {np.nanmax(sums):.4g}. For labels on "
+            "their own use affine (Platt scaling)."
+        )
+    return float((sums < 1 - SUM_TOLERANCE).any())
+
+
+def _fitted(entries: Entries, rest: bool, *, biases: bool) -> Array:
+    """Return log-slope and biases that minimise the cross-entropy of the rows."""
+    count = entries.num_labels if biases else 0
+    precision = np.r_[LOG_SLOPE_SD, np.full(count, BIAS_SD)] ** -2.0
+
+    def evaluate(theta: Array) -> tuple[Array, Array, Array]:
+        slope, bias = float(np.exp(theta[0, 0])), theta[0, 1:]
+        value = 0.5 * precision @ theta[0] ** 2
+        gradient, curvature = precision * theta[0], np.diag(precision)
+        for scores, targets in _rows(entries, rest):
+            moved = slope * scores
+            if biases:
+                moved[:, :count] += bias
+            moved -= moved.max(axis=1, keepdims=True)
+            shares = np.exp(moved)
+            total = shares.sum(axis=1, keepdims=True)
+            shares /= total
+            mass = targets.sum(axis=1)
+            value += float((mass * np.log(total[:, 0])).sum() - (targets * moved).sum())
+            # The score of a label that is left out is LOWEST, its share 0.
+            change = slope * scores
+            centred = change - (shares * change).sum(axis=1, keepdims=True)
+            away = mass[:, None] * shares - targets
+            gradient[0] += (away * change).sum()
+            curvature[0, 0] += (mass[:, None] * shares * centred**2).sum()
+            if biases:
+                own = shares[:, :count]
+                gradient[1:] += away[:, :count].sum(axis=0)
+                mixed = (mass[:, None] * own * centred[:, :count]).sum(axis=0)
+                curvature[0, 1:] += mixed
+                curvature[1:, 0] += mixed
+                weighted = mass[:, None] * own
+                curvature[1:, 1:] += np.diag(weighted.sum(axis=0)) - weighted.T @ own
+        return np.array([value]), gradient[None], curvature[None]
+
+    return minimise(evaluate, np.zeros((1, 1 + count)))[0]
+
+
+def _rows(entries: Entries, rest: bool) -> Any:
+    """Yield log-shares and the shares of the truth of rows that say which label is present."""
+    for g, y, w in entries.pieces():
+        known = w > 0
+        scores = log_shares(np.where(known, g, -np.inf), rest)
+        truth = np.where(known, y, 0.0)
+        use = np.ones(len(y), bool)
+        if rest:  # what unknown labels leave over cannot be told from "no label"
+            none = truth.sum(axis=1) == 0
+            truth, use = np.concatenate([truth, none[:, None]], axis=1), known.all(axis=1)
+        total = truth.sum(axis=1)
+        use &= total > 0
+        weight = w.max(axis=1)[use] / total[use]
+        yield scores[use], truth[use] * weight[:, None]
