@@ -163,8 +163,9 @@ class CalibratedScores:
         }
 
     def _stage_name(self, link: str) -> str:
-        first, *others = self.stages
-        return "link of the loss" if link == "own" and len(others) > 1 else first
+        if link == "raw":
+            return "scores"
+        return "link of the loss" if "link of the loss" in self.stages else "as given"
 
     def candidate_table(self) -> list[list[Any]]:
         """Return what was compared, the lowest log loss first: stage, calibrator and numbers."""
