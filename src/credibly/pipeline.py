@@ -14,7 +14,7 @@ from credibly.arrays import like, to_numpy
 from credibly.checks import InputError, choice
 from credibly.files import read_json_object, write_json
 from credibly.frames import aligned
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Pipeline:
     def calibrate(
         self,
         scores: ArrayLike,
-        targets: ArrayLike,
+        targets: TargetsLike,
         method: str = "auto",
         *,
         seed: int = 0,
@@ -212,7 +212,7 @@ class Pipeline:
     def calibrate_stages(
         self,
         stages: Mapping[str, Array],
-        targets: ArrayLike,
+        targets: TargetsLike,
         method: str = "auto",
         *,
         seed: int = 0,

@@ -7,8 +7,6 @@ import pytest
 from scipy import sparse
 
 import credibly as cr
-from credibly import calibrate
-from credibly.calibrate import cross_validate
 
 SETTING = {"linear": "l2", "forest": "leaf", "boosting": "iterations"}
 
@@ -71,17 +69,6 @@ def test_sparse_rows_try_penalties_until_the_loss_rises():
     np.testing.assert_allclose(
         plain.predict_proba(features[:9]), again.predict_proba(features[:9]), rtol=1e-6
     )
-
-
-@pytest.mark.parametrize(("slope", "shift"), [(1.0, 0.0), (3.0, 0.0), (2.0, -2.0)])
-def test_the_calibrator_of_least_cross_validated_loss_is_chosen(slope, shift):
-    rng = np.random.default_rng(1)
-    truth = rng.normal(-1, 2, (300, 3))
-    targets = (rng.random(truth.shape) < 1 / (1 + np.exp(-truth))).astype(float)
-    odds = slope * truth + shift
-    losses = cross_validate(odds, targets)
-    chosen = calibrate.choose(odds, targets)
-    assert chosen.name == min(losses, key=losses.__getitem__)
 
 
 def test_a_joint_model_that_is_richer_must_be_better():

@@ -15,7 +15,7 @@ from credibly.calibrate._likelihood import log_loss
 from credibly.calibrate.histogram import bin_numbers
 from credibly.calibrate.registry import from_name
 from credibly.calibrate.softmax import MAX_LABELS, SoftmaxTemperature
-from credibly.targets import Coding
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 LABELWISE: tuple[str, ...] = ("none", "temperature", "affine", "beta", "per-label")
@@ -64,7 +64,7 @@ class Choice:
 
 def choose(
     stages: Mapping[str, ArrayLike],
-    targets: ArrayLike,
+    targets: TargetsLike,
     weights: ArrayLike | None = None,
     *,
     exclusive: bool = False,
@@ -130,7 +130,7 @@ def choose(
 def fit(
     method: str,
     log_odds: ArrayLike,
-    targets: ArrayLike,
+    targets: TargetsLike,
     weights: ArrayLike | None = None,
     *,
     exclusive: bool = False,
