@@ -45,10 +45,11 @@ PROBABILITY_FUNCTIONS = {
 }
 SCORE_FUNCTIONS = {
     **{name: fitted(lambda name=name: calibrate.from_name(name)) for name in calibrate.CALIBRATORS},
-    "choose": lambda values, targets: calibrate.choose(values, targets).state(),
+    "auto": lambda values, targets: calibrate.fit("auto", values, targets).state(),
     "pipeline": lambda values, targets: (
         cr.Pipeline("bce", calibrate.PerLabel(), decide.BestF()).fit(values, targets).state()
     ),
+    "auto of a pipeline": lambda values, targets: cr.Pipeline("asl").calibrate(values, targets),
     "calibrate_scores": lambda values, targets: (
         cr.calibrate_scores(values, targets, "bce", method="per-label").stages
     ),

@@ -199,6 +199,7 @@ class Pipeline:
             >>> pipeline.link, pipeline.calibrator, len(candidates)
             ('raw', Identity(), 10)
         """
+        targets = aligned(scores, targets, "scores")
         return self.calibrate_stages(self.stages(scores), targets, method, seed=seed, coding=coding)
 
     def stages(self, scores: ArrayLike) -> dict[str, Array]:

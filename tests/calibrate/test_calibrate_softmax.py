@@ -72,9 +72,7 @@ def test_state_and_module_are_the_map(name, none):
     again = calibrate.from_state(fitted.state())
     assert np.array_equal(again.transform(odds), fitted.transform(odds))
     module = fitted.to_module()(torch.from_numpy(odds))
-    assert_allclose(
-        expit(module.numpy()), expit(fitted.transform(odds)), atol=1e-9
-    )
+    assert_allclose(expit(module.numpy()), expit(fitted.transform(odds)), atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -122,7 +122,7 @@ def test_a_link_with_a_plateau_makes_no_ties(loss, dtype):
     module = pipeline.to_module()(torch.from_numpy(scores))[1].numpy()
     assert (np.diff(module[:3000, 0]) > 0).all()
     own = pipeline.loss.probabilities(scores)
-    np.testing.assert_allclose(pipeline.probabilities(scores), own, atol=1.01e-7)
+    np.testing.assert_allclose(pipeline.probabilities(scores), own, atol=1.2e-7)
 
 
 def test_a_pipeline_stored_by_version_0_2_means_the_link_as_it_was():

@@ -82,7 +82,7 @@ def test_calibration_around_an_estimator_needs_known_targets():
             calibrated.fit(ROWS, NOTHING)
 
 
-@pytest.mark.parametrize("method", ["affine", "choose"])
+@pytest.mark.parametrize("method", ["affine", "auto"])
 def test_calibrating_scores_needs_known_targets(method):
     with pytest.raises(cr.InputError, match="known"):
         cr.calibrate_scores(ROWS[:, :3], NOTHING, loss="bce", method=method, coding="unknown")

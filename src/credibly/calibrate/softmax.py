@@ -104,6 +104,7 @@ class VectorScaling(SoftmaxTemperature):
     name = "vector"
     biases: Array
     _parameters = ("slope", "biases", "rest")
+    _lists = ("biases",)
 
     def _fit(self, entries: Entries) -> None:
         if entries.num_labels > MAX_LABELS:
