@@ -7,6 +7,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -59,7 +60,13 @@ def test_the_readme_says_what_the_package_is():
     claims = (ROOT / "benchmarks" / "claims" / "claims.toml").read_text().count("[[claim]]")
     parts = (f"Version {project['version']}", f"Python {python}", project["license"], "typed")
     text = (ROOT / "README.md").read_text()
-    assert " · ".join((*parts, f"{claims} claims")) in text
+    results = (ROOT / "docs" / "results.md").read_text()
+    decided = re.search(r"of (\d+) claims, networks decide (\d+)", results)
+    assert decided is not None
+    assert int(decided[1]) == claims
+    said = f"{claims} claims of four papers, {decided[2]} decided by networks"
+    assert " · ".join((*parts, said)) in text
+    assert f"networks trained on images decide {decided[2]} of them" in text
     assert f"version = {{{project['version']}}}" in text
     assert (ROOT / "src" / "credibly" / "py.typed").exists()
 

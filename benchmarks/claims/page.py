@@ -23,6 +23,7 @@ from benchmarks.claims import (
 )
 from benchmarks.claims.findings import NOT_RUN, Finding
 from benchmarks.claims.plan import Method
+from benchmarks.claims.quotes import Quotes, share_beyond_zero
 from benchmarks.claims.runner import Book
 from benchmarks.claims.tables import Results, Table
 from benchmarks.studies.training import markdown
@@ -55,6 +56,9 @@ MARK = {
     "not run": "not run",
     "not testable": "not testable here",
 }
+CLEAR = ("holds", "holds in part", "contradicted")
+"""Verdicts that decide a claim."""
+
 HEADER = "---\nsearch:\n  boost: 0.1\n---"
 """The site's search ranks guides above the record."""
 
@@ -91,11 +95,11 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
     ``change`` is what was done to every method before it was run, for a quick look.
     """
     results = _results(book, change)
-    notes = tomllib.loads((HERE / "notes.toml").read_text(encoding="utf-8"))
     claims = _claims(_findings(results, book.folder))
     kinds = _kinds(results["several"])
     drawn = figures.draw(results, book, docs / "img" / "results")
     tables = _tables(results, book)
+    notes = _quotes(tables, claims).fill(_notes())
     for table in (table for group in tables.values() for table in group):
         table.write(book.folder / "tables")
     pages = {"results": _front(claims, kinds, notes, drawn)}
@@ -107,7 +111,7 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
             *(_picture(name, drawn, "../img") for name in DRAWN[paper] if name in drawn),
             "## Claims",
             notes["claims"].strip(),
-            *(_claim(claim, kinds, notes["claim"]) for claim in own),
+            *(_claim(claim, kinds, notes) for claim in own),
             "## Tables",
             notes["tables"][paper].strip(),
             *map(str, tables[paper]),
@@ -141,6 +145,9 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
     pages["results/method"] = [
         "# How it was measured",
         notes["method"].strip(),
+        "## Rules",
+        notes["rules"].strip(),
+        _coded(claims, notes["coded"]),
         "## Runs",
         _runs(book, results),
     ]
@@ -150,6 +157,28 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
         header = HEADER if "/" in name else WIDE
         text = "\n\n".join(part for part in (header, *parts) if part)
         path.write_text(text + "\n", encoding="utf-8")
+
+
+def _notes() -> Notes:
+    """The prose of the pages, with quotations that are not filled in yet."""
+    return tomllib.loads((HERE / "notes.toml").read_text(encoding="utf-8"))
+
+
+def _quotes(tables: dict[str, list[Table]], claims: list[Claim]) -> Quotes:
+    """What prose can quote: every table, every finding, and how much was decided."""
+    decided = [
+        [kind, str(len(claims)), str(sum(claim.findings[k].verdict in CLEAR for claim in claims))]
+        for k, kind in enumerate(KINDS)
+    ]
+    every = [table for group in tables.values() for table in group]
+    number, beyond = share_beyond_zero(every)
+    chance = ["differences", str(number), str(beyond), f"{0.05 * number:.0f}"]
+    every += [
+        Table("verdicts", "", ["kind", "claims", "decided"], decided),
+        Table("intervals", "", ["", "number", "beyond zero", "by chance"], [chance]),
+    ]
+    found = {c.entry["id"]: dict(zip(KINDS, c.findings, strict=True)) for c in claims}
+    return Quotes(every, found)
 
 
 def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
@@ -298,11 +327,10 @@ def _front(
 def _count(verdicts: Iterable[str], *, every: bool = False) -> str:
     """How often each verdict was reached; of those that say little only the number unless asked."""
     counts = Counter(verdicts)
-    clear = ("holds", "holds in part", "contradicted")
     if every:
         return ", ".join(f"{number} {MARK[name]}" for name, number in counts.most_common())
-    parts = [f"{counts[name]} {name}" for name in clear if counts[name]]
-    other = sum(number for name, number in counts.items() if name not in clear)
+    parts = [f"{counts[name]} {name}" for name in CLEAR if counts[name]]
+    other = sum(number for name, number in counts.items() if name not in CLEAR)
     return ", ".join([*parts, f"{other} open"] if other else parts)
 
 
@@ -310,15 +338,26 @@ def _picture(name: str, drawn: dict[str, str], folder: str) -> str:
     return f"![{drawn[name]}]({folder}/results/{name}.svg)"
 
 
-def _claim(claim: Claim, kinds: tuple[str, str], notes: dict[str, str]) -> str:
-    """What a claim says, its numbers, ours, and what we make of it."""
+def _coded(claims: list[Claim], coded: dict[str, str]) -> str:
+    """Links to the claims that are judged by another rule than the written one."""
+    return "\n".join(
+        f"- [{c.entry['title']}]({PAGES[c.entry['paper']]}.md#{c.entry['id']})"
+        for c in claims
+        if c.entry["id"] in coded
+    )
+
+
+def _claim(claim: Claim, kinds: tuple[str, str], notes: Notes) -> str:
+    """What a claim says, its numbers and rule, our numbers, and what we make of it."""
     entry, marks = claim.entry, claim.marks
-    lines = [f"- paper: {entry['numbers']}"]
+    lines = [f"- paper: {entry['numbers']}", f"- rule as written: {entry['test']}"]
+    if entry["id"] in notes["coded"]:
+        lines.append(f"- judged by: {notes['coded'][entry['id']].strip()}")
     for name, finding in zip(kinds, claim.findings, strict=True):
         if finding.ours != "–":
             lines.append(f"- {name}: {finding.ours}")
-    if entry["id"] in notes:
-        lines.append(f"- {notes[entry['id']].strip()}")
+    if entry["id"] in notes["claim"]:
+        lines.append(f"- {notes['claim'][entry['id']].strip()}")
     return (
         f"### {entry['title']} {{#{entry['id']}}}\n\n**{entry['says']}** ({entry['where']}) — "
         f"{kinds[0]}: {marks[0]}; {kinds[1]}: {marks[1]}\n\n" + "\n".join(lines)

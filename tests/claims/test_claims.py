@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 import shutil
 import tomllib
@@ -21,10 +22,11 @@ from benchmarks.claims import (
     two_way,
 )
 from benchmarks.claims.cells import Cell
-from benchmarks.claims.findings import counted, judged, side, tally
+from benchmarks.claims.findings import Finding, counted, judged, side, tally
 from benchmarks.claims.plan import Method, carry_out, chosen, records
+from benchmarks.claims.quotes import QUOTE, Quotes
 from benchmarks.claims.runner import RESULTS, Book
-from benchmarks.claims.tables import Difference, Results, difference, ranks, spread
+from benchmarks.claims.tables import Difference, Results, Table, difference, ranks, spread
 from scipy import stats
 
 from credibly.cli import train
@@ -331,6 +333,32 @@ def test_every_claim_stands_on_its_page_and_every_rule_has_a_claim(tmp_path: Pat
     for column in rules:
         assert set(column) <= {claim["id"] for claim in claims}
         assert all(rule.verdict in ("not run", "reported") for rule in column.values())
+
+
+def test_every_number_that_prose_quotes_is_there() -> None:
+    book = Book()
+    results = page._results(book)
+    claims = page._claims(page._findings(results, book.folder))
+    quotes = page._quotes(page._tables(results, book), claims)
+    quoted = QUOTE.findall(json.dumps(page._notes(), ensure_ascii=False).replace("\\\\", "\\"))
+    assert len(quoted) > 30
+    assert [quote for quote in quoted if quotes.quoted(quote) in ("–", "")] == []
+
+
+def test_a_quotation_is_the_mean_or_the_whole_of_a_cell() -> None:
+    table = Table("t", "", ["set", "bias", "ACE, %"], [["a", "x", "-1.2 ± 0.3"], ["b", "y", "3"]])
+    quotes = Quotes([table], {"000-claim": {"heads": Finding("holds", "lower in 3 of 4")}})
+    prose = "{{t|a|ACE, %}}, {{t|a; x|ACE, %|whole}}, {{000-claim|heads|in (\\d+)}}, {{t|c|ACE, %}}"
+    assert quotes.fill({"x": prose}) == {"x": "−1.2, −1.2 ± 0.3, 3, –"}
+    with pytest.raises(ValueError, match="NLL"):
+        quotes.fill("{{t|a|NLL}}")
+
+
+def test_rules_that_the_code_does_not_follow_are_named_for_real_claims() -> None:
+    claims = tomllib.loads((page.HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    assert set(page._notes()["coded"]) <= {claim["id"] for claim in claims}
+    method = (page.HERE.parents[1] / "docs/results/method.md").read_text(encoding="utf-8")
+    assert all(f"#{claim})" in method for claim in page._notes()["coded"])
 
 
 def test_the_pages_and_tables_are_those_of_the_records(tmp_path: Path) -> None:

@@ -281,14 +281,16 @@ def _one_setting(results: Results, setups: Sequence[str]) -> Finding:
 
 
 def _weights(results: Results, setups: Sequence[str]) -> Finding:
-    picked = []
+    picked: dict[bool, list[str]] = {True: [], False: []}
+    grids = {method.setup: method.grid for method in results.methods if method.name == "spa+lpr"}
     for setup in setups:
         chosen = results.settings(setup, "spa+lpr")
         if chosen:
-            picked.append(f"{setup} {chosen['loss'].partition('weight=')[2].rstrip(')')}")
-    if not picked:
-        return NOT_RUN
-    return Finding("reported", f"Weight chosen on held-out rows for SPA: {', '.join(picked)}.")
+            weight = chosen["loss"].partition("weight=")[2].rstrip(")")
+            picked[len(grids[setup]) > 1].append(f"{setup} {weight}")
+    words = {True: "chosen on held-out rows", False: "fixed before the runs"}
+    parts = [f"{words[tried]}: {', '.join(picked[tried])}" for tried in words if picked[tried]]
+    return Finding("reported", f"Weight for SPA, {'; '.join(parts)}.") if parts else NOT_RUN
 
 
 def _initialisation(results: Results, setups: Sequence[str]) -> Finding:

@@ -51,7 +51,8 @@ class LabelPairs(WrappedLoss):
 
     Args:
         loss: any loss with a link; its ``reduction`` must be ``"mean"`` or ``"rows"``.
-        weight: $\lambda \ge 0$. The paper gives none; 1 to 3 worked in trials.
+        weight: $\lambda \ge 0$. The paper gives none; held-out log loss chose the smallest weights
+            tried, 0 to 0.1 (docs/results/spa.md).
         on: which log-odds are compared. ``"link"``: those of the loss's own link. ``"published"``:
             those that its authors print, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`, as
             the paper's tables have it. The two differ only for these.

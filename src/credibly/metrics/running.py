@@ -17,7 +17,7 @@ from credibly.targets import Coding, Targets, TargetsLike, check_tally
 from credibly.types import Array, ArrayLike
 
 MIN_COUNT = 30
-"""Entries that a bin needs to count for ACE, MCE and ECE in every table: fewer are noise."""
+"""Entries that a bin needs to count for ACE and MCE in every table; ECE counts all bins."""
 
 TOP = 4
 """Labels per row of F1-top-4 and ECE-top-4, as in the quasibinary paper."""
