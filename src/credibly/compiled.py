@@ -220,14 +220,11 @@ class KernelCache(NullCache):
         return folder / f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}.kernel"
 
     def _key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-        cells = self._function.__closure__ or ()
-        closure = dumps(tuple(cell.cell_contents for cell in cells))
-        code = self._function.__code__.co_code
         return (
             _versions(),
             _sources(self._function),
             self._function.__code__.co_firstlineno,
-            hashlib.sha256(code + closure).hexdigest(),
+            hashlib.sha256(_identity(self._function)).hexdigest(),
             sig,
             codegen.magic_tuple(),
         )
@@ -239,17 +236,29 @@ def _versions() -> tuple[str, ...]:
     return sys.version, numba.__version__, llvm  # type: ignore[attr-defined]
 
 
+def _identity(function: Callable[..., Any]) -> bytes:
+    """Return the code of a function, and what it holds: values, and functions likewise."""
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    parts = [
+        _identity(value.py_func) if isinstance(value, Dispatcher) else dumps(value)
+        for value in held
+    ]
+    return b"\0".join([function.__qualname__.encode(), function.__code__.co_code, *parts])
+
+
 @cache
 def _sources(function: Callable[..., Any]) -> str:
     """Return a digest of the files of a function and of the compiled functions it may call."""
-    files = {str(_VECTORMATH)}
+    files, seen = {str(_VECTORMATH)}, set()
     waiting = [function]
     while waiting:
         each = waiting.pop()
-        if each.__code__.co_filename in files:
+        if each in seen:
             continue
+        seen.add(each)
         files.add(each.__code__.co_filename)
-        used = each.__globals__.values()
+        held = [cell.cell_contents for cell in each.__closure__ or ()]
+        used = [*each.__globals__.values(), *held]
         waiting += [value.py_func for value in used if isinstance(value, Dispatcher)]
     digests = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in sorted(files)]
     return " ".join(digests)

@@ -188,8 +188,6 @@ class Counted(FusedForm):
         self.held.append(weakref.ref(gradient) if needs_grad else None)
         return (targets * scores**2).sum(), gradient
 
-    in_torch = on_cpu
-
     def plain(self, scores, targets):
         return (targets * scores**2).sum()
 

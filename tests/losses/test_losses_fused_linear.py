@@ -218,6 +218,20 @@ def test_scores_are_never_stored(monkeypatch):
     assert max(seen) < 8 * labels / 2
 
 
+ALL_AT_ONCE = [cl.LabelPairs(cl.SPA()), cl.AssumeNegative(), cl.Warp(), cl.SPA(reduction="none")]
+
+
+@pytest.mark.parametrize("loss", ALL_AT_ONCE, ids=str)
+@pytest.mark.parametrize("form", ["dense", "sparse", "csr"])
+def test_losses_that_need_all_labels_at_once_get_them(loss, form):
+    targets, parts = dense_targets("unknown"), layer()
+    given = as_given(targets, form)
+    one = value_and_gradients(lambda h, w, b: cl.fused_linear(loss, h, w, b, given).sum(), parts)
+    two = value_and_gradients(lambda h, w, b: loss(h @ w.T + b, targets).sum(), parts)
+    for found, expected in zip(one, two, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 BAD = {
     "a label out of range": (
         lambda h, w, b: cl.fused_linear(cl.SPA(), h, w, b, [[0], [99], [], [], [], []]),
@@ -230,18 +244,6 @@ BAD = {
     "a label twice": (
         lambda h, w, b: cl.fused_linear(cl.SPA(), h, w, b, [[1, 1], [], [], [], [], []]),
         "label 1 appears twice in row 0",
-    ),
-    "a loss of pairs": (
-        lambda h, w, b: cl.fused_linear(cl.LabelPairs(cl.SPA()), h, w, b, dense_targets("hard")),
-        "needs the scores of all labels at once",
-    ),
-    "a loss that weighs by row": (
-        lambda h, w, b: cl.fused_linear(cl.AssumeNegative(), h, w, b, dense_targets("hard")),
-        "needs the scores of all labels at once",
-    ),
-    "no reduction": (
-        lambda h, w, b: cl.fused_linear(cl.SPA(reduction="none"), h, w, b, dense_targets("hard")),
-        "keeps every value",
     ),
     "widths that differ": (
         lambda h, w, b: cl.fused_linear(cl.SPA(), h[:, :2], w, b, dense_targets("hard")),

@@ -9,7 +9,8 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.losses.base import Properness, Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
-from credibly.losses.fused.asymmetric import AsymmetricForm
+from credibly.losses.fused.asymmetric import asymmetric_loop
+from credibly.losses.fused.entries import EntryLoop
 from credibly.losses.fused.form import FusedForm
 from credibly.types import LogOdds, Scores, Values
 
@@ -118,8 +119,10 @@ class Asymmetric(BinaryLoss):
         )
         return above, torch.log(shifted), log_rest
 
-    def fused_form(self) -> FusedForm | None:
-        return AsymmetricForm(self)
+    def loop(self) -> FusedForm | None:
+        follow = not self.detach_weight
+        loop, numbers = asymmetric_loop(self.gamma_pos, self.gamma_neg, self.margin, follow)
+        return EntryLoop(self, loop, numbers)
 
 
 def _log_derivative(log_base: Tensor, log_rest: Tensor, gamma: float) -> Tensor:

@@ -12,12 +12,14 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.losses.base import Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
+from credibly.losses.fused.entries import EntryLoop
 from credibly.losses.fused.form import FusedForm
-from credibly.losses.fused.softplus import SoftplusForm
+from credibly.losses.fused.linked import LinkedPairs
+from credibly.losses.fused.softplus import side_numbers, softplus_loop
 from credibly.types import LogOdds, Scores, Values
 
-# SPA with scales and slopes 1 and no shifts: one set of closed forms serves both.
-_SIDE = (1.0, 1.0, 0.0)
+# SPA with scales and slopes 1 and no shifts: one loop serves both.
+_NUMBERS = side_numbers((1.0, 1.0, 0.0), (1.0, 1.0, 0.0))
 
 
 class BCE(BinaryLoss):
@@ -78,8 +80,11 @@ class BCE(BinaryLoss):
         own._buffers = {**own._buffers, "pos_weight": self.pos_weight[labels]}
         return own
 
-    def fused_form(self) -> FusedForm | None:
-        return SoftplusForm(self, _SIDE, _SIDE) if self.pos_weight is None else None
+    def loop(self) -> FusedForm | None:
+        return EntryLoop(self, softplus_loop, _NUMBERS) if self.pos_weight is None else None
+
+    def pairs_loop(self, weight: float) -> FusedForm | None:
+        return LinkedPairs(self, _NUMBERS, weight) if self.pos_weight is None else None
 
 
 def _positive_factor(weight: float | Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from functools import cache
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -54,17 +55,6 @@ class Mine(cr.losses.BinaryLoss):
         vector = None if label_weight is None else checks.label_weight(label_weight)
         self.register_buffer("label_weight", vector, persistent=False)
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        # A fused form belongs to the formulas it was written for.
-        super().__init_subclass__(**keywords)
-        own = set(vars(cls))
-        if own & {"positive", "negative"} and "fused_form" not in own:
-            cls.fused_form = BinaryLoss.fused_form
-        if own & {"positive", "negative", "log_odds"} and "with_label_pairs" not in own:
-            cls.with_label_pairs = BinaryLoss.with_label_pairs
-        if own & {"forward", "values", "plain_values"} and "linear_form" not in own:
-            cls.linear_form = Loss.linear_form
-
     @abstractmethod
     def positive(self, scores: Scores) -> Values:
         """Return the partial loss of a label that is present."""
@@ -73,12 +63,31 @@ class Mine(cr.losses.BinaryLoss):
     def negative(self, scores: Scores) -> Values:
         """Return the partial loss of a label that is absent."""
 
-    def fused_form(self) -> FusedForm | None:
-        """Return the mean as one pass for value and gradient, where there is such a form."""
+    def loop(self) -> FusedForm | None:
+        """Return the compiled loop of the formulas, where there is one.
+
+        It belongs to the class that writes ``positive`` and ``negative``: a subclass that writes
+        one of them again does not inherit it.
+        """
         return None
 
+    def pairs_loop(self, weight: float) -> FusedForm | None:
+        """Return the compiled loop of this loss plus label pairs on its log-odds, likewise."""
+        return None
+
+    def fused_form(self) -> FusedForm | None:
+        """Return the compiled loop if it is that of these formulas."""
+        return self.loop() if _belongs(type(self), "loop", _FORMULAS) else None
+
+    def with_label_pairs(self, weight: float) -> FusedForm | None:
+        own = _belongs(type(self), "pairs_loop", (*_FORMULAS, "log_odds"))
+        plain = self.label_weight is None and self.reduction == "mean"
+        return self.pairs_loop(weight) if own and plain else None
+
     def linear_form(self) -> LinearForm | None:
-        return EntriesLinear(self)
+        # A subclass that puts the formulas together itself may need all labels of a row.
+        whole = _belongs(type(self), "linear_form", ("forward", "values", "plain_values"))
+        return EntriesLinear(self) if whole else None
 
     def for_labels(self, labels: slice) -> Self:
         """Return this loss for some of its labels: what it holds per label is cut to them."""
@@ -152,6 +161,16 @@ class Mine(cr.losses.BinaryLoss):
         if weight is not None:
             values = values * checks.entry_weight(weight, scores).to(values.dtype)
         return values
+
+
+_FORMULAS = ("positive", "negative", "plain_values")
+
+
+@cache
+def _belongs(kind: type, form: str, formulas: tuple[str, ...]) -> bool:
+    """Return whether no subclass wrote one of ``formulas`` again after ``form`` was written."""
+    written = next(each for each in kind.__mro__ if not vars(each).keys().isdisjoint(formulas))
+    return issubclass(next(each for each in kind.__mro__ if form in vars(each)), written)
 
 
 def _per_row(targets: Targets) -> Tensor:

@@ -10,9 +10,10 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.losses.base import Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
+from credibly.losses.fused.entries import EntryLoop
 from credibly.losses.fused.form import FusedForm
-from credibly.losses.fused.softplus import Side, SoftplusForm
-from credibly.losses.fused.spa_pairs import SPAPairsForm
+from credibly.losses.fused.linked import LinkedPairs
+from credibly.losses.fused.softplus import side_numbers, softplus_loop
 from credibly.types import LogOdds, Scores, Values
 
 
@@ -87,17 +88,14 @@ class SPA(BinaryLoss):
         down = logsigmoid(-self.slope_pos * (scores - self.shift_pos))
         return self.log_ratio + up - down
 
-    def fused_form(self) -> FusedForm | None:
-        return SoftplusForm(self, *self.sides)
+    def loop(self) -> FusedForm | None:
+        return EntryLoop(self, softplus_loop, self._numbers())
 
-    def with_label_pairs(self, weight: float) -> FusedForm | None:
-        plain = self.label_weight is None and self.reduction == "mean"
-        return SPAPairsForm(self, weight) if plain else None
+    def pairs_loop(self, weight: float) -> FusedForm | None:
+        return LinkedPairs(self, self._numbers(), weight)
 
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        """Scale, slope and shift of the positive and of the negative side."""
-        return (
+    def _numbers(self) -> tuple[float, ...]:
+        return side_numbers(
             (self.scale_pos, self.slope_pos, self.shift_pos),
             (self.scale_neg, self.slope_neg, self.shift_neg),
         )

@@ -1,12 +1,13 @@
-"""Value and gradient of a loss in one pass.
+"""Compiled loops of the losses: value and gradient in one pass, on the CPU.
 
-``form``         what a fused form is, and how autograd uses it
-``softplus``     BCE and SPA
-``asymmetric``   asymmetric and focal loss
+``form``         what a loop is to its loss, and how autograd uses it
+``entries``      one loop for all losses of single entries; ``softplus`` and ``asymmetric`` have the
+                 scalar functions that it takes
+``label_pairs``  the label pair regularizer; ``pairs`` and ``chebyshev`` have its loops
+``linked``       BCE or SPA together with label pairs
 ``two_way``      the two-way loss
-``label_pairs``  the label pair regularizer
-``spa_pairs``    SPA with label pairs
-``kernels``      loops on the CPU, compiled by numba
+``row_sums``     sums over the labels of a row, for the last layer in chunks
+``memory``       access to tensors
 """
 
 from credibly.losses.fused.form import FusedForm, force_torch

@@ -1,95 +1,100 @@
-"""Asymmetric and focal loss, value and gradient in closed form."""
+"""The scalar functions of asymmetric and focal loss.
+
+Both partial losses are −t^γ log(1 − t) of one quantity: with x = −v for a present label and x = v
+for an absent one, t = σ(x), less the margin if absent. So 1 − t = σ(−x) + margin, and
+
+    value     t^γ L,   L = −log(1 − t)
+    d/dx      (γ t^(γ−1) L + t^γ / (1 − t)) σ(x) σ(−x)
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable
+from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn.functional import logsigmoid
+from numba import njit
 
-from credibly.losses.fused.elementwise import blend_sides
-from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_flat
-from credibly.losses.fused.kernels.asymmetric import asymmetric_at
-from credibly.types import Scores, Targets
+from credibly.losses.fused.entries import entry_loop
+from credibly.losses.fused.memory import as_type
+from credibly.vectormath import EXACT, exp_nonpositive, log_positive
 
-if TYPE_CHECKING:
-    from credibly.losses.asymmetric import Asymmetric
+_HIGHEST_WHOLE = 4
 
 
-@dataclass(frozen=True)
-class AsymmetricForm(FusedForm):
-    """σ(x)^γ softplus(x) on both sides, with the margin on the negative one."""
+def asymmetric_loop(
+    gamma_pos: float, gamma_neg: float, margin: float, follow: bool
+) -> tuple[Callable[..., float], tuple[float, ...]]:
+    """Return the loop for these exponents, and its numbers.
 
-    loss: Asymmetric
-
-    def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
-        loss = self.loss
-        arguments = (loss.gamma_pos, loss.gamma_neg, loss.margin, not loss.detach_weight)
-        return run_flat(asymmetric_at, scores, targets, needs_grad, *arguments)
-
-    def in_torch(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
-        return blend_sides(scores, targets, needs_grad, self._positive, self._negative)
-
-    def plain(self, scores: Scores, targets: Targets) -> Tensor:
-        return self.loss.plain_mean(scores, targets)
-
-    def _positive(self, scores: Scores, needs_grad: bool) -> ValueAndGradient:
-        values, slopes = self._focal(-scores, self.loss.gamma_pos, needs_grad)
-        return values, None if slopes is None else slopes.neg_()
-
-    def _negative(self, scores: Scores, needs_grad: bool) -> ValueAndGradient:
-        gamma, margin = self.loss.gamma_neg, self.loss.margin
-        if margin == 0:
-            return self._focal(scores, gamma, needs_grad)
-        p, q = torch.sigmoid(scores), scores.neg().sigmoid_()
-        t = p.sub(margin).clamp_(min=0)
-        log_rest = _log_rest(scores, t, q, margin)
-        lower = _lower_power(t, gamma)
-        weight = lower * t if gamma else (t > 0).to(t.dtype)
-        if not needs_grad:
-            return log_rest.mul_(weight).neg_(), None
-        slopes = weight / (q + margin)
-        if not self.loss.detach_weight and gamma:
-            slopes.addcmul_(lower, log_rest, value=-gamma)
-        return log_rest.mul_(weight).neg_(), slopes.mul_(p.mul_(q))
-
-    def _focal(self, x: Tensor, gamma: float, needs_grad: bool) -> ValueAndGradient:
-        """Return σ(x)^γ softplus(x) and its slope σ(x)^γ (γ σ(−x) softplus(x) + σ(x))."""
-        t, loss = torch.sigmoid(x), logsigmoid(-x).neg_()
-        weight = _power(t, gamma)
-        if not needs_grad:
-            return loss.mul_(weight), None
-        factor = 0.0 if self.loss.detach_weight else gamma
-        slopes = torch.sigmoid(-x).mul_(loss).mul_(factor).add_(t).mul_(weight)
-        return loss.mul_(weight), slopes
+    Whole exponents up to 4 are a polynomial with one coefficient 1. ``follow`` says whether the
+    weights t^γ are followed by the gradient; they are constants otherwise.
+    """
+    gammas = (gamma_pos, gamma_neg)
+    if all(gamma <= _HIGHEST_WHOLE and gamma == math.floor(gamma) for gamma in gammas):
+        return _whole_loop, (
+            *_polynomial(gamma_pos, follow),
+            *_polynomial(gamma_neg, follow),
+            margin,
+        )
+    return _general_loop, (gamma_pos, gamma_neg, margin, float(follow))
 
 
-def _log_rest(scores: Tensor, t: Tensor, q: Tensor, margin: float) -> Tensor:
-    """Return log(1 − t) for t = p_m, q = 1 − p."""
-    log_rest = t.neg().log1p_()
-    # 1 − t was rounded to within eps/2, which counts if it may be as small as that: then
-    # q + m keeps its digits where p is near 1.
-    if margin < 2**18 * torch.finfo(t.dtype).eps:
-        log_rest = torch.where(scores > 0, (q + margin).log_(), log_rest)
-    return log_rest
+def _polynomial(gamma: float, follow: bool) -> tuple[float, ...]:
+    """Return the coefficients of t^(γ−1), 1 if γ is 0, and γ, or 0 if weights are constants."""
+    powers = (float(gamma == power) for power in (1, 2, 3, 4, 0))
+    return *powers, gamma if follow else 0.0
 
 
-def _power(t: Tensor, gamma: float) -> Tensor:
-    """Return t^γ, with 0⁰ = 0: on the plateau the loss is 0. Products for small whole γ."""
-    if gamma == 0:
-        return (t > 0).to(t.dtype)
-    if gamma in (1, 2, 3, 4):
-        square = t * t if gamma > 1 else t
-        return {1: t, 2: square}[gamma] if gamma < 3 else square * (t if gamma == 3 else square)
-    return torch.pow(t, gamma)
+@njit(**EXACT)
+def _parts(v: Any, present: bool, margin: Any) -> Any:
+    """Return σ(x), σ(−x), t, L and σ(−x)/(1 − t)."""
+    zero, half, one = as_type(0.0, v), as_type(0.5, v), as_type(1.0, v)
+    tiny = as_type(1e-37, v)
+    x = -v if present else v
+    cut = zero if present else margin
+    e = exp_nonpositive(-abs(x))
+    r = one / (one + e)
+    s = e * r if x < zero else r
+    c = r if x < zero else e * r
+    t = s - cut
+    t = zero if t < zero else t
+    rest = c + cut
+    rest = tiny if rest < tiny else rest
+    inverse = one / rest
+    # 1 − t was rounded; where it is near 1 the lost part is most of log(1 − t).
+    lost = (t - (one - rest)) * inverse if rest > half else zero
+    loss = lost - log_positive(rest)
+    # Without a margin L is x itself beyond 80, where the smallest number stood in for 1 − t.
+    far = as_type(80.0, v) if cut == zero else as_type(math.inf, v)
+    loss = x if x > far else loss
+    return s, c, t, loss, c * inverse if cut > zero else one
 
 
-def _lower_power(t: Tensor, gamma: float) -> Tensor:
-    """Return t^(γ−1) for γ > 0; anything finite at t = 0, where the loss is 0."""
-    if gamma in (2, 3, 4):
-        return _power(t, gamma - 1)
-    if gamma in (0, 1):
-        return torch.ones_like(t)
-    return torch.pow(torch.where(t > 0, t, 1.0), gamma - 1)
+@njit(**EXACT)
+def _whole_entry(v: Any, present: bool, n: Any) -> Any:
+    s, c, t, loss, ratio = _parts(v, present, n[12])
+    zero = as_type(0.0, v)
+    d0, d1 = n[0] if present else n[6], n[1] if present else n[7]
+    d2, d3 = n[2] if present else n[8], n[3] if present else n[9]
+    constant, gamma = n[4] if present else n[10], n[5] if present else n[11]
+    lower = d0 + t * (d1 + t * (d2 + t * d3))
+    weight = (constant if t > zero else zero) + t * lower
+    slope = s * (lower * gamma * c * loss + weight * ratio)
+    return weight * loss, -slope if present else slope
+
+
+@njit(**EXACT)
+def _general_entry(v: Any, present: bool, n: Any) -> Any:
+    s, c, t, loss, ratio = _parts(v, present, n[2])
+    zero, one = as_type(0.0, v), as_type(1.0, v)
+    gamma = n[0] if present else n[1]
+    above = one if t > zero else zero
+    inside = t if t > zero else one
+    power = above * exp_nonpositive(gamma * log_positive(inside))
+    weight = power + (t - t)  # NaN stays NaN
+    slope = s * (n[3] * gamma * power / inside * c * loss + weight * ratio)
+    return weight * loss, -slope if present else slope
+
+
+_whole_loop, _general_loop = entry_loop(_whole_entry), entry_loop(_general_entry)

@@ -1,6 +1,6 @@
-"""What a fused form is: a scalar loss that computes its gradient together with its value.
+"""A loss in two forms: its formula, and a compiled loop on the CPU that also gives the gradient.
 
-``run_flat`` and ``run_rows`` call a numba kernel on CPU tensors.
+``run_flat`` and ``run_rows`` call a compiled loop on CPU tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.targets import unknown_to_minus_one
 from credibly.types import Scores, Targets
 
 ValueAndGradient: TypeAlias = tuple[Tensor, Tensor | None]
@@ -27,7 +26,7 @@ _torch_everywhere = False
 
 @contextmanager
 def force_torch() -> Iterator[None]:
-    """Inside, CPU tensors take the pure-torch forms too: what a GPU runs, to test and to time.
+    """Inside, CPU tensors take the formulas too: what a GPU runs, to test and to time.
 
     Example:
         >>> from credibly.losses import SPA
@@ -45,20 +44,16 @@ def force_torch() -> Iterator[None]:
 
 
 class FusedForm(ABC):
-    """A scalar loss in three equal forms; calling it takes the right one.
+    """A scalar loss in two equal forms; calling it takes the right one.
 
-    ``on_cpu`` runs on CPU tensors (numba), ``in_torch`` on any device, ``plain`` is the formula,
-    differentiable any number of times. ``plain`` is taken for gradients of targets, under
-    ``torch.compile``, ``torch.func`` transformations and on the meta device.
+    ``on_cpu`` is a compiled loop for CPU tensors. ``plain`` is the formula, differentiable any
+    number of times: for other devices, gradients of targets, ``torch.compile``, ``torch.func`` and
+    the meta device.
     """
 
     @abstractmethod
     def on_cpu(self, scores: Tensor, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        """Return value and gradient by a kernel. Targets may hold any coding of unknown."""
-
-    @abstractmethod
-    def in_torch(self, scores: Tensor, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        """Return value and gradient in torch. Targets are −1 where unknown."""
+        """Return value and gradient by a loop. Targets may hold any coding of unknown."""
 
     @abstractmethod
     def plain(self, scores: Tensor, targets: Tensor) -> Tensor:
@@ -66,7 +61,7 @@ class FusedForm(ABC):
 
     def __call__(self, scores: Scores, targets: Targets) -> Tensor:
         """Return the loss; its gradient is handed over in ``backward``."""
-        if targets.requires_grad or not checks.can_read_values(scores):
+        if targets.requires_grad or not takes_loops(scores) or not checks.can_read_values(scores):
             return self.plain(scores, targets)
         if scores.requires_grad and torch.is_grad_enabled():
             return _apply(scores, targets, self)
@@ -76,14 +71,25 @@ class FusedForm(ABC):
         self, scores: Tensor, targets: Tensor, needs_grad: bool
     ) -> ValueAndGradient:
         """Return value and gradient by the form for the device of ``scores``."""
-        if scores.is_cpu and not _torch_everywhere:
-            if not targets.is_cpu:  # a kernel would read memory that is not there
-                raise checks.InputError(
-                    f"`targets` must be on the device of the scores, cpu; got {targets.device}. "
-                    "Move them with `targets.to(scores.device)`."
-                )
-            return self.on_cpu(scores, targets, needs_grad)
-        return self.in_torch(scores, unknown_to_minus_one(targets), needs_grad)
+        if not takes_loops(scores):
+            return by_autograd(self.plain, scores, targets, needs_grad)
+        if not targets.is_cpu:  # a loop would read memory that is not there
+            raise checks.InputError(
+                f"`targets` must be on the device of the scores, cpu; got {targets.device}. "
+                "Move them with `targets.to(scores.device)`."
+            )
+        return self.on_cpu(scores, targets, needs_grad)
+
+
+def by_autograd(
+    formula: Callable[[Tensor, Tensor], Tensor], scores: Tensor, targets: Tensor, needs_grad: bool
+) -> ValueAndGradient:
+    """Return value and gradient of a formula."""
+    with torch.set_grad_enabled(needs_grad):
+        inner = scores.detach().requires_grad_(needs_grad)
+        value = formula(inner, targets)
+        gradient = torch.autograd.grad(value, inner)[0] if needs_grad else None
+    return value.detach(), gradient
 
 
 class _Fused(torch.autograd.Function):
@@ -118,11 +124,11 @@ class _Fused(torch.autograd.Function):
 _apply: Any = super(torch.autograd.Function, _Fused).apply  # pyright: ignore
 
 ZEROS = {torch.float32: np.float32(0), torch.float64: np.float64(0)}
-"""A number of each dtype that kernels take."""
+"""A number of each dtype that loops take."""
 
 
-def takes_kernels(scores: Tensor) -> bool:
-    """Return whether kernels run on tensors like ``scores``."""
+def takes_loops(scores: Tensor) -> bool:
+    """Return whether compiled loops run on tensors like ``scores``."""
     return scores.is_cpu and scores.dtype in ZEROS and not _torch_everywhere
 
 

@@ -1,4 +1,4 @@
-"""The label pair regularizer: its formula, its closed form in torch, its kernel."""
+"""The label pair regularizer: its formula, and its compiled loop."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, softplus
+from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.fused.elementwise import EXACT_FROM, IN_CACHE
+from credibly.losses.fused.chebyshev import tables
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
-from credibly.losses.fused.kernels.chebyshev import tables
-from credibly.losses.fused.kernels.pairs import pairs_at
+from credibly.losses.fused.pairs import pairs_at
 from credibly.types import LogOdds, Targets, Values
 
 
@@ -32,9 +31,6 @@ class PairsForm(FusedForm):
     def on_cpu(self, scores: LogOdds, targets: Targets, needs_grad: bool) -> ValueAndGradient:
         double = scores.dtype == torch.float64
         return run_rows(pairs_at, scores, targets, needs_grad, self.weight, tables(double))
-
-    def in_torch(self, scores: LogOdds, targets: Targets, needs_grad: bool) -> ValueAndGradient:
-        return pairs_in_torch(scores, targets, needs_grad, self.weight)
 
     def plain(self, scores: LogOdds, targets: Targets) -> Tensor:
         rows = (targets >= 0).any(-1).sum().clamp(min=1)
@@ -58,39 +54,6 @@ def row_pairs(log_odds: LogOdds, targets: Targets) -> Values:
         gaps = u - u.gather(-1, index[..., k : k + 1])
         total = total - share[..., k] * (absent * logsigmoid(-gaps)).sum(-1)
     return _pair_share(known, u.dtype) * total
-
-
-def pairs_in_torch(
-    log_odds: LogOdds, targets: Targets, needs_grad: bool, weight: float
-) -> ValueAndGradient:
-    """Return value and gradient in closed form: every positive against its row, some at a time."""
-    labels = targets.shape[-1]
-    y = targets.reshape(-1, labels)
-    known = y >= 0
-    u = torch.where(known, log_odds.reshape(y.shape), 0.0)
-    absent = 1 - y.abs()  # 0 where unknown
-    row, column = (y > 0).nonzero(as_tuple=True)
-    level, share = u[row, column], y[row, column]
-    factor = _pair_share(known, u.dtype) * (weight / known.any(1).sum().clamp_(min=1).to(u.dtype))
-    total = torch.dot(share * factor[row], absent[row, column]) * -math.log(
-        2
-    )  # a soft label meets itself
-    gradient = torch.zeros_like(u)
-    some = max(1, (IN_CACHE if u.is_cpu else u.numel()) // max(labels, 1))
-    for start in range(0, len(row), some):
-        part = slice(start, start + some)
-        gaps = u[row[part]].sub_(level[part, None])
-        weights = absent[row[part]].mul_(share[part, None])
-        values = softplus(gaps, threshold=EXACT_FROM)
-        total = total + torch.dot(values.mul_(weights).sum(1), factor[row[part]])
-        if needs_grad:
-            slopes = gaps.sigmoid_().mul_(weights)
-            gradient.index_add_(0, row[part], slopes)
-            level[part] = slopes.sum(1)  # which is not needed any more
-    if not needs_grad:
-        return total, None
-    gradient.index_put_((row, column), level.neg_(), accumulate=True)
-    return total, gradient.mul_(factor[:, None]).view(log_odds.shape)
 
 
 def _pair_share(known: Tensor, dtype: torch.dtype) -> Tensor:

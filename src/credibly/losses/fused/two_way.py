@@ -1,96 +1,199 @@
-"""The two-way loss, value and gradient in closed form, for scores of ordinary range."""
+"""The two-way loss: a compiled loop over float32 scores of ordinary range, in two passes."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
-from torch.nn.functional import softplus
 
-from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
-from credibly.losses.fused.kernels.two_way import two_way
-from credibly.types import Scores, Targets
+from credibly.compiled import compiled
+from credibly.losses.fused.form import FusedForm, ValueAndGradient, by_autograd, run_rows
+from credibly.losses.fused.memory import array_at, tensors_at
+from credibly.losses.fused.pairs import positives
+from credibly.types import Array, Scores, Targets
+from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, float_bits
 
 if TYPE_CHECKING:
     from credibly.losses.two_way import TwoWay
 
-# Largest score over temperature whose exp, sums of it and their inverses stay well in range.
-_SAFE = {torch.float32: 40.0, torch.float64: 300.0}
-_TINY = torch.finfo(torch.float64).tiny
+_SAFE = 40.0
+"""Largest score over temperature whose exp, sums of it and their inverses stay well in range."""
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_NO_SIGN = np.int32(0x7FFFFFFF)
+_STRIPE = 512  # float32 sums of this many terms, then float64
+_ROWS = 32  # likewise down the columns
 
 
 @dataclass(frozen=True)
 class TwoWayForm(FusedForm):
-    """Sums of exponentials per row and per column; out of range, the formula by autograd."""
+    """Sums of exponentials per row and per column; out of range, and in float64, the formula."""
 
     loss: TwoWay
 
     def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
-        """Return both in two passes, one for the sums and one for the gradient; float32 only."""
-        if scores.dtype != torch.float32 or not scores.numel():
-            targets = torch.where(targets >= 0, targets, -1.0)
-            return self.in_torch(scores, targets, needs_grad)
         loss = self.loss
-        value, gradient = run_rows(
-            two_way,
-            scores,
-            targets,
-            needs_grad,
-            (loss.temperature_pos, loss.temperature_neg, loss.margin),
-            (loss.ways != "labels", loss.ways != "samples"),
-            _SAFE[torch.float32],
-        )
-        if math.isnan(value.item()):  # a NaN, or a range that needs a shift of its own for each sum
-            return self._by_autograd(scores, targets, needs_grad)
-        return value, gradient
-
-    def in_torch(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
-        """Return both without reading values back from the device, except for the range."""
-        t_pos, t_neg = self.loss.temperature_pos, self.loss.temperature_neg
-        low, high = scores.aminmax() if scores.numel() else (torch.inf, torch.inf)
-        safe = _SAFE[scores.dtype] * min(t_pos, t_neg)
-        if not (-safe <= float(low) and float(high) <= safe):
-            return self._by_autograd(scores, targets, needs_grad)
-        # A weight for each side, 1 − |y| and max(y, 0): both are 0 where the label is unknown.
-        absent = torch.exp(scores if t_neg == 1 else scores / t_neg)
-        absent.addcmul_(absent, targets.abs(), value=-1)
-        present = torch.exp(scores / -t_pos).mul_(targets.relu())
-        # Rows, then columns behind them; first the sums over negatives, then over positives.
-        sums = torch.cat((absent.sum(1), absent.sum(0), present.sum(1), present.sum(0)))
-        rows = len(scores)
-        value, slopes = self._slopes(sums.double().view(2, -1), rows)
-        if not needs_grad:
-            return value.to(scores.dtype), None
-        hard, weak = slopes.to(scores.dtype).unbind()
-        absent.mul_(hard[:rows, None] + hard[rows:])
-        return value.to(scores.dtype), absent.sub_(present.mul_(weak[:rows, None] + weak[rows:]))
+        if scores.dtype == torch.float32 and scores.numel():
+            numbers = loss.temperature_pos, loss.temperature_neg, loss.margin
+            ways = loss.ways != "labels", loss.ways != "samples"
+            value, gradient = run_rows(_two_way, scores, targets, needs_grad, numbers, ways, _SAFE)
+            if not math.isnan(value.item()):
+                return value, gradient
+        # A NaN, or a range that needs a shift of its own for each sum.
+        return by_autograd(self.plain, scores, targets, needs_grad)
 
     def plain(self, scores: Scores, targets: Targets) -> Tensor:
         return self.loss.plain_mean(scores, torch.where(targets >= 0, targets, -1.0))
 
-    def _slopes(self, sums: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-        """Return the loss from both sums of every set, and its slopes by them."""
-        # A set that drops out has the log of 0: softplus and sigmoid of −inf are 0 as they should.
-        loss = self.loss
-        hard, weak = sums.log().unbind()
-        inner = torch.add(hard * loss.temperature_neg, weak, alpha=loss.temperature_pos)
-        if loss.margin:
-            inner += loss.margin
-        shares = (inner > -torch.inf).double()
-        for part, other in ((shares[:rows], "labels"), (shares[rows:], "samples")):
-            if loss.ways == other:
-                part.zero_()
-            else:
-                part.div_(part.sum().clamp_(min=1))
-        value = torch.dot(softplus(inner, threshold=50), shares)
-        return value, inner.sigmoid_().mul_(shares) / sums.clamp_(min=_TINY)
 
-    def _by_autograd(self, scores: Tensor, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
-        with torch.set_grad_enabled(needs_grad):
-            inner = scores.detach().requires_grad_(needs_grad)
-            value = self.plain(inner, targets)
-            gradient = torch.autograd.grad(value, inner)[0] if needs_grad else None
-        return value.detach(), gradient
+def _two_way(
+    pointers: tuple[int, int, int],
+    shape: tuple[int, int],
+    zero: Any,
+    needs_grad: bool,
+    numbers: Any,
+    ways: Any,
+    safe: float,
+) -> float:
+    """Return the value, and fill the gradient; NaN if a score over temperature is beyond ``safe``.
+
+    The exponentials are not shifted, so that no digits are lost; this is why the range has a bound.
+
+    Args:
+        pointers, shape, zero: see ``tensors_at``; float32. A NaN among the scores gives NaN.
+        needs_grad: whether to compute the gradient.
+        numbers: temperature of positives, temperature of negatives, margin.
+        ways: whether rows count, and whether labels count.
+        safe: largest absolute score over temperature.
+    """
+    rows, labels = shape
+    sums = torch.zeros(2 * rows + 4 * labels + 1, dtype=torch.float64)
+    if needs_grad:
+        return two_way_at(pointers, sums.data_ptr(), shape, zero, True, numbers, ways, safe)
+    scratch = torch.empty(rows * labels, dtype=torch.float32)  # for exponentials
+    pointers = *pointers[:2], scratch.data_ptr()
+    return two_way_at(pointers, sums.data_ptr(), shape, zero, False, numbers, ways, safe)
+
+
+@compiled(**JIT)
+def two_way_at(
+    pointers: Any,
+    work: int,
+    shape: Any,
+    zero: Any,
+    needs_grad: bool,
+    numbers: Any,
+    ways: Any,
+    safe: float,
+) -> float:
+    """Run ``_two_way``; ``work`` is the address of 2 rows + 4 labels + 1 zeros in float64."""
+    scores, targets, gradient = tensors_at(pointers, shape, zero)
+    rows, labels = shape
+    temperature_pos, temperature_neg, margin = numbers
+    hard, weak = array_at(work, rows + labels, 0.0), _after(work, rows + labels, rows + labels, 0.0)
+    by_label = _after(work, 2 * (rows + labels), 2 * labels, zero)
+    down = by_label[:labels]
+    index = _after(work, 2 * rows + 3 * labels, labels + 1, np.int64(0))
+    scale, scale_pos = np.float32(1 / temperature_neg), -1 / temperature_pos
+    highest, soft = np.int32(0), 0
+    for i in range(rows):
+        total = 0.0
+        for start in range(0, labels, _STRIPE):
+            c = slice(start, min(labels, start + _STRIPE))
+            part, largest = _exponentials(
+                scores[i, c], targets[i, c], gradient[i, c], down[c], scale
+            )
+            total += part
+            highest = max(highest, largest)
+        hard[i] = total
+        if i % _ROWS == _ROWS - 1 or i == rows - 1:
+            _add_up(hard[rows:], down)
+        for k in range(positives(targets[i], index)):
+            j = index[k]
+            term = targets[i, j] * math.exp(scale_pos * scores[i, j])
+            weak[i] += term
+            weak[rows + j] += term
+            if targets[i, j] == _ONE:  # the exponential there was weighted with 0
+                gradient[i, j] = -term
+            else:
+                soft += 1
+    if not highest <= float_bits(np.float32(safe * min(temperature_neg, temperature_pos))):
+        return np.nan
+    value = 0.0
+    for way in range(2):
+        c = slice(0, rows) if way == 0 else slice(rows, rows + labels)
+        value += _slopes(hard[c], weak[c], temperature_pos, temperature_neg, margin, ways[way])
+    if needs_grad:
+        for j in range(labels):
+            by_label[j], by_label[labels + j] = hard[rows + j], weak[rows + j]
+        for i in range(rows):
+            _scale(gradient[i], hard[i], weak[i], by_label)
+            if soft > 0:
+                for k in range(positives(targets[i], index)):
+                    j = index[k]
+                    if targets[i, j] != _ONE:
+                        term = targets[i, j] * math.exp(scale_pos * scores[i, j])
+                        gradient[i, j] -= np.float32(term * (weak[i] + weak[rows + j]))
+    return value
+
+
+@njit(**THIN)
+def _after(work: int, numbers: int, size: int, zero: Any) -> Any:
+    """Return an array that begins so many float64 numbers after ``work``."""
+    return array_at(work + 8 * numbers, size, zero)
+
+
+@njit(**INNER)
+def _exponentials(x: Array, y: Array, e: Array, down: Array, scale: Any) -> Any:
+    """Store exp(scale · x) × (1 − y); return its sum and the largest |x|, as bits."""
+    # Sizes are compared as bit patterns, in which NaN is the largest: a float maximum that
+    # respects NaN does not become vector code.
+    total, largest = _ZERO, np.int32(0)
+    for j in range(x.size):
+        largest = max(largest, np.int32(float_bits(x[j]) & _NO_SIGN))
+        weight = _ONE - y[j] if y[j] >= _ZERO else _ZERO
+        # The polynomial holds above 0, too, as far as 2ⁿ does: to 88, beyond what is safe.
+        term = exp_nonpositive(x[j] * scale) * weight
+        e[j] = term
+        down[j] += term
+        total += term
+    return total, largest
+
+
+@njit(**INNER)
+def _add_up(sums: Array, down: Array) -> None:
+    for j in range(down.size):
+        sums[j] += down[j]
+        down[j] = _ZERO
+
+
+@njit(**INNER)
+def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float, counts: bool) -> float:
+    """Return the mean over sets; replace ``hard`` and ``weak`` by the slopes in them."""
+    count = 0
+    for k in range(hard.size):
+        count += 1 if hard[k] > 0 and weak[k] > 0 and counts else 0
+    value = 0.0
+    for k in range(hard.size):
+        if hard[k] > 0 and weak[k] > 0 and counts:
+            inner = t_neg * math.log(hard[k]) + t_pos * math.log(weak[k]) + margin
+            small = math.exp(-abs(inner))
+            value += max(inner, 0.0) + math.log1p(small)
+            push = (1.0 if inner >= 0 else small) / (1.0 + small) / count
+            hard[k], weak[k] = push / hard[k], push / weak[k]
+        else:
+            hard[k] = weak[k] = 0.0
+    return value / max(count, 1)
+
+
+@njit(**INNER)
+def _scale(out: Array, hard: float, weak: float, by_label: Array) -> None:
+    """Multiply what a row holds by the slopes of its sets; what is below 0 is of positives."""
+    hard_row, weak_row = np.float32(hard), np.float32(weak)
+    for j in range(out.size):
+        by_hard, by_weak = hard_row + by_label[j], weak_row + by_label[out.size + j]
+        out[j] *= by_weak if out[j] < _ZERO else by_hard

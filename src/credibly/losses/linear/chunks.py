@@ -18,6 +18,9 @@ from credibly.targets import SparseTargets, tensor_one_hot
 ENTRIES = 1 << 19
 """Entries of a chunk: 2 MB of float32 scores; with targets and gradient they stay in cache."""
 
+KEPT = 1 << 25
+"""Entries whose scores are kept between two passes: 128 MB in float32."""
+
 SMALLEST = 256
 """Fewest labels of a chunk: below, the matrix products would be too thin."""
 
@@ -68,17 +71,32 @@ class ScoreChunks:
         self.hidden_gradient = torch.zeros_like(self.hidden) if needs_grad[0] else None
         self.weight_gradient = torch.empty_like(weight) if needs_grad[1] else None
         self.bias_gradient = torch.empty_like(bias) if needs_grad[2] and bias is not None else None
+        self.kept: dict[int, Tensor] = {}
 
     def __iter__(self) -> Iterator[Chunk]:
         for number, (start, stop) in enumerate(zip(self.edges, self.edges[1:], strict=False)):
             labels = slice(start, stop)
-            part = self.weight[labels].to(self.dtype).t()
-            if self.bias is None:
-                scores = self.hidden @ part
-            else:
-                scores = torch.addmm(self.bias[labels].to(self.dtype), self.hidden, part)
+            scores = self.kept.pop(number, None)
+            scores = working_precision(self._scores(labels)) if scores is None else scores
             targets, all_known = self.targets.chunk(number)
-            yield Chunk(labels, working_precision(scores), targets, all_known)
+            yield Chunk(labels, scores, targets, all_known)
+
+    def sums_first(self) -> Iterator[Chunk]:
+        """Yield the chunks once more than ``__iter__``, which then takes the scores of this pass.
+
+        As many are kept as ``KEPT`` allows; the others are computed again. The caller must not
+        change them.
+        """
+        for number, chunk in enumerate(self):
+            yield chunk
+            if (number + 1) * chunk.scores.numel() <= KEPT:
+                self.kept[number] = chunk.scores
+
+    def _scores(self, labels: slice) -> Tensor:
+        part = self.weight[labels].to(self.dtype).t()
+        if self.bias is None:
+            return self.hidden @ part
+        return torch.addmm(self.bias[labels].to(self.dtype), self.hidden, part)
 
     def add_gradient(self, chunk: Chunk, gradient: Tensor, factor: float = 1.0) -> None:
         """Add ``factor`` times the gradient of the scores of ``chunk``; once per chunk."""
@@ -211,3 +229,10 @@ def target_chunks(targets: Any, num_rows: int, num_labels: int) -> TargetChunks:
             f"`weight` have; got shape {tuple(targets.shape)}."
         )
     return DenseChunks(targets) if isinstance(targets, Tensor) else SparseChunks(targets)
+
+
+def whole_targets(targets: Any, scores: Tensor) -> Tensor:
+    """Return the targets of a batch in any form as one matrix like ``scores``."""
+    chunks = target_chunks(targets, *scores.shape)
+    chunks.prepare([0, scores.shape[1]], working_precision(scores))
+    return chunks.chunk(0)[0]

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from credibly import checks
-from credibly.losses.linear.chunks import AnyTargets, ScoreChunks, target_chunks
+from credibly.losses.linear.chunks import AnyTargets, ScoreChunks, target_chunks, whole_targets
 
 if TYPE_CHECKING:
     from credibly.losses.base import Loss
@@ -25,12 +25,14 @@ def fused_linear(
     and dropped, so that memory holds the gradients of ``weight`` and little else. Gradients of
     ``hidden``, ``weight`` and ``bias`` are computed together with the value.
 
-    It takes losses of single entries (`BinaryLoss`), `Softmax`, `TwoWay` and `Quasibinary`; the
-    last three compute the scores twice. Each process gets the loss of its own rows: a loss that
-    sums over processes (`TwoWay`, `Quasibinary`) is refused where there are several in training.
+    Losses of single entries (`BinaryLoss`), `Softmax`, `TwoWay` and `Quasibinary` are computed so;
+    the last three keep the scores of 128 MB between two passes and compute others twice. Any other
+    loss needs the scores of all labels at once and gets them. Each process gets the loss of its own
+    rows: a loss that sums over processes (`TwoWay`, `Quasibinary`) is refused where there are
+    several in training.
 
     Args:
-        loss: with reduction ``"mean"`` or ``"sum"``.
+        loss: any loss.
         hidden: (rows, features), what the last layer sees.
         weight: (labels, features), as in ``nn.Linear``.
         bias: (labels,) or None.
@@ -39,11 +41,11 @@ def fused_linear(
             numbers per row.
 
     Returns:
-        A scalar. Its gradient cannot be differentiated again.
+        A scalar, or one value per entry or row with ``reduction="none"``. The gradient of a loss
+        over chunks cannot be differentiated again.
 
     Raises:
-        InputError: for a loss that needs the scores of all labels at once, and for targets that do
-            not fit ``hidden`` and ``weight``.
+        InputError: for targets that do not fit ``hidden`` and ``weight``.
 
     Example:
         >>> from credibly.losses import SPA
@@ -55,21 +57,12 @@ def fused_linear(
         >>> weight.grad[0]
         tensor([-0.0472, -0.0472, -0.0472])
     """
-    form = linear_form(loss)
     _check(hidden, weight, bias)
-    return _FusedLinear.apply(hidden, weight, bias, targets, form)  # pyright: ignore[reportReturnType]
-
-
-def linear_form(loss: Loss) -> LinearForm:
-    """Return how ``loss`` is computed over chunks of labels; refuse losses that cannot be."""
     form = loss.linear_form()
     if form is None or loss.reduction == "none":
-        why = "needs the scores of all labels at once" if form is None else "keeps every value"
-        raise checks.InputError(
-            "`fused_linear` takes losses of single entries, Softmax, TwoWay and Quasibinary with "
-            f"reduction mean or sum; {loss} {why}. Call `loss(hidden @ weight.T + bias, targets)`."
-        )
-    return form
+        scores = torch.nn.functional.linear(hidden, weight, bias)
+        return loss(scores, whole_targets(targets, scores))
+    return _FusedLinear.apply(hidden, weight, bias, targets, form)  # pyright: ignore[reportReturnType]
 
 
 def _check(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:

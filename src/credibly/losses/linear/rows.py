@@ -17,8 +17,8 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.fused.form import ZEROS, takes_kernels
-from credibly.losses.fused.kernels.row_sums import add_row_sums_at, row_gradient_at
+from credibly.losses.fused.form import ZEROS, takes_loops
+from credibly.losses.fused.row_sums import add_row_sums_at, row_gradient_at
 from credibly.losses.fused.two_way import TwoWayForm
 from credibly.losses.linear.chunks import Chunk, ScoreChunks
 from credibly.losses.linear.form import LinearForm
@@ -38,7 +38,7 @@ def _row_log_sums(exponents: Tensor, before: Tensor) -> Tensor:
 
 
 def _has_kernel(chunk: Chunk) -> bool:
-    return chunk.all_known and takes_kernels(chunk.scores)
+    return chunk.all_known and takes_loops(chunk.scores)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class SoftmaxLinear(LinearForm):
         sums["log"] = _zeros(chunks, 0.0 if none else -math.inf)
         sums["top"] = _zeros(chunks, -math.inf)
         needs_more = self.loss.zero_label in ("uniform", "max_confidence")
-        for chunk in chunks:
+        for chunk in chunks.sums_first():
             if _has_kernel(chunk) and not needs_more:
                 columns = _empty_sums(chunks)
                 columns[:, 0] = sums["log"]
@@ -236,7 +236,7 @@ class TwoWayLinear(LinearForm):
         """Return both log-sums of each row, and the number of columns that count in each chunk."""
         hard, weak = _zeros(chunks, -math.inf), _zeros(chunks, -math.inf)
         counts: list[Tensor] = []
-        for chunk in chunks:
+        for chunk in chunks.sums_first():
             if rows and _has_kernel(chunk):
                 sums = torch.stack((hard, weak, hard, weak), 1)
                 self._kernels().add(chunk, sums)
@@ -325,7 +325,7 @@ class QuasibinaryLinear(LinearForm):
         dot, inside, excess = (torch.zeros_like(log_sum) for _ in range(3))
         rows, above = _zeros(chunks), log_sum.new_empty(0)
         log_count = math.log(count) if count else -math.inf
-        for chunk in chunks:
+        for chunk in chunks.sums_first():
             known, scores = chunk.known(), chunk.scores
             masked = scores if chunk.all_known else torch.where(known, scores, -torch.inf)
             by_row, part = self._log_sums_and_dot(chunks, chunk, masked)

@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 
 from credibly.compiled import compiled
-from credibly.losses.fused.kernels.chunks import CHUNK, array_at, tensors_at
-from credibly.losses.fused.kernels.pairs import positives
+from credibly.losses.fused.memory import CHUNK, array_at, tensors_at
+from credibly.losses.fused.pairs import positives
 from credibly.types import Array
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive
 

@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 
 from credibly.compiled import compiled
-from credibly.losses.fused.kernels.chebyshev import INTERVALS, moments_row
-from credibly.losses.fused.kernels.chunks import CHUNK, tensors_at
-from credibly.losses.fused.kernels.spa import softplus_and_sigmoid
+from credibly.losses.fused.chebyshev import INTERVALS, moments_row
+from credibly.losses.fused.memory import CHUNK, tensors_at
+from credibly.losses.fused.softplus import softplus_and_sigmoid
 from credibly.types import Array
 from credibly.vectormath import (
     INNER,
@@ -86,10 +86,9 @@ def _near(
 @njit(**INNER)
 def _far(u: Array, absent: Array, g: Array, level: float, share: float) -> Any:
     """Return the same for rows so spread out that those exponentials would not fit."""
-    zero, one = u.dtype.type(0), u.dtype.type(1)
-    values, slopes = zero, zero
+    values, slopes = u.dtype.type(0), u.dtype.type(0)
     for t in range(u.size):
-        value, slope = softplus_and_sigmoid(u[t] - level, zero, one)
+        value, slope = softplus_and_sigmoid(u[t] - level)
         slope *= absent[t]
         values += absent[t] * value
         slopes += slope
@@ -169,7 +168,7 @@ def _exponentials(u: Array, rise: Array, fall: Array) -> None:
 
 
 @njit(**INNER)
-def workspace(labels: int, like: Array) -> Any:
+def _workspace(labels: int, like: Array) -> Any:
     """Return arrays for one row, targets first, padded to whole vector instructions."""
     size = (labels + 31) // 32 * 32
     y = np.full(size, -1, like.dtype)
@@ -180,7 +179,7 @@ def workspace(labels: int, like: Array) -> Any:
 
 
 @njit(**THIN)
-def row_pairs(
+def _row_pairs(
     y: Array,
     u: Array,
     absent: Array,
@@ -234,52 +233,28 @@ def _centre(u: Array, y: Array, absent: Array, origin: Any) -> Any:
     return negatives, alone, reach if reach < np.inf else np.inf
 
 
-@njit(**THIN)
-def copy_into(out: Array, source: Array) -> None:
-    """Copy a row to the start of a padded one."""
-    for t in range(source.size):
-        out[t] = source[t]
-
-
-@njit(**THIN)
-def pairs(
-    log_odds: Array,
-    targets: Array,
-    gradient: Array,
-    needs_grad: bool,
-    weight: float,
-    tables: Any,
-) -> float:
-    """Return weight × the mean over rows with a known label; ``gradient`` is by the log-odds."""
-    rows, labels = log_odds.shape
-    known_rows = 0
-    for b in range(rows):
-        known_rows += 1 if known_labels(targets[b]) > 0 else 0
-    y, u, absent, g, rise, fall, index, levels = workspace(labels, log_odds)
-    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
-    total = 0.0
-    for b in range(rows):
-        copy_into(u, log_odds[b])
-        copy_into(y, targets[b])
-        factor = pair_factor(known_labels(targets[b]), known_rows, weight)
-        total += factor * row_pairs(
-            y, u, absent, g, rise, fall, index, levels, labels, tables, spaces
-        )
-        if needs_grad:
-            _scale_into(gradient[b], g, u.dtype.type(factor))
-    return total
-
-
-@njit(**INNER)
-def _scale_into(out: Array, g: Array, factor: float) -> None:
-    for t in range(out.size):
-        out[t] = factor * g[t]
-
-
 @compiled(**JIT)
 def pairs_at(
     pointers: Any, shape: Any, zero: float, needs_grad: bool, weight: float, tables: Any
 ) -> float:
-    """Run ``pairs`` on tensors; see ``tensors_at``."""
+    """Return weight × the mean over rows with a known label; the gradient is by the log-odds."""
     log_odds, targets, gradient = tensors_at(pointers, shape, zero)
-    return pairs(log_odds, targets, gradient, needs_grad, weight, tables)
+    rows, labels = shape
+    known_rows = 0
+    for b in range(rows):
+        known_rows += 1 if known_labels(targets[b]) > 0 else 0
+    y, u, absent, g, rise, fall, index, levels = _workspace(labels, log_odds)
+    spaces = np.empty((4, INTERVALS, tables[0].shape[1]))
+    total = 0.0
+    for b in range(rows):
+        for t in range(labels):
+            u[t], y[t] = log_odds[b, t], targets[b, t]
+        factor = pair_factor(known_labels(targets[b]), known_rows, weight)
+        total += factor * _row_pairs(
+            y, u, absent, g, rise, fall, index, levels, labels, tables, spaces
+        )
+        if needs_grad:
+            share = u.dtype.type(factor)
+            for t in range(labels):
+                gradient[b, t] = share * g[t]
+    return total

@@ -1,9 +1,9 @@
-"""Access to tensors, chunks that fit the cache, and kinds of targets, for all kernels.
+"""Access to tensors from compiled loops, chunks that fit the cache, and kinds of targets.
 
 Sums are in the precision of the scores inside a chunk and in float64 across chunks.
 
-Kernels take tensors by address. Converting three small tensors to numpy takes longer than the loss
-of a small batch, and views that own no memory need no reference counts when they are sliced.
+Loops take tensors by address. Converting three small tensors to numpy takes longer than the loss of
+a small batch, and views that own no memory need no reference counts when they are sliced.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
@@ -30,6 +31,25 @@ def _to_pointer(_typing: Any, address: Any, zero: Any) -> Any:
 
 
 _pointer: Any = intrinsic(_to_pointer)
+
+
+def _to_type(_typing: Any, value: Any, like: Any) -> Any:
+    several = isinstance(value, types.BaseTuple)
+    given: list[Any] = [*value] if several else [value]  # pyright: ignore
+    result = types.UniTuple(like, len(given)) if several else like
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        parts = cgutils.unpack_tuple(builder, arguments[0]) if several else [arguments[0]]
+        cast = [
+            context.cast(builder, part, kind, like) for part, kind in zip(parts, given, strict=True)
+        ]
+        return context.make_tuple(builder, result, cast) if several else cast[0]
+
+    return result(value, like), generate
+
+
+as_type: Any = intrinsic(_to_type)
+"""``as_type(value, like)``: a number, or each of a tuple, in the type of the number ``like``."""
 
 
 @njit(**THIN)
@@ -73,11 +93,3 @@ def known_weights(target: float, one: float) -> Any:
     if target >= one - one:
         return target, one - target, one
     return one - one, one - one, one - one
-
-
-@njit(**INNER)
-def rescale(gradient: Array, factor: float) -> None:
-    """Multiply ``gradient`` by ``factor`` in place."""
-    factor = gradient.dtype.type(factor)
-    for i in range(gradient.size):
-        gradient[i] *= factor
