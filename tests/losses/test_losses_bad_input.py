@@ -26,7 +26,7 @@ ARGUMENTS = [
     (lambda: cl.LabelPairs(cl.BCE(), weight=-1.0), "`weight` must be"),
     (lambda: cl.from_name("fokal"), "Did you mean 'focal'"),
     (lambda: cl.from_name("spa(scale=3)"), "Did you mean 'scale_"),
-    (lambda: cl.from_name("spa+lrp"), "only lpr or twl can stand"),
+    (lambda: cl.from_name("spa+lrp"), "only lpr or twl or published can stand"),
     (lambda: cl.from_name("spa(3)"), "arguments are written `key=value`"),
     (lambda: cl.from_name("avgk"), "needs average_size"),
     (lambda: cl.from_name("spa(scale_neg=big)"), "spa"),

@@ -53,7 +53,7 @@ def assume_negative(scores, targets):
         softplus(-v) if y == 1 else softplus(v) / (LABELS - 1)
         for row, ys in zip(scores, targets, strict=True)
         for v, y in zip(row, ys, strict=True)
-    ) / (len(scores) * LABELS)
+    ) / len(scores)
 
 
 def expected_positive(scores, targets):

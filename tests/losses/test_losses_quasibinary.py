@@ -148,11 +148,6 @@ def test_training_from_the_truth_stays_with_the_running_penalty(size):
     assert abs(mean - 0.95) < 3 * error
 
 
-def test_the_old_name_of_the_exact_pass_still_works():
-    with pytest.warns(DeprecationWarning, match="fit_state"):
-        Quasibinary().fit_normalizer([batch()])
-
-
 def test_running_sums_give_a_ratio_of_averages():
     loss, sums, counts = Quasibinary(momentum=0.75), 0.0, 0.0
     for seed in range(5):
