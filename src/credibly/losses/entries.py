@@ -54,6 +54,9 @@ class Mine(cr.losses.BinaryLoss):
         super().__init__(reduction=reduction)
         vector = None if label_weight is None else checks.label_weight(label_weight)
         self.register_buffer("label_weight", vector, persistent=False)
+        # Found out once: `torch.compile` would trace it.
+        self._owns_loop = _belongs(type(self), "loop", _FORMULAS)
+        self._owns_pairs_loop = _belongs(type(self), "pairs_loop", (*_FORMULAS, "log_odds"))
 
     @abstractmethod
     def positive(self, scores: Scores) -> Values:
@@ -77,12 +80,11 @@ class Mine(cr.losses.BinaryLoss):
 
     def fused_form(self) -> FusedForm | None:
         """Return the compiled loop if it is that of these formulas."""
-        return self.loop() if _belongs(type(self), "loop", _FORMULAS) else None
+        return self.loop() if self._owns_loop else None
 
     def with_label_pairs(self, weight: float) -> FusedForm | None:
-        own = _belongs(type(self), "pairs_loop", (*_FORMULAS, "log_odds"))
         plain = self.label_weight is None and self.reduction == "mean"
-        return self.pairs_loop(weight) if own and plain else None
+        return self.pairs_loop(weight) if self._owns_pairs_loop and plain else None
 
     def linear_form(self) -> LinearForm | None:
         # A subclass that puts the formulas together itself may need all labels of a row.
