@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from credibly.train.head_start import can_start, start_head
 
 from benchmarks.claims import sets
 from benchmarks.long_runs import measure
@@ -36,7 +37,6 @@ from credibly.train import checkpoint as checkpoints
 from credibly.train.assembly import build_model
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.evaluation import EpochEvaluator
-from credibly.train.head_start import can_start, start_head
 from credibly.train.trainer import Trainer
 
 ROWS_TO_WATCH = 1000

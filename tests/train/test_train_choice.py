@@ -15,10 +15,9 @@ from credibly.cli import main
 from credibly.data import Data
 from credibly.train import Settings, choice, fit, load
 from credibly.train import candidates as kinds
-from credibly.train.axes import Axes
 from credibly.train.choice import Size, candidates, choose, problem_of
 
-QUICK = {"STAGES": (3, 6), "L2": (30.0, 3.0), "LEAVES": (3,)}
+QUICK = {"STAGES": (3, 6), "LEAVES": (3,)}
 MODELS = ("auto", "forest", "boosting")
 each_model = pytest.mark.parametrize("model", MODELS)
 
@@ -105,7 +104,7 @@ def test_each_row_is_scored_by_models_that_were_not_trained_on_it():
     rows = Data(["a", "b"], targets, features=features, drawn=True)
     run = Settings(folds=2, loss="bce")
     problem = problem_of(rows, cr.losses.BCE(), run)
-    for inside, outside in problem.parts:
+    for inside, outside in problem.folds.parts:
         assert not set(inside) & set(outside)
     assert problem.crossed
     for name, train in kinds.FIT.items():
@@ -169,8 +168,8 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     problem = problem_of(
         dataclasses.replace(rows, split=np.zeros(len(rows))), cr.losses.BCE(), run.settings
     )
-    counts = np.bincount(np.concatenate([outside for _, outside in problem.parts]))
-    assert len(problem.parts) == 4
+    counts = np.bincount(np.concatenate([outside for _, outside in problem.folds.parts]))
+    assert len(problem.folds.parts) == 4
     assert (counts >= 1).all()
 
 
@@ -356,34 +355,12 @@ def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
     assert found.scores.shape == targets.shape
 
 
-@pytest.mark.parametrize("loss", ["bce", "softmax"])
-def test_few_rows_of_many_features_have_the_optimum_of_all_columns(loss, monkeypatch):
-    noise = np.random.default_rng(0)
-    features = noise.normal(size=(60, 90)).astype(np.float32)
-    targets = np.eye(3, dtype=np.float32)[noise.integers(0, 3, 60)]
-    rows = Data(list("abc"), targets, features=features, split=np.arange(60) % 3, drawn=True)
-    criterion = cr.losses.from_name(loss, num_labels=3, num_rows=60).eval()
-    monkeypatch.setattr(kinds, "SOLVER_ITERATIONS", 1000)
-    problem = problem_of(rows, criterion, Settings(folds=2, loss=loss))
-    few = kinds.fit_linear(problem)
-    columns = Axes(torch.eye(90).double(), torch.ones(90).double())
-    monkeypatch.setattr(Axes, "of", lambda inputs: columns)
-    many = kinds.fit_linear(problem)
-    assert few.options == many.options
-    np.testing.assert_allclose(few.scores, many.scores, atol=1e-3)
-    inputs = torch.from_numpy(noise.normal(size=(20, 90)).astype(np.float32))
-    with torch.no_grad():
-        torch.testing.assert_close(
-            few.members[0](inputs), many.members[0](inputs), atol=1e-3, rtol=0
-        )
-
-
 def scored_problem(calibrate):
     """Scores of two models of 200 rows, of which neither is calibrated, and the rows."""
     rows = cr.data.synthetic(200)
     given = Settings(folds=2, loss="bce", calibrate=calibrate)
     problem = problem_of(rows, cr.losses.BCE().eval(), given)
-    truth = problem.targets[problem.scored]
+    truth = problem.targets[problem.folds.scored]
     noise = np.random.default_rng(0)
     stack = 2 * truth + noise.normal(size=(2, *truth.shape)) - 4
     return problem, truth, stack

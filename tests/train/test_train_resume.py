@@ -188,7 +188,7 @@ def test_a_damaged_checkpoint_is_told_with_a_way_back_to_the_same_result(setting
     (run / "metrics.json").unlink()
     before, last = sorted((run / "state").iterdir())
     sound = read_tensors(last)
-    strange = {**sound.values, "progress": {"epoch": 1}, "done": None}
+    strange = {**sound.values, "progress": {"epoch": 1}, "tried": None}
     for start in (before.name, "the first step"):
         damaged = sorted((run / "state").iterdir())[-1]
         damaged.write_bytes(damaged.read_bytes()[:-1])

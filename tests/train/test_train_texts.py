@@ -1,6 +1,5 @@
 """Training on texts with tfidf: from a file to probabilities, resumed, exported, refused."""
 
-import copy
 import dataclasses
 import json
 import os
@@ -17,8 +16,7 @@ import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
 from credibly.models import build_text
-from credibly.train import Settings, lbfgs
-from credibly.train.lbfgs import minimise, minimise_sparse
+from credibly.train import Settings, linear
 
 WORDS = ["red", "green", "dog", "cat", "東京都", "привет", "tree", "of", "the", "car"]
 LABELS = ["red", "dog", "東京都", "never"]
@@ -67,26 +65,7 @@ def test_the_weights_of_terms_are_those_of_scikit_learn():
     assert np.allclose(ours, theirs, atol=1e-6)
 
 
-@pytest.mark.parametrize("block", [1, 3, 32])
-@pytest.mark.parametrize("loss", ["bce", "spa", "asl", "spa+lpr", "softmax", "twl"])
-def test_the_sparse_optimum_is_the_dense_one(loss, block, monkeypatch):
-    monkeypatch.setattr("credibly.train.lbfgs.BLOCK", block)
-    rows = comments(60).take(np.arange(9, 60))
-    torch.manual_seed(0)
-    model = build_text("tfidf", rows, len(LABELS))
-    encoded = model.encode(rows.texts)
-    criterion = cr.losses.from_name(loss, num_labels=len(LABELS))
-    targets = torch.from_numpy(rows.targets)
-    dense = torch.nn.Linear(encoded.matrix.shape[1], len(LABELS))
-    torch.nn.init.zeros_(dense.weight), torch.nn.init.zeros_(dense.bias)
-    inputs = torch.from_numpy(encoded.matrix.toarray()).double()
-    best = minimise(dense, criterion, inputs, targets.double(), 1e-2)
-    for _ in range(3):
-        found = minimise_sparse(model, criterion, encoded.whole(), targets, 1e-2)
-    assert found == pytest.approx(best, rel=1e-3)
-
-
-def test_the_fast_gradient_is_that_of_a_dense_layer():
+def test_the_gradient_of_sparse_rows_is_that_of_dense_ones():
     rows = comments(30)
     model = build_text("tfidf", rows, 3)
     encoded = model.encode(rows.texts)
@@ -95,7 +74,7 @@ def test_the_fast_gradient_is_that_of_a_dense_layer():
     pull = torch.randn(30, 3)
     dense = torch.from_numpy(encoded.matrix.toarray())
     gradients = []
-    for inputs in (dense, encoded.whole(), encoded.batch(np.arange(30))):
+    for inputs in (dense, encoded.batch(np.arange(30))):
         weight.grad = None
         scores = model(inputs)
         (scores * pull).sum().backward()
@@ -140,32 +119,25 @@ def test_steps_train_what_the_solver_cannot(settings, tmp_path):
 
 @pytest.mark.parametrize("loss", ["bce", "softmax", "spa", "twl"])
 def test_folds_train_on_all_rows_and_calibrate_on_rows_not_seen(loss, tmp_path, monkeypatch):
-    """The weights are the optimum of all rows; each score is by a model without the row."""
+    """The calibrator is that of out-of-fold scores; the model has all rows."""
     rows = comments(120)
     single = np.eye(2)[(rows.targets[:, 0] == 1).astype(int)]
     targets = single if loss == "softmax" else rows.targets[:, :2]
     rows = Data(["a", "b"], targets, texts=rows.texts, split=rows.split, drawn=True)
-    seen = {}
-    scores_of = lbfgs._scores
-
-    def kept(problems, evaluator):
-        seen["crossed"] = scores_of(problems, evaluator).clone()
-        seen["models"] = [(copy.deepcopy(each.model), each.left_out) for each in problems]
-        return scores_of(problems, evaluator)
-
-    monkeypatch.setattr(lbfgs, "_scores", kept)
+    solutions, solve = [], linear.solve
+    monkeypatch.setattr(
+        linear, "solve", lambda *a, **k: solutions.append(solve(*a, **k)) or solutions[0]
+    )
     run = cr.train.fit(rows, tmp_path / "run", Settings(loss=loss, folds=4))
     train = rows.take(np.flatnonzero(rows.split != cr.data.TEST))
     assert run.data["train_rows"] == len(train)
-    places = np.concatenate([left_out for _, left_out in seen["models"]])
-    assert sorted(places) == list(range(len(train)))
-    encoded = run.model.encode(train.texts)
-    for model, left_out in seen["models"]:
-        own = model(encoded.batch(left_out)).detach()
-        assert torch.allclose(own, seen["crossed"][left_out], atol=1e-6)
-        assert not torch.allclose(own, run.model(encoded.batch(left_out)).detach(), atol=1e-4)
+    (found,) = solutions
+    own = run.scores(train).numpy()
+    encoded = run.model.encode(train.texts).matrix
+    np.testing.assert_allclose(own, found.layer.scores(encoded), atol=1e-4)
+    assert (np.abs(found.scores - own).max(axis=1) > 1e-4).mean() > 0.9
     again = cr.Pipeline(run.criterion)
-    again.calibrate(seen["crossed"].numpy(), train.targets, coding="unknown")
+    again.calibrate(found.scores, train.targets, coding="unknown")
     assert (again.link, again.calibrator.state()) == (run.pipeline.link, run.calibrator.state())
 
 

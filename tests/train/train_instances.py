@@ -67,6 +67,20 @@ def pictures(rows: int = 80) -> Data:
     )
 
 
+def pretrained_weights(folder: Path) -> str:
+    """Write weights of a network for ``pictures`` that has seen something else."""
+    import torch
+    from safetensors.torch import save_file
+
+    from credibly.models import build
+
+    torch.manual_seed(1)
+    path = folder / "backbone.safetensors"
+    state = build("resnet20-32", (1, 16, 16), 4).backbone.state_dict()
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, path)
+    return str(path)
+
+
 DATA = {"awkward": awkward, "single": single, "pictures": pictures}
 
 

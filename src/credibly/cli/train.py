@@ -196,7 +196,7 @@ def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
     rows = (settings.batch_size or 0) * settings.accumulate
 
     class Bar(Callback):
-        def on_head_start(self, figures: dict[str, Any]) -> None:
+        def on_linear_probe(self, figures: dict[str, Any]) -> None:
             shown = ", ".join(f"{k} {figures[k]:.3f}" for k in ("nll", "map", "ace"))
             bar.update(task, description=f"{name}: last layer, l2 {figures['l2']:g} · {shown}")
 
@@ -206,7 +206,8 @@ def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
             bar.update(task, completed=done, total=total, speed=shown)
 
         def on_epoch(self, figures: dict[str, Any]) -> None:
-            shown = ", ".join(f"{k} {figures[k]:.3f}" for k in ("loss", "nll", "map", "ace"))
+            keys = [key for key in ("loss", "l2", "nll", "map", "ace") if key in figures]
+            shown = ", ".join(f"{key} {figures[key]:.3g}" for key in keys)
             bar.update(task, description=f"{name}: epoch {figures['epoch']}/{epochs} · {shown}")
 
     columns = (

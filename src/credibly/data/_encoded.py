@@ -78,17 +78,6 @@ class SparseRows:
         """Return these rows, in this order."""
         return SparseRows(self.matrix[rows])
 
-    def whole(self) -> Tensors:
-        """Return the batch of all rows, with its transpose, for a fast gradient.
-
-        ``rows_of_terms``, ``values_of_terms`` and ``term_starts`` hold the rows of each term.
-        """
-        inputs, columns = self.batch(np.arange(len(self))), self.matrix.T.tocsr()
-        inputs["rows_of_terms"] = torch.from_numpy(columns.indices)
-        inputs["values_of_terms"] = torch.from_numpy(columns.data)
-        inputs["term_starts"] = torch.from_numpy(columns.indptr[:-1].copy())
-        return inputs
-
     def batch(self, rows: Array) -> Tensors:
         """Return ``terms`` and ``values`` of all rows, and ``starts``, where each row begins."""
         matrix = self.matrix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -56,8 +57,13 @@ class Standardize(nn.Module):
         self.register_buffer("scale", torch.ones(size))
         self.register_buffer("limit", torch.tensor(math.inf))
 
-    def fit(self, values: Array, limit: float = math.inf) -> Standardize:
-        """Take mean and deviation of each column's values, as ``column_moments`` returns them."""
+    def fit(self, values: Any, limit: float = math.inf) -> Standardize:
+        """Take mean and deviation of each column's values, as ``column_moments`` returns them.
+
+        Columns of sparse values are scaled only, see ``fit_sparse``.
+        """
+        if not isinstance(values, np.ndarray):
+            return self.fit_sparse(SparseFeatures(values), limit)
         return self.set(*column_moments(values, heavy_tails=limit < math.inf), limit)
 
     def set(self, mean: object, scale: object, limit: float = math.inf) -> Standardize:
@@ -87,6 +93,18 @@ class Standardize(nn.Module):
         standard = (inputs - self.mean.view(shape)) / self.scale.view(shape)
         standard = standard.clamp(-self.limit, self.limit)
         return standard if inputs.ndim > 2 else torch.where(standard.isnan(), 0.0, standard)
+
+    @torch.no_grad()
+    def applied(self, values: Any) -> Any:
+        """Return standardised features in float64: an array, of a CSR matrix a CSR matrix."""
+        if isinstance(values, np.ndarray):
+            own = np.require(values, np.float64, ["C", "W"])
+            return copy.deepcopy(self).double()(torch.from_numpy(own)).numpy()
+        scaled = values.astype(np.float64)
+        limit = float(self.limit)
+        scaled.data = (scaled.data / self.scale.numpy()[scaled.indices]).clip(-limit, limit)
+        scaled.data[np.isnan(scaled.data)] = 0.0
+        return scaled
 
     def _sparse(self, inputs: Tensors) -> Tensors:
         terms = inputs["terms"].long()

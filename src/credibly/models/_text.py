@@ -87,25 +87,9 @@ class SparseLinear(nn.Module):
         self.weight = nn.Parameter(torch.zeros(num_terms, num_scores))
         self.bias = nn.Parameter(torch.zeros(num_scores))
 
-    @torch.no_grad()
-    def columns(self, labels: Tensor) -> SparseLinear:
-        """Return a layer with a copy of the weights of these scores."""
-        part = SparseLinear(len(self.weight), len(labels))
-        part.weight.copy_(self.weight[:, labels])
-        part.bias.copy_(self.bias[labels])
-        return part
-
-    @torch.no_grad()
-    def set_columns(self, labels: Tensor, part: SparseLinear) -> None:
-        """Take over the weights of these scores from ``part``."""
-        self.weight[:, labels] = part.weight
-        self.bias[labels] = part.bias
-
     def forward(self, inputs: Tensors | Tensor) -> Tensor:
         if isinstance(inputs, Tensor):
             return inputs @ self.weight + self.bias
-        if "term_starts" in inputs:
-            return _WholeProduct.apply(self.weight, inputs) + self.bias  # type: ignore[operator]
         summed = nn.functional.embedding_bag(
             inputs["terms"],
             self.weight,
@@ -114,35 +98,6 @@ class SparseLinear(nn.Module):
             per_sample_weights=inputs["values"].to(self.weight.dtype),
         )
         return summed + self.bias
-
-
-class _WholeProduct(torch.autograd.Function):
-    """Sums of weights over the terms of all rows; the gradient sums over the rows of each term.
-
-    Torch's own gradient sorts the terms again in every call, which takes five times as long.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, inputs: Tensors) -> Tensor:  # type: ignore[override]
-        ctx.inputs = inputs
-        return nn.functional.embedding_bag(
-            inputs["terms"],
-            weight,
-            inputs["starts"],
-            mode="sum",
-            per_sample_weights=inputs["values"],
-        )
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        inputs = ctx.inputs
-        return nn.functional.embedding_bag(
-            inputs["rows_of_terms"],
-            gradient.contiguous(),
-            inputs["term_starts"],
-            mode="sum",
-            per_sample_weights=inputs["values_of_terms"],
-        ), None
 
 
 class Tfidf(TextNetwork):

@@ -11,8 +11,9 @@ module              what it holds
 configuration       ``Settings``; presets: the papers' recipes
 assembly            from data and settings to model, loss and accelerator
 trainer             the one training loop; batches, optimizer, callbacks, log
-lbfgs               the solver for linear models
-head_start          the last layer solved for pretrained features, before training
+folds               which rows train and which choose
+linear              the solver of every linear model
+linear_probe        the last layer solved for pretrained features, before fine-tuning (LP-FT)
 candidates, choice  models for features, compared on rows they did not see
 checkpoint          everything that resuming needs, in one file
 distributed         one loss over all processes; scoring rows on all of them

@@ -16,7 +16,8 @@ from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings, highest_rate
 from credibly.train.distributed import SingleProcess
-from credibly.train.head_start import can_start
+from credibly.train.linear import solvable
+from credibly.train.linear_probe import can_probe
 from credibly.train.run_folder import description
 from credibly.train.user_objects import (
     OBJECT,
@@ -102,7 +103,7 @@ def _head_start(settings: Settings, data: Data) -> bool:
         problem = (
             f"held-out rows with known labels, which choose its penalty; {data.source} has none"
         )
-    elif not can_start(loss_of(settings, None, num_labels=len(data.labels), num_rows=len(data))):
+    elif not can_probe(loss_of(settings, None, num_labels=len(data.labels), num_rows=len(data))):
         problem = (
             "a loss with one score per label, no memory of its own and a gradient that is that of "
             f"its value; got {settings.loss!r}"
@@ -202,8 +203,8 @@ def _solver(settings: Settings, model: str, loss: str, data: Data) -> dict[str, 
     """Return the solver that ``auto`` stands for, with what belongs to it.
 
     A linear model of many terms is solved to the optimum of an L2 weight that held-out rows
-    choose, which was much better than steps of AdamW (docs/text.md). Losses with parameters of
-    their own, or that remember rows, are trained by steps.
+    choose, which was much better than steps of AdamW (docs/text.md). Losses without a minimum in
+    the scores alone are trained by steps.
     """
     if settings.solver != "auto":
         return {}
@@ -211,9 +212,9 @@ def _solver(settings: Settings, model: str, loss: str, data: Data) -> dict[str, 
         return {"solver": "steps"}
     named = dataclasses.replace(settings, loss=loss)
     criterion = loss_of(named, None, num_labels=len(data.labels), num_rows=len(data))
-    if criterion.needs_indices or any(True for _ in criterion.parameters()):
+    if not solvable(criterion):
         return {"solver": "steps"}
-    return {"solver": "lbfgs", "sweep": "l2", "patience": settings.patience or 1}
+    return {"solver": "lbfgs", "sweep": "l2"}
 
 
 def _folds(settings: Settings, model: str, data: Data) -> int:

@@ -17,7 +17,7 @@ class Callback:
         ...         print(figures["epoch"], figures["nll"])
     """
 
-    def on_head_start(self, figures: dict[str, Any]) -> None:
+    def on_linear_probe(self, figures: dict[str, Any]) -> None:
         """Receive what each penalty gives while the last layer is solved, before any update.
 
         Args:
@@ -66,7 +66,7 @@ class ProgressBar(Callback):
             self._bar.start()
         self._bar.update(0, description=text, **progress)
 
-    def on_head_start(self, figures: dict[str, Any]) -> None:
+    def on_linear_probe(self, figures: dict[str, Any]) -> None:
         self._show(f"last layer · l2 {figures['l2']:g} · nll {figures['nll']:.4f}")
 
     def on_update(self, done: int, total: int) -> None:
@@ -85,8 +85,8 @@ class LoggingCallback(Callback):
     def __init__(self, log: Log, inner: Callback) -> None:
         self.log, self.inner = log, inner
 
-    def on_head_start(self, figures: dict[str, Any]) -> None:
-        self.inner.on_head_start(figures)
+    def on_linear_probe(self, figures: dict[str, Any]) -> None:
+        self.inner.on_linear_probe(figures)
 
     def on_update(self, done: int, total: int) -> None:
         self.inner.on_update(done, total)

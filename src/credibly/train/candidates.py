@@ -15,24 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from credibly.pipeline import Pipeline
+from credibly.train import linear
 from credibly.train.assembly import set_prior_bias
-from credibly.train.axes import Axes
 from credibly.train.batches import mixed
-from credibly.train.configuration import L2, Settings
+from credibly.train.configuration import Settings
 from credibly.train.evaluation import EpochEvaluator
+from credibly.train.folds import Folds
 from credibly.train.in_memory import MatrixRows
-from credibly.train.lbfgs import loss_terms, minimise, set_mean
 from credibly.train.trainer import Trainer
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.losses import Loss
-
-SOLVER_ITERATIONS = 100
-"""Steps of L-BFGS for each penalty; each starts from the result of the one before."""
-
-SOLVER_TOLERANCE = 1e-7
-"""It ends where a step gains less than this, as a share of the loss."""
 
 DROPOUTS = (None, 0.0)
 """Of ``mlp``: the model's own, or none. Left-out rows choose."""
@@ -49,59 +44,40 @@ class Problem:
     """Rows to train on, and how they are divided.
 
     Attributes:
-        features: (n, d), float32 or float64.
+        features: (n, d), float32 or float64; for ``linear`` also a CSR matrix.
         targets: (n, L) of 0, 1, soft values and −1 for unknown, float64.
         criterion: the loss whose link makes log-odds of scores: ``bce`` or ``softmax``.
-        parts: for each model to train, the rows it is trained on and the rows that it scores.
+        folds: for each model to train, the rows it is trained on and the rows that it scores.
         seed: of everything random.
         steps: how networks are trained.
     """
 
-    features: Array
+    features: Any
     targets: Array
     criterion: Loss
-    parts: list[tuple[Array, Array]]
+    folds: Folds
     seed: int = 0
     steps: Settings = dataclasses.field(default_factory=Settings)
 
     @property
-    def scored(self) -> Array:
-        """Return the rows that the parts leave out, in their order, each once."""
-        return np.unique(np.concatenate([outside for _, outside in self.parts]))
-
-    @property
-    def trained(self) -> Array:
-        """Return the rows that some part trains on."""
-        return np.unique(np.concatenate([inside for inside, _ in self.parts]))
-
-    @property
     def crossed(self) -> bool:
-        """Return whether every row is left out by some part, so that all rows can train."""
-        return len(self.scored) == len(self.targets)
+        """Return whether every row is left out by some model, so that all rows can train."""
+        return len(self.folds.scored) == len(self.targets)
 
     @property
     def exclusive(self) -> bool:
         """Return whether exactly one label is present in each row."""
         return not self.criterion.labelwise
 
-    def figures(self, scores: Array) -> dict[str, float]:
-        """Return the metrics of the scored rows after an affine calibration of them."""
-        return self._measured(scores, self.scored)
+    def figures(self, scores: Array, rows: Array | None = None) -> dict[str, float]:
+        """Return the metrics of scored rows after an affine calibration of them."""
+        return self.measured(scores, Pipeline(self.criterion).link_log_odds(scores), rows)
 
-    def cost(self, scores: Array, rows: Array) -> float:
-        """Return what candidates are chosen by, of some of the rows."""
-        return self._measured(scores, rows)["selection"]
-
-    def _measured(self, scores: Array, rows: Array) -> dict[str, float]:
-        evaluator = EpochEvaluator(self.steps, None, self.targets[rows])
-        return evaluator(self.criterion, torch.from_numpy(scores))
-
-    def averaged(self, parts: list[Array]) -> Array:
-        """Return the mean score of each scored row over the parts that leave it out."""
-        places = np.searchsorted(self.scored, np.concatenate([out for _, out in self.parts]))
-        total = np.zeros((len(self.scored), parts[0].shape[1]))
-        np.add.at(total, places, np.concatenate(parts))
-        return total / np.bincount(places, minlength=len(total))[:, None]
+    def measured(self, scores: Array, odds: Array, rows: Array | None = None) -> dict[str, float]:
+        """Return the same where the log-odds of the scores are known."""
+        rows = self.folds.scored if rows is None else rows
+        ranked = Pipeline(self.criterion).ranking_scores(scores)
+        return EpochEvaluator(self.steps, None, self.targets[rows]).figures(odds, ranked)
 
 
 @dataclasses.dataclass
@@ -115,6 +91,7 @@ class Candidate:
         options: what left-out rows chose for it.
         figures: metrics of ``scores``.
         trials: every setting that was tried, in order, with its cost; the cheapest is chosen.
+        log_odds: of the scored rows, by the links of the models that scored them.
     """
 
     name: str
@@ -123,6 +100,7 @@ class Candidate:
     options: dict[str, Any]
     figures: dict[str, float]
     trials: list[dict[str, Any]]
+    log_odds: Array | None = None
 
 
 @torch.no_grad()
@@ -135,64 +113,39 @@ def scores_of(model: nn.Module, inputs: Tensor) -> Array:
 # Linear ---------------------------------------------------------------------------------------
 
 
-def fit_linear(problem: Problem) -> Candidate:
-    """Solve to the optimum for each penalty; all rows then train with the best one."""
+def fit_linear(problem: Problem, *, l2: float | None = None) -> Candidate:
+    """Solve to the optimum; left-out rows choose the penalty unless it is given."""
     network, inputs = _linear(problem)
-    axes = Axes.of(inputs[problem.trained])
-    inputs, head = axes.along(inputs), axes.head(network.head)
-    heads = [copy.deepcopy(head) for _ in problem.parts]
-    best: tuple[float, float, Array, list[nn.Linear]] | None = None
-    trials, tried = [], 0
-    for l2 in L2:
-        scores = []
-        for own, (inside, outside) in zip(heads, problem.parts, strict=True):
-            _solve(own, problem, inputs, inside, l2, axes)
-            scores.append(scores_of(own, inputs[outside]))
-        crossed = problem.averaged(scores)
-        cost, tried = problem.figures(crossed)["selection"], tried + 1
-        trials.append({"l2": l2, "cost": cost})
-        if best is None or cost < best[0]:
-            best, tried = (cost, l2, crossed, copy.deepcopy(heads)), 0
-        if tried == 2:
-            break
-    assert best is not None
-    _, l2, crossed, heads = best
-    set_mean(head, heads)
-    _solve(head, problem, inputs, problem.trained, l2, axes)
-    axes.put_back(head, network.head)
-    figures = problem.figures(crossed)
-    return Candidate("linear", [network.float()], crossed, {"l2": l2}, figures, trials)
+    criterion, folds = problem.criterion, problem.folds
+    scored = len(folds.scored) > 0
+    found = linear.solve(
+        *(inputs, problem.targets, criterion, folds, problem.measured if scored else None),
+        bias=network.head.bias.detach().double().numpy(),
+        penalties=None if l2 is None else [l2],
+    )
+    found.layer.copy_to(network.head)
+    figures = problem.measured(found.scores, found.log_odds) if scored else {}
+    trials = [{"l2": row["l2"], "cost": row["selection"]} for row in found.tried]
+    return Candidate(
+        *("linear", [network.eval()], found.scores, {"l2": found.l2}, figures),
+        *(trials, found.log_odds),
+    )
 
 
-def _linear(problem: Problem) -> tuple[Any, Tensor]:
-    """Return a network of zeros, and the standardised rows in float64."""
+def _linear(problem: Problem) -> tuple[Any, Any]:
+    """Return a network, and its standardised rows in float64, dense or sparse."""
     from credibly import models
 
-    network = models.build("linear", problem.features.shape[1:], problem.targets.shape[1])
-    network.standardize.fit(problem.features[problem.trained], models.LIMIT)
-    nn.init.zeros_(network.head.weight)
-    set_prior_bias(network.head, problem.criterion, problem.targets[problem.trained])
-    network.double()
-    with torch.no_grad():
-        return network, network.standardize(torch.from_numpy(problem.features).double())
-
-
-def _solve(
-    head: nn.Module, problem: Problem, inputs: Tensor, rows: Array, l2: float, axes: Axes
-) -> None:
-    targets = torch.from_numpy(problem.targets[rows])
-    terms = loss_terms(problem.criterion, targets)
-    minimise(
-        head,
-        problem.criterion.train(),
-        inputs[rows],
-        targets,
-        l2 / terms,
-        max_iterations=SOLVER_ITERATIONS,
-        tolerance=SOLVER_TOLERANCE,
-        units=axes.units(targets, l2, terms),
+    count = problem.targets.shape[1]
+    network = models.build(
+        "linear",
+        problem.features.shape[1:],
+        count,
+        num_outputs=problem.criterion.num_outputs(count),
     )
-    problem.criterion.eval()
+    network.standardize.fit(problem.features[problem.folds.trained], models.LIMIT)
+    set_prior_bias(network.head, problem.criterion, problem.targets[problem.folds.trained])
+    return network, network.standardize.applied(problem.features)
 
 
 # Network --------------------------------------------------------------------------------------
@@ -209,8 +162,8 @@ def fit_mlp(problem: Problem) -> Candidate:
     tried = [_trained_mlp(problem, 0, dropout) for dropout in dropouts]
     best = min(range(len(tried)), key=lambda place: tried[place].cost)
     parts = [tried[best]]
-    parts += [_trained_mlp(problem, n, dropouts[best]) for n in range(1, len(problem.parts))]
-    crossed = problem.averaged([part.scores for part in parts])
+    parts += [_trained_mlp(problem, n, dropouts[best]) for n in range(1, len(problem.folds))]
+    crossed = problem.folds.averaged([part.scores for part in parts])
     options = {"dropout": 0.0} if best else {}
     members = [network for part in parts for network in part.networks]
     trials = [
@@ -230,7 +183,7 @@ class _Trained:
 def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Trained:
     """Return the snapshots of a network of one part, and their scores of the rows it leaves out."""
     features, targets = problem.features.astype(np.float32), problem.targets.astype(np.float32)
-    inside, outside = problem.parts[number]
+    inside, outside = problem.folds.parts[number]
     seed, cycles = mixed(problem.seed, number) % 2**31, problem.steps.snapshots
     torch.manual_seed(mixed(seed))
     network = _mlp(problem, features[inside], targets[inside], dropout)
@@ -252,7 +205,7 @@ def _trained_mlp(problem: Problem, number: int, dropout: float | None) -> _Train
         kept.append(copy.deepcopy(network).eval() if cycles > 1 else network.eval())
     inputs = torch.from_numpy(features[outside])
     scores = np.mean([scores_of(snapshot, inputs) for snapshot in kept], axis=0)
-    return _Trained(kept, scores, problem.cost(scores, outside))
+    return _Trained(kept, scores, problem.figures(scores, outside)["selection"])
 
 
 def _mlp(problem: Problem, features: Array, targets: Array, dropout: float | None) -> Any:
@@ -277,7 +230,7 @@ def fit_forest(problem: Problem) -> Candidate:
     """Grow a forest; rows that a tree did not see choose the size of the leaves."""
     from credibly import models
 
-    rows, best, trials = problem.trained, None, []
+    rows, best, trials = problem.folds.trained, None, []
     for leaf in LEAVES:
         model, scores = models.grow_forest(
             problem.features[rows],
@@ -287,7 +240,7 @@ def fit_forest(problem: Problem) -> Candidate:
             exclusive=problem.exclusive,
         )
         if not problem.crossed:
-            left_out = torch.from_numpy(problem.features[problem.scored])
+            left_out = torch.from_numpy(problem.features[problem.folds.scored])
             scores = scores_of(model, left_out.double())
         figures = problem.figures(scores)
         trials.append({"leaf": leaf, "cost": figures["selection"]})
@@ -317,21 +270,21 @@ def fit_boosting(problem: Problem) -> Candidate:
 
     stages, left_out = STAGES, []
     last = None
-    for inside, outside in problem.parts:
+    for inside, outside in problem.folds.parts:
         last = booster(inside, stages[-1])
         left_out.append(last.staged(problem.features[outside], stages))
         if len(left_out) == 1:  # the other parts go one stage beyond the best of the first
-            costs = [problem.cost(scores, outside) for scores in left_out[0]]
+            costs = [problem.figures(scores, outside)["selection"] for scores in left_out[0]]
             stages = STAGES[: int(np.argmin(costs)) + 2]
-    crossed = [problem.averaged([part[at] for part in left_out]) for at in range(len(stages))]
+    crossed = [problem.folds.averaged([part[at] for part in left_out]) for at in range(len(stages))]
     figures = [problem.figures(scores) for scores in crossed]
     trials = [
         {"iterations": stage, "cost": each["selection"]}
         for stage, each in zip(stages, figures, strict=True)
     ]
     at = int(np.argmin([each["cost"] for each in trials]))
-    if last is None or len(problem.parts) > 1:
-        last = booster(problem.trained, stages[at])
+    if last is None or len(problem.folds) > 1:
+        last = booster(problem.folds.trained, stages[at])
     chosen = {"iterations": stages[at]}
     model = last.model(stages[at])
     return Candidate("boosting", [model], crossed[at], chosen, figures[at], trials)

@@ -18,11 +18,11 @@ from torch import nn
 from credibly.checks import InputError
 from credibly.models import ForestOptions
 from credibly.pipeline import Pipeline
-from credibly.train.axes import MOST_AXES
 from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
 from credibly.train.candidates import FIT, LEAVES, STAGES, Candidate, Problem
 from credibly.train.configuration import MOST_MEMBERS, Settings, seconds
+from credibly.train.folds import Folds
 from credibly.train.threads import threads_for
 from credibly.types import Array
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from credibly.losses import Loss
 
 FOLDS = 5
+MAX_AXES = 4096
+"""Above this number of rows and features, a linear model takes more steps."""
+
 LARGEST_FOREST = 25_000_000
 """Most numbers in the leaves of a forest: 200 MB."""
 
@@ -72,7 +75,7 @@ def estimated_seconds(name: str, size: Size, steps: Settings) -> float:
     if name == "linear":
         axes = min(n, d)
         step = n * (2e-7 + 2.8e-8 * labels)
-        if axes > MOST_AXES:  # three times as many steps
+        if axes > MAX_AXES:  # three times as many steps
             return size.fits * 3 * d * step
         return size.fits * (0.05 + axes * step) + 1e-9 * axes**3
     if name == "mlp":
@@ -148,22 +151,17 @@ def folds_for(settings: Settings, data: Data) -> int:
 def problem_of(rows: Data, criterion: Loss, settings: Settings) -> Problem:
     """Return the rows and parts of data as they are trained on."""
     from credibly.data import CALIBRATION, TEST, TRAIN
-    from credibly.train.in_memory import fold_numbers
 
     assert rows.features is not None
     kept = np.flatnonzero(rows.split != TEST)
     split, targets = rows.split[kept], rows.dense_targets[kept].astype(np.float64)
-    parts = []
-    for number in range(settings.ensemble or settings.folds or 1):
-        if settings.folds:
-            # Each round of folds divides the rows anew.
-            round_, place = divmod(number, settings.folds)
-            fold = fold_numbers(targets, settings.folds, settings.split_seed + round_)
-            inside, outside = fold != place, fold == place
-        else:
-            inside, outside = split == TRAIN, split == CALIBRATION
-        parts.append((np.flatnonzero(inside), np.flatnonzero(outside)))
-    return Problem(rows.features[kept], targets, criterion, parts, settings.seed, settings)
+    models = settings.ensemble or settings.folds or 1
+    if settings.folds:
+        folds = Folds.crossed(targets, settings.folds, settings.split_seed, models)
+    else:
+        part = np.flatnonzero(split == TRAIN), np.flatnonzero(split == CALIBRATION)
+        folds = Folds([part] * models)
+    return Problem(rows.features[kept], targets, criterion, folds, settings.seed, settings)
 
 
 @dataclasses.dataclass
@@ -198,7 +196,7 @@ class Choice:
 def choose(problem: Problem, settings: Settings, callback: Callback | None = None) -> Choice:
     """Train every candidate within the budget; return the best one, or their sum where it pays."""
     names = [settings.model] if settings.model in FIT else list(FIT)
-    size = Size(len(problem.trained), *_shape(problem), len(problem.parts), _sparse(problem))
+    size = Size(len(problem.folds.trained), *_shape(problem), len(problem.folds), _sparse(problem))
     table = [row for row in candidates(size, settings) if row["model"] in names]
     tried: list[Candidate] = []
     import sklearn.ensemble  # noqa: F401 - its threads are limited only once it is loaded
@@ -240,7 +238,7 @@ def _shape(problem: Problem) -> tuple[int, int]:
 
 def _sparse(problem: Problem) -> int:
     """Return how many columns have one value in nine rows of ten, of about a thousand rows."""
-    rows = problem.trained[:: -(-len(problem.trained) // 1024)]
+    rows = problem.folds.trained[:: -(-len(problem.folds.trained) // 1024)]
     ordered = np.sort(problem.features[rows], axis=0)
     return int((ordered[len(rows) // 20] == ordered[-1 - len(rows) // 20]).sum())
 
@@ -289,7 +287,7 @@ def fitted_sum(problem: Problem, stack: Array) -> tuple[Array, float]:
     from scipy.optimize import minimize
 
     each, shifts = torch.from_numpy(stack), problem.steps.calibrate not in ("none", "temperature")
-    targets = torch.from_numpy(problem.targets[problem.scored])
+    targets = torch.from_numpy(problem.targets[problem.folds.scored])
 
     def value_and_slope(vector: Array) -> tuple[float, Array]:
         place = torch.from_numpy(vector.copy()).requires_grad_()
@@ -311,7 +309,7 @@ def _row_losses(problem: Problem, scores: Array) -> Array:
     A calibrator also bounds log-odds by those seen; that helps most where one model left out the
     only rows of a label, and would decide the comparison.
     """
-    targets = problem.targets[problem.scored]
+    targets = problem.targets[problem.folds.scored]
     if problem.steps.calibrate != "none":
         weights, shift = fitted_sum(problem, scores[None])
         scores = weights[0] * scores + shift

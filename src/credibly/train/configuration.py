@@ -28,9 +28,6 @@ HEADS = ("forest", "boosting")
 """Models that are not trained by steps."""
 
 
-L2 = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-"""Penalties that linear models try, strongest first: scikit-learn's 1/C. Left-out rows choose."""
-
 RATE, FINE_TUNING_RATE = 1e-3, 3e-4
 
 MOST_MEMBERS = 10_000

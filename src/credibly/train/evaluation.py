@@ -48,13 +48,16 @@ class EpochEvaluator:
         return self(criterion, score(model, self.rows, accelerator, self.settings.workers))
 
     def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
+        pipeline, array = Pipeline(criterion), scores.numpy()
+        return self.figures(pipeline.link_log_odds(array), pipeline.ranking_scores(array))
+
+    def figures(self, odds: Array, ranked: Array) -> dict[str, float]:
+        """Return the figures of log-odds, and of the scores that rows are ranked by."""
         from credibly import metrics
 
-        pipeline, array = Pipeline(criterion), scores.numpy()
-        odds = pipeline.link_log_odds(array)
         if self.settings.calibrate != "none":
             odds = self._calibrated(odds)
-        estimates, ranked = sigmoid(odds), pipeline.ranking_scores(array)
+        estimates = sigmoid(odds)
         precision = metrics.average_precision(ranked, self.targets)
         figures = {
             "nll": float(metrics.log_loss(estimates, self.targets)),

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,13 +19,14 @@ from credibly.files import write_json
 from credibly.models import Network, Stack
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
-from credibly.train import assembly
+from credibly.train import assembly, linear
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback, LoggingCallback
 from credibly.train.configuration import Settings, is_compared
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.evaluation import EpochEvaluator
-from credibly.train.head_start import start_head
+from credibly.train.folds import Folds
+from credibly.train.linear_probe import solve_last_layer
 from credibly.train.log import Log
 from credibly.train.many_labels import (
     ManyLabelsEvaluator,
@@ -34,6 +36,7 @@ from credibly.train.many_labels import (
     top_predictions,
 )
 from credibly.train.many_labels import measured as top_measured
+from credibly.train.presets import PROBE_PENALTIES
 from credibly.train.run import Run, load, write_run
 from credibly.train.run_folder import (
     MANIFEST,
@@ -265,14 +268,11 @@ def _train(
     else:
         evaluator = EpochEvaluator(settings, held_out_rows, held_out.targets)
     if settings.solver == "lbfgs":
-        from credibly.train.lbfgs import solve
-
-        train = rows.part("train")
-        return solve(settings, network, run.criterion, train, evaluator, state, callback)
+        return _solve(run, rows, network, callback)
     if settings.head_start and checkpoints.newest(state) is None:
         assert isinstance(network, Network)  # others are refused when settings are resolved
         plain = partial(_dataset, settings=settings, train=False)
-        start_head(settings, network, run.criterion, rows, plain, accelerator, callback)
+        solve_last_layer(settings, network, run.criterion, rows, plain, accelerator, callback)
     dataset = _dataset(rows.part("train"), settings, train=True)
     trainer = Trainer(
         settings,
@@ -287,6 +287,56 @@ def _train(
     trainer.run()
     trainer.finish()
     return None
+
+
+def _solve(run: Run, rows: Data, network: Any, callback: Callback) -> Tensor | None:
+    """Solve the last layer of ``network``; with ``folds``, return the out-of-fold scores."""
+    from credibly.data import CALIBRATION, TEST, TRAIN
+
+    settings, criterion = run.settings, run.criterion
+    rows = rows.take(np.flatnonzero(rows.split != TEST))
+    targets = rows.dense_targets.astype(np.float64)
+    if settings.folds:
+        folds = Folds.crossed(targets, settings.folds, settings.split_seed)
+    else:
+        train, held_out = (np.flatnonzero(rows.split == part) for part in (TRAIN, CALIBRATION))
+        folds = Folds([(train, held_out)])
+    evaluator = EpochEvaluator(settings, None, targets[folds.scored])
+
+    def measure(scores: Array, odds: Array) -> dict[str, float]:
+        return evaluator.figures(odds, Pipeline(criterion).ranking_scores(scores))
+
+    found = linear.solve(
+        *(_layer_inputs(network, rows), targets, criterion, folds),
+        measure if len(folds.scored) else None,
+        bias=network.head.bias.detach().double().numpy(),
+        penalties=_penalties(settings, criterion, targets[folds.trained], rows),
+        callback=callback,
+        state=run.folder / "state",
+    )
+    found.layer.copy_to(network.head)
+    return torch.from_numpy(found.scores) if settings.folds else None
+
+
+def _layer_inputs(network: nn.Module, rows: Data) -> Any:
+    """Return what the last layer sees of rows: an array in float64 or a CSR matrix in float32."""
+    from credibly.data import SparseRows
+
+    if isinstance(rows.encoded, SparseRows):
+        return rows.encoded.matrix
+    assert rows.features is not None  # resolve_settings refuses others
+    if isinstance(network, Network):
+        return network.standardize.applied(rows.features)
+    return rows.features.astype(np.float64)
+
+
+def _penalties(
+    settings: Settings, criterion: Loss, targets: Array, rows: Data
+) -> list[float] | None:
+    """Return the penalties that the settings ask for; None for a search."""
+    if not settings.sweep:
+        return [settings.weight_decay * linear.loss_terms(criterion, targets)]
+    return None if rows.encoded is not None else list(PROBE_PENALTIES)
 
 
 def _dataset(rows: Data, settings: Settings, train: bool) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +11,13 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.models import LIMIT, column_moments
+from credibly.data import SparseFeatures
 from credibly.pipeline import Pipeline
 from credibly.train.assembly import set_prior_bias
 from credibly.train.batches import mixed
-from credibly.train.configuration import HEADS, L2, Settings
+from credibly.train.configuration import HEADS, Settings
 from credibly.train.evaluation import EpochEvaluator
-from credibly.train.lbfgs import minimise
+from credibly.train.folds import Folds
 from credibly.train.threads import threads_for
 from credibly.train.trainer import Trainer
 from credibly.types import Array
@@ -50,67 +49,19 @@ class FittedModel:
         return self.pipeline.probabilities(scores(self.model, rows))
 
 
-class Columns(nn.Module):
-    """A linear layer on scaled columns, dense or sparse; sparse rows are scaled, not centred."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, rows: Any, num_scores: int) -> None:
-        super().__init__()
-        mean, scale = _moments(rows)
-        self.register_buffer("mean", torch.from_numpy(mean))
-        self.register_buffer("scale", torch.from_numpy(scale))
-        self.limit = math.inf if sparse.issparse(rows) else LIMIT
-        self.head = nn.Linear(rows.shape[1], num_scores)
-        # Zero, not random: the optimum does not depend on the start, and what noise there is in
-        # directions the data do not see would stay.
-        nn.init.zeros_(self.head.weight)
-
-    def forward(self, rows: Any) -> Tensor:
-        if sparse.issparse(rows):
-            return _SparseProduct.apply(self.head.weight / self.scale, rows) + self.head.bias
-        standard = ((rows - self.mean) / self.scale).clamp(-self.limit, self.limit)
-        return self.head(torch.where(standard.isnan(), 0.0, standard))
-
-
-class _SparseProduct(torch.autograd.Function):
-    """rows · weightsᵀ for scipy rows; the gradient is gradientᵀ · rows."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, rows: Any) -> Tensor:  # type: ignore[override]
-        ctx.rows = rows
-        return torch.from_numpy(rows @ weights.detach().numpy().T)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return torch.from_numpy((ctx.rows.T @ gradient.numpy()).T), None
-
-
-def _moments(rows: Any) -> tuple[Array, Array]:
-    """Return mean and deviation of the columns' values; a constant column keeps scale 1."""
-    if sparse.issparse(rows):
-        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
-        scale = np.sqrt(square)
-        return np.zeros(rows.shape[1]), np.where(scale > 0, scale, 1.0)
-    return column_moments(rows, heavy_tails=True, tolerance=1e-9)
-
-
-def as_inputs(rows: Any) -> Any:
-    """Return float64 rows: a tensor, or a CSR matrix where ``rows`` is one."""
-    if sparse.issparse(rows):
-        return rows.astype(np.float64)
-    return torch.from_numpy(np.require(rows, np.float64, ["C", "W"]))
-
-
 @torch.no_grad()
 def scores(model: nn.Module, rows: Any) -> Array:
     """Return float64 scores; blocks of fixed size keep memory small."""
     model.eval()
     pieces = [rows[start : start + 4096] for start in range(0, rows.shape[0], 4096)]
-    if not isinstance(model, Columns):
-        pieces = [p.toarray() if sparse.issparse(p) else p for p in pieces]
-    return torch.cat([model(as_inputs(piece)) for piece in pieces]).numpy()
+    return torch.cat([model(_inputs(piece)) for piece in pieces]).numpy()
+
+
+def _inputs(rows: Any) -> Any:
+    """Return rows as a network in float64 takes them."""
+    if sparse.issparse(rows):
+        return SparseFeatures(rows).batch(np.arange(rows.shape[0]))
+    return torch.from_numpy(np.require(rows, np.float64, ["C", "W"]))
 
 
 def fit_matrix(
@@ -169,11 +120,9 @@ def _compared(rows: Any, targets: Array, settings: Settings, folds: int) -> Fitt
         )
     dense = rows.toarray() if sparse.issparse(rows) else rows
     dense = dense.clip(-LARGEST, LARGEST)
-    fold = fold_numbers(targets, min(folds, len(targets)), settings.seed)
-    numbers = range(int(fold.max()) + 1)
-    parts = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in numbers]
+    parts = Folds.crossed(targets, min(folds, len(targets)), settings.seed)
     if len(targets) == 1:
-        parts = [(np.zeros(1, np.int64), np.zeros(1, np.int64))]
+        parts = Folds([(np.zeros(1, np.int64), np.zeros(1, np.int64))])
     criterion = _criterion(settings.loss, targets)
     problem = Problem(dense, targets, criterion.eval(), parts, settings.seed, settings)
     choice = choose(problem, settings)
@@ -216,70 +165,30 @@ def _calibrated(
 def _cross_fitted(
     rows: Any, targets: Array, seed: int, loss: str, l2: float | None, calibrate: str, folds: int
 ) -> FittedModel:
-    few = len(targets) < FEW_ROWS
-    if few or (calibrate == "none" and l2 is not None):
-        model, criterion = _linear(rows, targets, loss, FEW_ROWS_L2 if l2 is None else l2)
-        stages = Pipeline(criterion).stages(scores(model, rows))
-        return _calibrated(model, criterion, calibrate, stages, targets)
-    part = fold_numbers(targets, folds, seed)
-    table: list[dict[str, Any]] = []
-    best: tuple[float, float, dict[str, Array]] | None = None
-    for strength in L2 if l2 is None else (l2,):
-        stages: dict[str, Array] = {}
-        for fold in range(folds):
-            out = part == fold
-            other, other_criterion = _linear(rows[~out], targets[~out], loss, strength)
-            for name, odds in Pipeline(other_criterion).stages(scores(other, rows[out])).items():
-                stages.setdefault(name, np.empty(targets.shape))[out] = odds
-        first = stages[next(iter(stages))]
-        cost = _log_loss(first, targets) if l2 is None else 0.0
-        table.append({"model": "linear", "l2": strength, "nll": cost})
-        if best is not None and cost > best[0]:
-            break  # strongest first: beyond the best the loss rises
-        best = (cost, strength, stages)
-    assert best is not None
-    _, strength, stages = best
-    model, criterion = _linear(rows, targets, loss, strength)
-    fitted = _calibrated(model, criterion, calibrate, stages, targets)
-    fitted.candidates = table
-    return fitted
+    from credibly.train.candidates import Problem, fit_linear
 
-
-def _log_loss(odds: Array, targets: Array) -> float:
-    """Return the log loss of known entries after an affine map, which losses without link need."""
-    from credibly import calibrate
-
-    known = targets >= 0
-    if not known.any():
-        return 0.0
-    odds = calibrate.Affine().fit(odds, targets, coding="unknown").transform(odds)
-    return float((np.logaddexp(0, odds) - np.where(known, targets, 0) * odds)[known].mean())
-
-
-def _linear(rows: Any, targets: Array, loss: str, l2: float) -> tuple[nn.Module, Loss]:
     criterion = _criterion(loss, targets)
-    model = Columns(rows, criterion.num_outputs(targets.shape[1])).double()
-    set_prior_bias(model.head, criterion, targets)
-    inputs, matrix = as_inputs(rows), torch.from_numpy(targets)
-    known = max(int((targets >= 0).sum()), 1)
-    minimise(model, criterion.train(), inputs, matrix, l2 / known)
-    return model, criterion.eval()
-
-
-def fold_numbers(targets: Array, folds: int, seed: int) -> Array:
-    """Return a fold for each row, with the rows of each label spread evenly.
-
-    Example:
-        >>> fold_numbers(np.eye(2)[[0, 0, 1, 1]], 2, seed=0).tolist()
-        [0, 1, 0, 1]
-    """
-    from credibly.data import rarest_label
-
-    order = np.random.default_rng(seed).permutation(len(targets))
-    order = order[np.argsort(rarest_label(targets)[order], kind="stable")]
-    part = np.empty(len(targets), dtype=np.int64)
-    part[order] = np.arange(len(targets)) % folds
-    return part
+    everything = np.arange(len(targets))
+    if len(targets) < FEW_ROWS or (calibrate == "none" and l2 is not None):
+        parts = Folds([(everything, everything[:0])])
+        l2 = FEW_ROWS_L2 if l2 is None else l2
+    else:
+        parts = Folds.crossed(targets, folds, seed)
+    settings = Settings(loss=loss, model="linear", calibrate=calibrate, seed=seed)
+    problem = Problem(rows, targets, criterion.eval(), parts, seed, settings)
+    found = fit_linear(problem, l2=l2)
+    model = found.members[0].double()
+    if found.log_odds is None or not len(parts.scored):
+        stages = Pipeline(criterion).stages(scores(model, rows))
+    else:
+        stages = Pipeline(criterion).stages(found.scores)
+        if "own" in stages:
+            stages["own"] = found.log_odds  # by the link of the model that scored the row
+    fitted = _calibrated(model, criterion, calibrate, stages, targets)
+    fitted.candidates = [
+        {"model": "linear", "l2": row["l2"], "nll": row["cost"]} for row in found.trials
+    ]
+    return fitted
 
 
 # MLP: steps, the best epoch on held-out rows --------------------------------------------------
@@ -344,6 +253,6 @@ def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.M
         hidden=settings.hidden,
         dropout=settings.dropout,
     )
-    model.standardize.set(*_moments(rows), LIMIT)
+    model.standardize.fit(rows, models.LIMIT)
     set_prior_bias(model.head, criterion, targets)
     return model.double()

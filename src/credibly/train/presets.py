@@ -67,6 +67,9 @@ _AVGK_CIFAR100: dict[str, Any] = {
     "select": "average-k",
 }
 
+PROBE_PENALTIES = tuple(10 ** (5 - step / 4) for step in range(45))
+"""Of the two-way supplement: 45 weights evenly spaced on a log scale, strongest first."""
+
 PRESETS: dict[str, dict[str, Any]] = {
     "spa-coco": {**_SPA, "model": "timm:ecaresnet50t"},
     "spa-coco-vit": {**_SPA, "model": "timm:vit_base_patch32_224"},

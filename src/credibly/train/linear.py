@@ -1,0 +1,480 @@
+"""Linear layers at their optimum: one solver for every linear model.
+
+It serves ``linear``, the text model, the last layer of a frozen network (a probe), the last layer
+before fine-tuning (LP-FT), the linear candidate of ``auto`` and the scikit-learn estimator. Rows
+that a layer was not trained on choose the L2 penalty.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+
+from credibly.pipeline import Pipeline
+from credibly.train import checkpoint as checkpoints
+from credibly.train.callbacks import Callback
+from credibly.train.checkpoint import Checkpoint, prefixed
+from credibly.train.folds import Folds
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.losses import Loss
+
+Figures = dict[str, float]
+Measure = Callable[[Array, Array], Figures]
+"""From scores and log-odds of the scored rows to their metrics; ``selection`` chooses."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """Scores linear in the inputs.
+
+    Attributes:
+        weight: (features, scores), float64.
+        bias: (scores,), float64.
+    """
+
+    weight: Array
+    bias: Array
+
+    def arrays(self) -> tuple[Array, Array]:
+        """Return weight and bias."""
+        return self.weight, self.bias
+
+    def scores(self, inputs: Any) -> Array:
+        """Return the scores of rows, dense or CSR."""
+        return inputs @ self.weight + self.bias
+
+    @torch.no_grad()
+    def copy_to(self, head: Any) -> None:
+        """Set the weights of a last layer to these."""
+        weight = torch.from_numpy(self.weight)
+        head.weight.copy_(weight.T if isinstance(head, nn.Linear) else weight)
+        head.bias.copy_(torch.from_numpy(self.bias))
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """The optimum of a linear layer under the penalty that was chosen.
+
+    Attributes:
+        layer: trained on all rows that some fold trains on.
+        l2: the penalty: scikit-learn's 1/C.
+        scores: out-of-fold, of the scored rows.
+        log_odds: the same by the loss's link.
+        tried: for each penalty in the order of trial, ``l2`` and the metrics of the scored rows.
+    """
+
+    layer: Layer
+    l2: float
+    scores: Array
+    log_odds: Array
+    tried: list[Figures]
+
+
+def solve(
+    inputs: Any,
+    targets: Array,
+    criterion: Loss,
+    folds: Folds,
+    measure: Measure | None,
+    *,
+    bias: Array,
+    penalties: Sequence[float] | None = None,
+    max_iterations: int = 40,
+    tolerance: float = 1e-6,
+    max_axes: int = 4096,
+    block: int = 2**18,
+    callback: Callback | None = None,
+    state: Path | None = None,
+) -> Solution:
+    """Minimise Σ loss + l2/2·‖weights‖² over all rows at once; scored rows choose ``l2``.
+
+    Each fold's layer is solved for each penalty; the scores of rows by layers that were not trained
+    on them choose the penalty, and the rows of all folds train with it. Biases are not penalised.
+
+    Args:
+        inputs: (n, features), an array or CSR matrix; float32 suffices to compare penalties.
+        targets: (n, labels) of 0, 1, soft values and −1 for unknown.
+        criterion: the loss; its state, where it has one, is fitted on the result.
+        folds: rows to train on and rows to score.
+        measure: metrics of scored rows; None where one penalty is given and nothing is scored.
+        bias: (scores,), where the search begins, with weights of 0.
+        penalties: these are tried in their order. None: a search among 1 and 3 times powers of
+            ten, which begins near 0.3 times the mean square norm of a row and ends where the
+            penalties on both sides of the best one are worse.
+        max_iterations: steps of L-BFGS for each penalty, which starts from the nearest result; the
+            result gets three times as many.
+        tolerance: penalties are compared where a step gains less than this, as a share of the loss
+            of constant scores; the result is solved to a hundredth of it.
+        max_axes: features are turned to their principal axes up to this number; more would take
+            minutes.
+        block: weights that are solved together where the loss takes labels one by one.
+        callback: hears of each penalty as of an epoch.
+        state: folder of checkpoints, one after each penalty.
+
+    Example:
+        >>> from credibly.losses import BCE
+        >>> targets, rows = np.array([[1.0], [0], [0], [0]]), np.arange(4)
+        >>> folds = Folds([(rows, rows[:0])])
+        >>> options = {"bias": np.zeros(1), "penalties": [1.0]}
+        >>> found = solve(np.zeros((4, 1)), targets, BCE(), folds, None, **options)
+        >>> float((1 / (1 + np.exp(-found.layer.bias))).round(4)[0])
+        0.25
+    """
+    callback = callback or Callback()
+    axes = _Axes.of(inputs, folds.trained, max_axes)
+    problem = _Problem(
+        *(axes.along(inputs), targets, criterion, axes.lengths),
+        *(max_iterations, tolerance, block),
+    )
+    search = _Search(
+        _grid(axes.lengths) if penalties is None else list(penalties), all=penalties is not None
+    )
+    start = Layer(np.zeros((len(axes.lengths), len(bias))), np.asarray(bias, np.float64))
+    best = last = [start] * len(folds)
+    if state is not None:
+        with checkpoints.restoring(state) as saved:
+            if saved is not None:
+                search.tried = [(int(at), dict(row)) for at, row in saved.values["tried"]]
+                best, last = _layers(saved, "best", folds), _layers(saved, "last", folds)
+    while (at := search.next()) is not None:
+        begin, l2 = last if search.all else best, search.penalties[at]
+        last = [
+            problem.minimum(inside, l2, layer)
+            for layer, (inside, _) in zip(begin, folds.parts, strict=True)
+        ]
+        figures = measure(*problem.out_of_fold(last, folds)) if measure else {"selection": 0.0}
+        search.tried.append((at, {"l2": l2, **figures}))
+        best = last if search.best == at else best
+        search.report(callback)
+        if state is not None:
+            checkpoints.write(state, len(search.tried), _checkpoint(search, best, last))
+        callback.on_update(len(search.tried), len(search.tried) + (search.next() is not None))
+    l2 = search.penalties[search.best]
+    scores, odds = problem.out_of_fold(best, folds) if measure else (np.zeros((0, 0)),) * 2
+    mean = Layer(*(np.mean(of, axis=0) for of in zip(*map(Layer.arrays, best), strict=True)))
+    final = dataclasses.replace(
+        problem,
+        inputs=problem.inputs.astype(np.float64),
+        tolerance=tolerance / 100,
+        max_iterations=3 * max_iterations,
+    )
+    layer = final.minimum(folds.trained, l2, mean)
+    problem.fit_state(criterion, layer, folds.trained)
+    tried = [figures for _, figures in search.tried]
+    return Solution(axes.put_back(layer), l2, scores, odds, tried)
+
+
+def solvable(criterion: Loss) -> bool:
+    """Return whether the loss of all rows is a function of their scores that has a minimum.
+
+    It must have neither parameters of its own nor a memory of rows, and a gradient that is that of
+    its value.
+
+    Example:
+        >>> from credibly import losses
+        >>> names = ("bce", "softmax", "role", "asl(detach_weight=true)")
+        >>> context = {"num_labels": 3, "num_rows": 2, "average_size": 1}
+        >>> [solvable(losses.from_name(name, **context)) for name in names]
+        [True, True, False, False]
+    """
+    learns = next(criterion.parameters(), None) is not None
+    return not (learns or criterion.needs_indices or criterion.detached)
+
+
+# Penalties ------------------------------------------------------------------------------------
+
+
+def _grid(lengths: Array) -> list[float]:
+    """Return penalties, weakest first; the fifth suits the size of the rows.
+
+    Example:
+        >>> _grid(np.ones(300))[3:6]
+        [30.0, 100.0, 300.0]
+    """
+    middle = round(2 * np.log10(max(0.3 * float(lengths.sum()), 1e-12)))
+    return [float(f"{(1, 3)[step % 2]}e{step // 2}") for step in range(middle - 4, middle + 7)]
+
+
+@dataclasses.dataclass
+class _Search:
+    """The penalties tried so far, and which is next."""
+
+    penalties: list[float]
+    tried: list[tuple[int, Figures]] = dataclasses.field(default_factory=list)
+    all: bool = False
+    first: int = 4
+
+    @property
+    def best(self) -> int:
+        """Return the index of the penalty of least cost; of equal ones the first."""
+        return min(self.tried, key=lambda row: row[1]["selection"])[0]
+
+    def next(self) -> int | None:
+        """Return the index of the next penalty; None where the best one is known."""
+        known = {at for at, _ in self.tried}
+        if self.all:
+            order = list(range(len(self.penalties)))
+        elif not known:
+            order = [self.first]
+        else:
+            order = [self.best + 1, self.best - 1]  # stronger ones are solved sooner
+        left = [at for at in order if at not in known and 0 <= at < len(self.penalties)]
+        return left[0] if left else None
+
+    def report(self, callback: Callback) -> None:
+        """Tell of the last penalty as of an epoch."""
+        figures = {key: value for key, value in self.tried[-1][1].items() if key != "selection"}
+        best = [at for at, _ in self.tried].index(self.best) + 1
+        callback.on_epoch({"epoch": len(self.tried), **figures, "best_epoch": best})
+
+
+# One penalty ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class _Problem:
+    """Inputs along their axes, and how the loss over them is minimised."""
+
+    inputs: Any
+    targets: Array
+    criterion: Loss
+    lengths: Array
+    max_iterations: int
+    tolerance: float
+    block: int
+
+    def minimum(self, rows: Array, l2: float, start: Layer) -> Layer:
+        """Return the layer at the minimum over these rows."""
+        inputs = self.inputs[rows]
+        targets = torch.from_numpy(self.targets[rows].astype(inputs.dtype, copy=False))
+        columns = inputs.T.tocsr() if sparse.issparse(inputs) else inputs.T
+        count = targets.shape[1]
+        step = count
+        if _separate(self.criterion) and len(start.bias) == count:
+            step = max(1, self.block // max(len(self.lengths), 1))
+        weight, bias = start.weight.copy(), start.bias.copy()
+        for first in range(0, count, step):
+            chosen = slice(None) if step >= count else slice(first, first + step)
+            own = targets[:, chosen].contiguous()
+            if (own >= 0).any():
+                part = Layer(weight[:, chosen], bias[chosen])
+                found = self._minimum(inputs, columns, own, l2, part)
+                weight[:, chosen], bias[chosen] = found.weight, found.bias
+        return Layer(weight, bias)
+
+    def _minimum(
+        self, inputs: Any, columns: Any, targets: Tensor, l2: float, start: Layer
+    ) -> Layer:
+        criterion = copy.deepcopy(self.criterion).train()
+        terms = loss_terms(criterion, targets)
+        unit = self._unit(targets, l2, terms, len(start.bias)).astype(inputs.dtype)
+        size = start.weight.size
+
+        def layer(vector: Array) -> Layer:
+            scaled = vector * unit
+            return Layer(scaled[:size].reshape(start.weight.shape), scaled[size:])
+
+        def value_and_slope(vector: Array) -> tuple[float, Array]:
+            own = layer(vector)
+            scores = torch.from_numpy(_product(inputs, own.weight) + own.bias).requires_grad_()
+            loss = criterion(scores, targets)
+            slope = torch.autograd.grad(loss, scores)[0].numpy()
+            weight = own.weight.ravel()
+            value = float(loss.detach()) + l2 / terms / 2 * float(weight @ weight)
+            slopes = _product(columns, slope).ravel() + l2 / terms * weight
+            return value, np.concatenate([slopes, slope.sum(axis=0)]) * unit
+
+        first = np.concatenate([start.weight.ravel(), start.bias]).astype(inputs.dtype) / unit
+        constant, _ = value_and_slope(np.where(np.arange(len(first)) < size, 0, first))
+        gain = self.tolerance * abs(constant)
+        return layer(lbfgs(value_and_slope, first, gain, self.max_iterations))
+
+    def _unit(self, targets: Tensor, l2: float, terms: int, num_scores: int) -> Array:
+        """Return one over the root of the curvature of weights and biases at the labels' rates."""
+        known = (targets >= 0).double()
+        present = torch.where(targets >= 0, targets, 0).sum(dim=0)
+        rates = (present + 0.5) / (known.sum(dim=0) + 1)
+        curvature = (known.sum(dim=0).clamp(min=1) / terms * rates * (1 - rates)).numpy()
+        if num_scores != len(curvature):
+            curvature = np.full(num_scores, curvature.mean())
+        weights = self.lengths[:, None] * curvature + l2 / terms
+        return 1 / np.sqrt(np.concatenate([weights.ravel(), curvature]))
+
+    def out_of_fold(self, layers: list[Layer], folds: Folds) -> tuple[Array, Array]:
+        """Return scores and log-odds of the scored rows, by layers that did not train on them."""
+        scores, odds = [], []
+        for layer, (inside, outside) in zip(layers, folds.parts, strict=True):
+            criterion = copy.deepcopy(self.criterion).eval()
+            self.fit_state(criterion, layer, inside)
+            scores.append(layer.scores(self.inputs[outside]))
+            odds.append(Pipeline(criterion).link_log_odds(scores[-1]))
+        return folds.averaged(scores), folds.averaged(odds)
+
+    def fit_state(self, criterion: Loss, layer: Layer, rows: Array) -> None:
+        """Fit what the loss's link keeps, where it keeps something, on these rows."""
+        if criterion.has_state:
+            scores = torch.from_numpy(layer.scores(self.inputs[rows]))
+            criterion.fit_state([(scores, torch.from_numpy(self.targets[rows]))])
+
+
+def _product(matrix: Any, dense: Array) -> Array:
+    """Return matrix · dense; for float32 and sparse by torch, which is three times as fast."""
+    if not sparse.issparse(matrix) or matrix.dtype != np.float32:
+        return matrix @ dense
+    terms, starts, values = (
+        torch.from_numpy(array) for array in (matrix.indices, matrix.indptr[:-1], matrix.data)
+    )
+    whole = torch.from_numpy(np.ascontiguousarray(dense))
+    return nn.functional.embedding_bag(
+        terms, whole, starts, mode="sum", per_sample_weights=values
+    ).numpy()
+
+
+def lbfgs(
+    value_and_slope: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    gain: float,
+    max_iterations: int,
+    history: int = 6,
+) -> Array:
+    """Return the minimum of a smooth function, by L-BFGS.
+
+    SciPy's L-BFGS-B spends most of its time on bounds that nobody asked for, torch's begins with an
+    import of 1.4 s.
+
+    Args:
+        value_and_slope: returns both at a point.
+        start: where to begin; units should be such that curvatures are near one.
+        gain: it ends where a step gains less.
+        max_iterations: largest number of steps.
+        history: pairs of vectors that are kept.
+
+    Example:
+        >>> lbfgs(lambda x: (float((x - 3) @ (x - 3)), 2 * (x - 3)), np.zeros(2), 1e-9, 50)
+        array([3., 3.])
+    """
+    point, (value, slope) = start, value_and_slope(start)
+    pairs: deque[tuple[Array, Array, float]] = deque(maxlen=history)
+    for _ in range(max_iterations):
+        step = _direction(slope, pairs)
+        descent = float(step @ slope)
+        if not descent < 0:
+            if not pairs or not slope.any():
+                break
+            pairs.clear()
+            continue
+        length = 1.0
+        for _ in range(10):  # until the value falls enough
+            moved = point + length * step
+            new_value, new_slope = value_and_slope(moved)
+            if new_value <= value + 1e-4 * length * descent:
+                break
+            bend = new_value - value - length * descent
+            best = -descent * length**2 / (2 * bend) if np.isfinite(bend) else 0.0
+            length = min(max(best, 0.1 * length), 0.5 * length)
+        else:
+            break  # nothing below can be told from rounding
+        change, bent = moved - point, new_slope - slope
+        curvature = float(change @ bent)
+        if curvature > 1e-12 * float(bent @ bent):
+            pairs.append((change, bent, curvature))
+        gained, point, value, slope = value - new_value, moved, new_value, new_slope
+        if gained <= gain:
+            break
+    return point
+
+
+def _direction(slope: Array, pairs: deque[tuple[Array, Array, float]]) -> Array:
+    """Return −H·slope, H the inverse curvature that the pairs tell of."""
+    step, weights = -slope, []
+    for change, bent, curvature in reversed(pairs):
+        weights.append(float(change @ step) / curvature)
+        step -= weights[-1] * bent
+    if pairs:
+        _, bent, curvature = pairs[-1]
+        step *= curvature / float(bent @ bent)
+    for (change, bent, curvature), weight in zip(pairs, reversed(weights), strict=True):
+        step += (weight - float(bent @ step) / curvature) * change
+    return step
+
+
+def loss_terms(criterion: Loss, targets: Any) -> int:
+    """Return how many terms the loss is a mean of: known entries, or rows of labels together."""
+    return max(int((targets >= 0).sum()), 1) if criterion.labelwise else len(targets)
+
+
+def _separate(criterion: Loss) -> bool:
+    """Return whether each label has a loss of its own, so that labels can be solved in turns."""
+    from credibly.losses import BinaryLoss
+
+    # `labelwise` is about links, and pairs have one too. Buffers are weights per label.
+    return isinstance(criterion, BinaryLoss) and next(criterion.buffers(), None) is None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Axes:
+    """Orthonormal directions of features, along which the curvature of a loss is nearly diagonal.
+
+    The optimum under an L2 penalty is a combination of the rows. Along the axes of the rows it has
+    the same loss and the same norm, with as many weights per label as there are axes.
+
+    Attributes:
+        directions: (features, axes); None for the features themselves: of sparse rows, or where
+            finding others would take too long.
+        lengths: (axes,), the mean square of the rows along each.
+    """
+
+    directions: Array | None
+    lengths: Array
+
+    @classmethod
+    def of(cls, inputs: Any, rows: Array, max_axes: int) -> _Axes:
+        inputs = inputs[rows]
+        count, width = inputs.shape
+        if sparse.issparse(inputs):
+            square = inputs.multiply(inputs).mean(axis=0)
+            return cls(None, np.asarray(square).ravel())
+        if min(count, width) > max_axes:
+            return cls(None, np.square(inputs).mean(axis=0))
+        if count < width:
+            _, singular, directions = np.linalg.svd(inputs, full_matrices=False)
+            return cls(np.ascontiguousarray(directions.T), singular**2 / count)
+        lengths, directions = np.linalg.eigh(inputs.T @ inputs / count)
+        return cls(directions, lengths.clip(min=0))
+
+    def along(self, inputs: Any) -> Any:
+        return inputs if self.directions is None else inputs @ self.directions
+
+    def put_back(self, layer: Layer) -> Layer:
+        """Return a layer along the axes as one of the features."""
+        if self.directions is None:
+            return layer
+        return Layer(self.directions @ layer.weight, layer.bias)
+
+
+# Checkpoints ----------------------------------------------------------------------------------
+
+
+def _checkpoint(search: _Search, best: list[Layer], last: list[Layer]) -> Checkpoint:
+    tensors: dict[str, Tensor] = {}
+    for name, layers in (("best", best), ("last", last)):
+        for number, layer in enumerate(layers):
+            own = {"weight": torch.from_numpy(layer.weight), "bias": torch.from_numpy(layer.bias)}
+            tensors |= prefixed(f"{name}.{number}", own)
+    return Checkpoint(tensors, {"tried": search.tried})
+
+
+def _layers(saved: Checkpoint, name: str, folds: Folds) -> list[Layer]:
+    found = [saved.group(f"{name}.{number}") for number in range(len(folds))]
+    return [Layer(each["weight"].numpy(), each["bias"].numpy()) for each in found]
