@@ -233,6 +233,7 @@ def test_what_texts_cannot_do_is_refused(tmp_path):
 
 def test_a_damaged_vocabulary_is_named(run, tmp_path):
     shutil.copytree(run.folder, tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").unlink()  # which would name the file first
     file = tmp_path / "run" / "encoder" / "vocabulary.json"
     for content, words in {
         "{}": "must hold `columns`",
