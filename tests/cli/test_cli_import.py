@@ -70,7 +70,7 @@ def test_the_map_is_that_of_python(folder):
 def test_probabilities_are_calibrated_through_their_log_odds(folder, capsys):
     for name, how in (("val.npz", ("--loss", "bce")), ("chances.csv", ("--as", "probabilities"))):
         assert run(folder, "calibrate", name, *how, "--truth", "y.csv", "--save", "m.json") == 0
-        calibrator = json.loads((folder / "m.json").read_text())["pipeline"]["calibrator"]
+        calibrator = json.loads((folder / "m.json").read_text())["calibrator"]
         assert calibrator["slope"] == pytest.approx(0.5, abs=0.1)
     assert "probabilities as given" in capsys.readouterr().out
     applied = ("calibrate", "chances.csv", "--apply", "m.json", "--out", "p.parquet")
