@@ -39,7 +39,7 @@ HEAD: dict[str, Any] = {"model": "mlp", "hidden": 256, "epochs": 15, "batch_size
 """For rows with one label each: which loss, with a head that is quick to train."""
 
 DEFAULT: dict[str, Any] = {"loss": "auto", "batch_size": None, "calibrate": "affine"}
-"""What the search settled; the defaults of ``credibly train``, written out."""
+"""What the search settled, written out; ``credibly train`` has come to choose the calibrator."""
 
 RIVALS = {
     "BCE, zero biases": ("bce", "link"),

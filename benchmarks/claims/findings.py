@@ -31,10 +31,14 @@ reported       there was nothing to confirm; the numbers are given
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A verdict and the numbers it rests on."""
+    """A verdict by the written rule and the numbers it rests on.
+
+    ``amended`` is another rule with its verdict, where the wording of the first was poor.
+    """
 
     verdict: Verdict
     ours: str
+    amended: str = ""
 
 
 NOT_RUN = Finding("not run", "–")

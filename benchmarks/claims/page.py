@@ -56,6 +56,9 @@ MARK = {
     "not run": "not run",
     "not testable": "not testable here",
 }
+AMENDED = "2026-11-18"
+"""When rules were amended whose wording could not be judged by."""
+
 CLEAR = ("holds", "holds in part", "contradicted")
 """Verdicts that decide a claim."""
 
@@ -236,6 +239,10 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
         **quasibinary.findings(one, ONE_LABEL_NETWORKS, FROM_SCRATCH),
         **quasibinary.findings_several(several, NETWORKS),
         **two_way.findings(results["ranking"], NETWORKS, ()),
+        "002-beats-softmax-asl-bce": two_way.beats(results["ranking"], NETWORKS),
+        "001-few-violations": quasibinary.violations(
+            ((several, NETWORKS), (one, ONE_LABEL_NETWORKS))
+        ),
         **average_k.findings(results["sets"], {"digits:one": (2,), **networks.SETS_SETUPS}),
     }
     trained |= normalizer.finding(folder, normalizer.NETWORK)
@@ -248,6 +255,8 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
         **quasibinary.findings_several(several, HEADS),
         **normalizer.finding(folder, normalizer.HEADS),
         **two_way.findings(results["two_way"], two_way.CHOSEN, ()),
+        "002-beats-softmax-asl-bce": two_way.beats(results["ranking"], HEADS),
+        "001-few-violations": quasibinary.violations(((several, HEADS), (one, ONE_LABEL_HEADS))),
         **average_k.findings(
             results["average_k"], {data: sizes for data, (_, sizes) in average_k.SETUPS.items()}
         ),
@@ -261,6 +270,7 @@ def _with_start(results: dict[str, Results], claims: list[Claim]) -> str:
     found = {
         **calibrated.findings(results["several"], networks.WITH_START),
         **two_way.findings(results["ranking"], networks.WITH_START, ()),
+        "002-beats-softmax-asl-bce": two_way.beats(results["ranking"], networks.WITH_START),
     }
     rows = []
     for claim in claims:
@@ -356,6 +366,8 @@ def _claim(claim: Claim, kinds: tuple[str, str], notes: Notes) -> str:
     for name, finding in zip(kinds, claim.findings, strict=True):
         if finding.ours != "–":
             lines.append(f"- {name}: {finding.ours}")
+        if finding.amended:
+            lines.append(f"- {name}, rule amended on {AMENDED}: {finding.amended}")
     if entry["id"] in notes["claim"]:
         lines.append(f"- {notes['claim'][entry['id']].strip()}")
     return (

@@ -94,6 +94,13 @@ class Results:
         found = self.by_seed(setup, method, *path)
         return {seed: scale * float(value) for seed, value in found.items()}
 
+    def data_set(self, setup: str) -> str:
+        """The data set of a setup: draws, features and some of the classes are the same set."""
+        data = next(method.data for method in self.methods if method.setup == setup)
+        if data.startswith("synthetic"):
+            return data
+        return data.partition(":")[0].removesuffix("-images").removesuffix("-features")
+
     def seconds(self, setup: str, method: str) -> dict[int, float]:
         """CPU time of each finished run, by seed."""
         found = self._found.get((setup, method), {})

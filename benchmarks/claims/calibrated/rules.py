@@ -7,8 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.claims.calibrated.tables import RECIPES, retrieval
-from benchmarks.claims.findings import NOT_RUN, Finding, Verdict, counted, judged, side, tally, told
-from benchmarks.claims.tables import Difference, Results, difference, mean
+from benchmarks.claims.comparisons import (
+    Comparison,
+    all_of,
+    compare,
+    on,
+    verdict_of,
+    verdict_of_most,
+)
+from benchmarks.claims.findings import NOT_RUN, Finding, Verdict, counted, judged, side
+from benchmarks.claims.tables import Results, difference, mean
 
 
 def findings(results: Results, setups: Sequence[str]) -> dict[str, Finding]:
@@ -48,30 +56,33 @@ def _means(
     return f"{figure}, mean of {len(have)} setups: {', '.join(cells)}"
 
 
+def _compared(results: Results, setups: Sequence[str], one: str, other: str) -> Comparison:
+    """ACE of a recipe minus that of another."""
+    return compare(
+        results, setups, lambda s: _ace(results, s, one), lambda s: _ace(results, s, other)
+    )
+
+
 def _improper(results: Results, setups: Sequence[str]) -> Finding:
-    counts = []
+    parts, each = [], []
     for recipe in (
         "focal, sigmoid",
         "ASL detached, sigmoid",
         "ASL, sigmoid",
         "two-way + temperature",
     ):
-        gaps = [
-            difference(_ace(results, setup, recipe), _ace(results, setup, proper))
-            for setup in setups
-            for proper in ("BCE", "SPA")
-        ]
-        counts.append((recipe, tally(gaps)))
-    counts = [(recipe, found) for recipe, found in counts if sum(found)]
-    if not counts:
+        gaps = [_compared(results, setups, recipe, proper) for proper in ("BCE", "SPA")]
+        both = all_of(*(gap.sides() for gap in gaps))
+        if both:
+            each.append(both)
+            pooled = ", ".join(f"{gap.pooled}" for gap in gaps)
+            parts.append(f"{recipe}: {on(both)}, pooled against BCE and SPA {pooled}")
+    if not parts:
         return NOT_RUN
-    most = all(above > below + open_ for _, (below, above, open_) in counts)
-    below, above, open_ = (sum(found[k] for _, found in counts) for k in range(3))
-    parts = [f"{recipe}: {told(found)}" for recipe, found in counts]
     recipes = ("BCE", "SPA", "two-way + temperature", "focal, sigmoid", "ASL detached, sigmoid")
     return Finding(
-        "holds" if most else judged(above, below, open_),
-        f"{_means(results, setups, recipes)}. Against BCE and SPA: {'; '.join(parts)}.",
+        verdict_of_most(each),
+        f"{_means(results, setups, recipes)}. ACE above that of both: {'; '.join(parts)}.",
     )
 
 
@@ -82,32 +93,34 @@ def _phi_improves(results: Results, setups: Sequence[str]) -> Finding:
         ("ASL detached, φ", "ASL detached, sigmoid"),
         ("ASL detached, right link", "ASL detached, φ"),
     )
-    counts = {
-        read: tally(difference(_ace(results, s, read), _ace(results, s, raw)) for s in setups)
-        for read, raw in pairs
+    gaps = {pair: _compared(results, setups, *pair) for pair in pairs}
+    sides = {
+        f"{name}, {read}": sign
+        for (read, raw), gap in list(gaps.items())[:3]
+        for name, sign in gap.sides(sign=-1).items()
     }
-    below, above, open_ = (sum(c[k] for c in list(counts.values())[:3]) for k in range(3))
+    if not sides:
+        return NOT_RUN
     recipes = (*(raw for _, raw in pairs[:3]), *(read for read, _ in pairs))
-    parts = [f"{read} against {raw}: {told(counts[read])}" for read, raw in pairs]
-    ours = f"{_means(results, setups, recipes)}. {'; '.join(parts)}."
-    return Finding(judged(below, above, open_), ours)
+    parts = [f"{read} against {raw}: {gap.told()}" for (read, raw), gap in gaps.items()]
+    return Finding(verdict_of(sides), f"{_means(results, setups, recipes)}. {'; '.join(parts)}.")
 
 
 def _phi_not_enough(results: Results, setups: Sequence[str]) -> Finding:
-    wrong = tally(
-        difference(_ace(results, s, "ASL detached, φ"), _ace(results, s, "SPA")) for s in setups
+    wrong, right = (
+        _compared(results, setups, recipe, "SPA")
+        for recipe in ("ASL detached, φ", "ASL detached, right link")
     )
-    right = tally(
-        difference(_ace(results, s, "ASL detached, right link"), _ace(results, s, "SPA"))
-        for s in setups
-    )
-    focal = tally(difference(_ace(results, s, "focal, φ"), _ace(results, s, "BCE")) for s in setups)
+    if not right.sets:
+        return NOT_RUN
+    focal = _compared(results, setups, "focal, φ", "BCE")
     recipes = ("focal, φ", "ASL, φ", "ASL detached, φ", "ASL detached, right link", "BCE", "SPA")
     ours = (
-        f"{_means(results, setups, recipes)}. ASL detached against SPA, φ: {told(wrong)}; "
-        f"right link: {told(right)}. Focal through φ against BCE: {told(focal)}."
+        f"{_means(results, setups, recipes)}. ASL detached against SPA, right link: "
+        f"{right.told()}; φ: {wrong.told()}. Not in the rule: focal through φ against BCE: "
+        f"{focal.told()}."
     )
-    return Finding(judged(right[1] + focal[1], right[0] + focal[0], right[2] + focal[2]), ours)
+    return Finding(verdict_of(right.sides()), ours)
 
 
 def _phi_costs(results: Results, setups: Sequence[str]) -> Finding:
@@ -129,131 +142,139 @@ def _phi_costs(results: Results, setups: Sequence[str]) -> Finding:
 
 
 def _spa_calibrated(results: Results, setups: Sequence[str]) -> Finding:
-    parts, verdicts = [], []
+    parts, sides = [], []
     for start, spa, bce in (
         ("zero bias", "SPA", "BCE"),
         ("prior bias", "SPA, prior bias", "BCE, prior bias"),
         ("prior bias + affine", "SPA, prior bias + affine", "BCE, prior bias + affine"),
     ):
-        found = tally(difference(_ace(results, s, spa), _ace(results, s, bce)) for s in setups)
-        parts.append(f"{start}: {told(found)} ({_means(results, setups, (bce, spa))})")
-        verdicts.append(judged(*found))
-    return Finding(verdicts[0], "SPA against BCE, ACE. " + "; ".join(parts) + ".")
+        gap = _compared(results, setups, spa, bce)
+        parts.append(f"{start}: {gap.told()} ({_means(results, setups, (bce, spa))})")
+        sides.append(gap.sides(sign=-1))
+    starts = [found for found in sides[:2] if found]
+    if not starts:
+        return NOT_RUN
+    return Finding(verdict_of(*starts), "SPA against BCE, ACE. " + "; ".join(parts) + ".")
 
 
-def _best(results: Results, setup: str, methods: tuple[str, ...]) -> dict[int, float]:
-    """mAP@y of the method with the highest mean: chosen with hindsight."""
-    by_method = [results.values(setup, method, "mAP@y") for method in methods]
+def _best(
+    results: Results, setup: str, methods: tuple[str, ...], figure: str = "mAP@y"
+) -> dict[int, float]:
+    """The figure of the method with the highest mean: chosen with hindsight."""
+    by_method = [results.values(setup, method, figure) for method in methods]
     return max(by_method, key=lambda values: np.nan_to_num(mean(values), nan=-1.0))
 
 
 def _spa_accurate(results: Results, setups: Sequence[str]) -> Finding:
+    rivals = ("asl", "asl, detached", "twl")
     gaps = {
-        setup: difference(
-            _best(results, setup, ("spa", "spa+lpr")),
-            _best(results, setup, ("asl", "asl, detached", "twl")),
+        figure: compare(
+            results,
+            setups,
+            lambda s, figure=figure: results.values(s, "spa", figure),
+            lambda s, figure=figure: _best(results, s, rivals, figure),
         )
-        for setup in setups
+        for figure in ("mAP@y", "mAP@x")
     }
-    known = {setup: gap for setup, gap in gaps.items() if gap.n}
-    if not known:
+    sides = all_of(*(gap.sides(-0.5) for gap in gaps.values()))
+    if not sides:
         return NOT_RUN
-    parts = [f"{setup} {gap}" for setup, gap in known.items()]
-    verdict = judged(*counted(side(gap, -0.5) for gap in known.values()))
-    ours = "Better of SPA and SPA+LPR minus best of ASL, ASL detached, two-way, mAP@y points: "
-    return Finding(verdict, ours + ", ".join(parts) + ".")
+    parts = [f"{figure} {gap.told()}" for figure, gap in gaps.items()]
+    ours = f"SPA minus the best of ASL, ASL detached, two-way, points: {'; '.join(parts)}. "
+    verdict = verdict_of(*(gap.sides(-0.5) for gap in gaps.values()))
+    return Finding(verdict, f"{ours}At most half a point behind in both: {on(sides)}.")
 
 
 def _bce_less_accurate(results: Results, setups: Sequence[str]) -> Finding:
-    parts, counts = [], []
+    others = ("focal", "asl", "asl, detached", "twl", "spa")
+    parts, sides = [], []
     for start, bce in (("zero bias", "bce"), ("prior bias", "bce, prior")):
-        gaps = []
-        for setup in setups:
-            best = _best(results, setup, ("focal", "asl", "asl, detached", "twl", "spa"))
-            gaps.append(difference(results.values(setup, bce, "mAP@y"), best))
-        known = [gap.mean for gap in gaps if gap.n]
-        counts.append(tally(gaps))
-        if known:
-            parts.append(f"{start}: {told(counts[-1])}, mean gap {np.mean(known):+.1f} points")
+        gap = compare(
+            results,
+            setups,
+            lambda s, bce=bce: results.values(s, bce, "mAP@y"),
+            lambda s: _best(results, s, others),
+        )
+        if gap.sets:
+            parts.append(f"{start}: {gap.told()}")
+            sides.append(gap.sides(-1, sign=-1))
     if not parts:
         return NOT_RUN
-    ours = "BCE against the best other loss of each setup, mAP@y. " + "; ".join(parts) + "."
-    zero, prior = judged(*counts[0]), judged(*counts[1])
-    good = ("holds", "holds in part")
-    # The paper does not say where its biases start; the claim is whole only if that is no matter.
-    verdict = zero if zero not in good or prior == "holds" else "holds in part"
-    return Finding(verdict, ours)
+    both = all_of(*sides)
+    ours = "BCE minus the best other loss of each setup, mAP@y points. " + "; ".join(parts)
+    return Finding(verdict_of(*sides), f"{ours}. A point behind from both starts: {on(both)}.")
 
 
 def _lpr(results: Results, setups: Sequence[str], bases: tuple[str, ...]) -> Finding:
-    parts, total = [], np.zeros(3, int)
+    parts, sides = [], {}
     for base in bases:
-        ace, worth = [], []
-        for setup in setups:
-            path = ("readings", "link", "ACE")
-            ace.append(
-                difference(
-                    results.values(setup, f"{base}+lpr", *path), results.values(setup, base, *path)
-                )
+        ace, worth = (
+            compare(
+                results,
+                setups,
+                lambda s, path=path, base=base: results.values(s, f"{base}+lpr", *path),
+                lambda s, path=path, base=base: results.values(s, base, *path),
             )
-            worth.append(
-                difference(
-                    results.values(setup, f"{base}+lpr", "mAP@y"),
-                    results.values(setup, base, "mAP@y"),
-                )
-            )
-        known = [gap.mean for gap in ace if gap.n]
-        if known:
-            change = np.mean([gap.mean for gap in worth if gap.n])
+            for path in (("readings", "link", "ACE"), ("mAP@y",))
+        )
+        found = all_of(ace.sides(sign=-1), worth.sides(-0.5))
+        if found:
             parts.append(
-                f"{base}: ACE {told(tally(ace))}, mean change {np.mean(known):+.2f}; "
-                f"mAP@y mean change {change:+.2f}"
+                f"{base}: ACE {ace.told()}; mAP@y {worth.told()}; ACE falls with mAP within half a "
+                f"point: {on(found)}"
             )
-            total += tally(ace)
-    if not parts:
-        return NOT_RUN
-    return Finding(judged(*map(int, total)), "; ".join(parts) + ".")
+            sides |= {f"{base}, {name}": sign for name, sign in found.items()}
+    return Finding(verdict_of(sides), "; ".join(parts) + ".") if parts else NOT_RUN
 
 
 def _retrieval_order(results: Results, setups: Sequence[str]) -> Finding:
-    over_bce: list[Difference] = []
-    over_raw: list[Difference] = []
-    shown = []
-    for setup in setups:
-        spa, bce, raw = (
-            retrieval(results, setup, r) for r in ("SPA", "BCE", "ASL detached, sigmoid")
-        )
-        over_bce += [difference(spa[k], bce[k]) for k in range(2, 6)]
-        over_raw += [difference(bce[k], raw[k]) for k in range(2, 6)]
-        if spa[5] and raw[5]:
-            cells = [f"{name} {mean(v[5]):.1f}" for name, v in (("SPA", spa), ("BCE", bce))]
-            shown.append(f"{setup}: {', '.join(cells)}, raw ASL {mean(raw[5]):.1f}")
-    if not shown:
+    pairs = (("SPA", "BCE"), ("BCE", "ASL detached, sigmoid"))
+    gaps = {
+        pair: [
+            compare(
+                results,
+                setups,
+                lambda s, k=k, name=pair[0]: retrieval(results, s, name)[k],
+                lambda s, k=k, name=pair[1]: retrieval(results, s, name)[k],
+            )
+            for k in range(2, 6)
+        ]
+        for pair in pairs
+    }
+    sides = all_of(*(gap.sides() for each in gaps.values() for gap in each))
+    if not sides:
         return NOT_RUN
-    below, above, open_ = tally(over_bce)
-    ours = (
-        f"SPA against BCE over setups and 2–5 conditions: {told(tally(over_bce))}; BCE against raw "
-        f"ASL: {told(tally(over_raw))}. mAP at 5 conditions: " + "; ".join(shown)
-    )
-    verdict = judged(above, below, open_)
-    return Finding(verdict, ours + ".")
+    parts = []
+    for (one, other), each in gaps.items():
+        met = all_of(*(gap.sides() for gap in each))
+        pooled = ", ".join(f"{gap.pooled}" for gap in each)
+        parts.append(f"{one} above {other} at every length: {on(met)}, pooled by length {pooled}")
+    ours = f"mAP of queries of 2 to 5 conditions, points. {'; '.join(parts)}. Both: {on(sides)}."
+    halves = (all_of(*(gap.sides() for gap in each)) for each in gaps.values())
+    return Finding(verdict_of(*halves), ours.replace("ASL detached, sigmoid", "raw ASL"))
 
 
 def _retrieval_gap(results: Results, setups: Sequence[str]) -> Finding:
-    parts, grew = [], []
+    parts, growths = [], {}
     for setup in setups:
         spa, raw = (retrieval(results, setup, r) for r in ("SPA", "ASL detached, sigmoid"))
         seeds = [seed for seed in spa[5] if seed in raw[5]]
         two, five = ({seed: spa[k][seed] - raw[k][seed] for seed in seeds} for k in (2, 5))
-        growth = difference(five, two)
-        if growth.n:
-            grew.append(growth)
+        if len(seeds) > 1:
+            growths[setup] = {seed: five[seed] - two[seed] for seed in seeds}
             parts.append(f"{setup} {mean(two):+.1f} → {mean(five):+.1f}")
     if not parts:
         return NOT_RUN
-    below, above, open_ = tally(grew)
-    verdict = judged(above, below, open_)
-    return Finding(verdict, f"SPA minus raw ASL, 2 → 5 conditions, points: {', '.join(parts)}.")
+    gap = compare(results, growths, growths.__getitem__, lambda s: dict.fromkeys(growths[s], 0.0))
+    every: dict[str, int] = {}
+    for setup, growth in growths.items():
+        name = results.data_set(setup)
+        grown = 1 if min(growth.values()) > 0 else min(0, gap.sides()[name])
+        every[name] = min(grown, every.get(name, 1))
+    ours = (
+        f"SPA minus raw ASL, 2 → 5 conditions, points: {', '.join(parts)}. Growth: {gap.told()}. "
+    )
+    return Finding(verdict_of(every), f"{ours}It grows in every seed: {on(every)}.")
 
 
 def _one_setting(results: Results, setups: Sequence[str]) -> Finding:
