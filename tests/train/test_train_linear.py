@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from train_instances import awkward, pictures, pretrained_weights
 
 import credibly as cr
+from credibly.cli import main
 from credibly.data import Data
 from credibly.train import Settings, fit
 from credibly.train.folds import Folds
@@ -182,7 +183,7 @@ def texts():
 
 
 USERS = {
-    "linear": lambda to: fit(awkward(), to, Settings(model="linear", solver="lbfgs", sweep="l2")),
+    "linear": lambda to: fit(awkward(), to, Settings(model="linear")),
     "auto": lambda to: fit(awkward(), to),
     "texts": lambda to: fit(texts(), to),
     "probe": lambda to: fit(
@@ -209,3 +210,85 @@ def test_every_linear_layer_is_solved_by_the_one_solver(user, tmp_path, monkeypa
     monkeypatch.setattr("credibly.train.linear.solve", refuse)
     with pytest.raises(ZeroDivisionError, match="solve"):
         USERS[user](tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Write 300 rows whose one label is known from the features."""
+    noise = np.random.default_rng(0)
+    features = noise.normal(size=(300, 4))
+    kinds = np.where(features @ [2, -1, 1, 0] > 0, "yes", "no")
+    lines = [",".join([*map(str, row), kind]) for row, kind in zip(features, kinds, strict=True)]
+    path = tmp_path_factory.mktemp("table") / "t.csv"
+    path.write_text("\n".join(["a,b,c,d,kind", *lines]))
+    return path
+
+
+BY_STEPS = {
+    "epochs": (["--epochs", "5"], "trained by AdamW for 5 epochs"),
+    "the usual epochs": (["--epochs", "30"], "trained by AdamW for 30 epochs"),
+    "sgd": (["--optimizer", "sgd", "--epochs", "1"], "trained by SGD for 1 epoch"),
+    "preset": (
+        ["--preset", "avgk-cifar100", "--epochs", "5", "--average-size", "1"],
+        "trained by SGD for 5 epochs",
+    ),
+    "solver": (["--solver", "steps", "--epochs", "2"], "trained by AdamW for 2 epochs"),
+}
+
+
+def trained(table, out, capsys, *flags):
+    command = ["train", str(table), "--label-column", "kind", "--model", "linear", "--quiet"]
+    assert main([*command, "--out", str(out), *flags]) == 0, capsys.readouterr().err
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_linear_is_solved_to_the_optimum_by_every_door(table, tmp_path, capsys):
+    assert "linear, solved to the optimum" in trained(table, tmp_path / "run", capsys)
+    run = cr.load(tmp_path / "run")
+    rows = cr.data.load(table, label_column="kind")
+    assert run.settings.solver == "lbfgs"
+    assert run.metrics["NLL"] < 0.1
+    again = fit(rows, tmp_path / "again", Settings(model="linear"))
+    test = rows.part("test")
+    np.testing.assert_array_equal(
+        again.predict(test).probabilities, run.predict(test).probabilities
+    )
+
+
+@pytest.mark.parametrize("name", BY_STEPS)
+def test_an_option_of_networks_trains_a_linear_layer_by_steps_and_says_so(
+    name, table, tmp_path, capsys
+):
+    flags, words = BY_STEPS[name]
+    shown = trained(table, tmp_path / "run", capsys, *flags)
+    assert f"linear layer, {words}" in shown
+    assert cr.load(tmp_path / "run").settings.solver == "steps"
+
+
+def test_a_given_penalty_is_the_one_that_is_solved(tmp_path):
+    given = Settings(model="linear", l2=7.0, calibrate="none", select="last")
+    run = fit(awkward(), tmp_path / "run", given)
+    train, network = awkward().part("train"), run.model
+    assert isinstance(network, cr.models.Network)
+    inputs, targets = network.standardize.applied(train.features), train.dense_targets
+    for label in range(4):
+        known = targets[:, label] >= 0
+        model = LogisticRegression(C=1 / 7, tol=1e-10)
+        model.fit(inputs[known], targets[known, label])
+        weight = network.head.weight[label].detach().numpy()
+        np.testing.assert_allclose(weight, model.coef_[0], atol=1e-3)
+
+
+REFUSED = {
+    "steps": ({"solver": "steps"}, "penalty of `solver` lbfgs; got solver steps"),
+    "sweep": ({"solver": "lbfgs", "sweep": "l2"}, "`sweep` l2, which tries many"),
+    "another model": ({"model": "mlp"}, "belongs to `model` linear or tfidf; got mlp"),
+    "negative": ({"l2": -1.0}, "`l2` must be"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_penalty_that_nothing_takes_is_refused(name):
+    given, message = REFUSED[name]
+    with pytest.raises(cr.InputError, match=message):
+        Settings(**{"model": "linear", "l2": 1.0, **given})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from credibly.cli._command import option, with_fields
 from credibly.cli._reader_options import reader_options, with_reader_options
 from credibly.train import Settings
+from credibly.train.configuration import how_trained, of_networks
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -85,7 +86,10 @@ def settings_of(options: Own) -> Settings:
         stored = read_config(config.parent)["settings"]
         _refuse_stored_code(stored, options)
         base = {**stored, **base}
-    settings = Settings.from_mapping({**base, **given(options)}, "settings")
+    values = {**base, **given(options)}
+    if values.get("model") == "linear" and "solver" not in values and any(map(of_networks, values)):
+        values["solver"] = "steps"
+    settings = Settings.from_mapping(values, "settings")
     settings = replace(settings, loss=printed_loss(options.preset, settings.loss))
     check_names(settings)
     return settings
@@ -149,7 +153,7 @@ def run(options: Own) -> int:
         compared = {"candidates": table} if table else {}
         print_json({"run": options.out, "metrics": done.metrics, **compared})
         return 0
-    title = f"{done.settings.loss} · {done.settings.model} · test rows"
+    title = f"{done.settings.loss} · {how_trained(done.settings)} · test rows"
     print_table(title, ["", "value"], list(done.metrics.items()))
     if len(table) > 1:
         print_table("models compared on rows they did not see", *_compared(table))

@@ -14,7 +14,13 @@ from credibly.checks import InputError
 from credibly.data import CALIBRATION, TEST, TRAIN
 from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.batches import mixed, rows_per_step
-from credibly.train.configuration import DECIDES_FREELY, HEADS, Settings, highest_rate
+from credibly.train.configuration import (
+    DECIDES_FREELY,
+    HEADS,
+    Settings,
+    highest_rate,
+    trained_by_steps,
+)
 from credibly.train.distributed import SingleProcess
 from credibly.train.linear import solvable
 from credibly.train.linear_probe import can_probe
@@ -42,8 +48,11 @@ SPARSE_WEIGHTS = 20_000_000
 """Of ``mlp`` on sparse features: least and largest width of the hidden layer, and the number of
 weights of the first layer that it is made for, in steps of 32 units."""
 
-FOLDS = 3
+FOLDS = {"tfidf": 3, "linear": 5}
 MIN_ROWS_TO_FOLD = 20
+
+SOLVED_WEIGHTS = 10_000_000
+"""Most weights of ``linear`` on sparse features that are solved: each fold keeps two copies."""
 
 
 def resolve_settings(settings: Settings, data: Data) -> Settings:
@@ -120,8 +129,8 @@ def _resolve_sparse(settings: Settings, data: Data) -> Settings:
     model = "mlp" if settings.model == "auto" else settings.model
     if model not in ("linear", "mlp") or settings.ensemble:
         raise InputError(f"{what}, which `model` linear and mlp take; got {settings.model!r}.")
-    if settings.solver == "lbfgs" or settings.mixup:
-        raise InputError(f"{what}; `solver` lbfgs and `mixup` need a dense matrix. Leave them out.")
+    if settings.mixup:
+        raise InputError(f"{what}; `mixup` needs a dense matrix. Leave it out.")
     if model == "linear" and len(data.labels) >= MANY_LABELS:
         raise InputError(
             f"{what} and {len(data.labels):,} labels: a linear model would have a weight for each "
@@ -202,28 +211,33 @@ def _check_average_size(settings: Settings, data: Data) -> None:
 def _solver(settings: Settings, model: str, loss: str, data: Data) -> dict[str, Any]:
     """Return the solver that ``auto`` stands for, with what belongs to it.
 
-    A linear model of many terms is solved to the optimum of an L2 weight that held-out rows
-    choose, which was much better than steps of AdamW (docs/text.md). Losses without a minimum in
-    the scores alone are trained by steps.
+    Linear models are solved to the optimum of an L2 penalty that rows not trained on choose, which
+    was much better than steps of AdamW (docs/text.md). An option of networks asks for steps, and so
+    do losses without a minimum in the scores alone.
     """
     if settings.solver != "auto":
         return {}
-    if model != "tfidf" or settings.dropout or loss.startswith(OBJECT):
+    if model not in FOLDS or settings.dropout or loss.startswith(OBJECT) or num_processes() > 1:
         return {"solver": "steps"}
+    if model == "linear":
+        large = data.sparse_features is not None and (
+            data.sparse_features.shape[1] * len(data.labels) > SOLVED_WEIGHTS
+        )
+        many = isinstance(data.targets, SparseTargets)
+        if data.kind != "features" or trained_by_steps(settings) or large or many:
+            return {"solver": "steps"}
     named = dataclasses.replace(settings, loss=loss)
     criterion = loss_of(named, None, num_labels=len(data.labels), num_rows=len(data))
-    if not solvable(criterion):
-        return {"solver": "steps"}
-    return {"solver": "lbfgs", "sweep": "l2"}
+    return {"solver": "lbfgs" if solvable(criterion) else "steps"}
 
 
 def _folds(settings: Settings, model: str, data: Data) -> int:
     """Return the number of folds that ``None`` stands for; check a given one against the data."""
     held_out, rows = (data.split == CALIBRATION).any(), int((data.split != TEST).sum())
     if settings.folds is None:
-        wanted = settings.sweep is not None or settings.calibrate != "none"
-        usual = model == "tfidf" and settings.solver == "lbfgs" and data.drawn
-        return FOLDS if usual and wanted and rows >= MIN_ROWS_TO_FOLD else 0
+        wanted = settings.l2 is None or settings.calibrate != "none"
+        usual = model in FOLDS and settings.solver == "lbfgs" and data.drawn
+        return FOLDS[model] if usual and wanted and rows >= MIN_ROWS_TO_FOLD else 0
     if settings.folds and held_out and not data.drawn:
         raise InputError(
             f"`folds` replaces held-out rows, and {data.source} names some; got {settings.folds}. "
@@ -256,7 +270,7 @@ def default_loss(data: Data) -> str:
 
 def _default_model(settings: Settings, data: Data) -> str:
     if data.kind == "features":
-        return "linear" if settings.solver == "lbfgs" else "mlp"
+        return "linear" if settings.solver == "lbfgs" or settings.l2 is not None else "mlp"
     if data.kind == "text":
         return "tfidf"
     if data.kind == "text+regions":

@@ -131,16 +131,21 @@ class Settings:
     )
     solver: str = setting(
         "auto",
-        "lbfgs: linear, tfidf or the last layer on cached features, to the optimum; auto: lbfgs "
-        "with sweep l2 for tfidf, else steps",
+        "lbfgs: linear, tfidf or the last layer on cached features, to the optimum; steps: by the "
+        "optimizer; auto: lbfgs for tfidf, and for linear unless an option of networks is given",
         SOLVERS,
     )
-    sweep: str | None = setting(None, "l2: choose among 45 weights from 1e-6 to 1e5", ("l2",))
+    l2: float | None = setting(
+        None,
+        "solver lbfgs: penalty on the weights, scikit-learn's 1/C (default: rows not trained on "
+        "choose)",
+    )
+    sweep: str | None = setting(None, "l2: choose among 45 penalties from 1e-6 to 1e5", ("l2",))
     folds: int | None = setting(
         None,
         "solver lbfgs: choose and calibrate on scores of models that did not train on the row, one "
-        "model per fold, then train on all rows; 0 holds rows out (default: 3 for tfidf where the "
-        "data name no held-out rows)",
+        "model per fold, then train on all rows; 0 holds rows out (default where the data name no "
+        "held-out rows: 5 for linear, 3 for tfidf)",
     )
     budget: str = setting(
         "60s", "model auto: time for the models tried, as estimated from the size of the data"
@@ -236,6 +241,7 @@ class Settings:
         self._check_combinations()
 
     def _check_combinations(self) -> None:
+        from credibly import checks
         from credibly.checks import InputError
 
         if self.schedule == "step" and not self.milestones:
@@ -277,6 +283,15 @@ class Settings:
             )
         if self.sweep is not None and self.solver != "lbfgs":
             raise InputError("`sweep` l2 belongs to `solver` lbfgs; got solver steps.")
+        if self.l2 is not None:
+            checks.at_least("l2", self.l2, 0)
+            if self.sweep is not None or self.solver == "steps":
+                raise InputError(
+                    "`l2` is the penalty of `solver` lbfgs; got "
+                    + ("`sweep` l2, which tries many." if self.sweep else "solver steps.")
+                )
+            if self.model not in ("linear", "tfidf", "auto") and not self.features:
+                raise InputError(f"`l2` belongs to `model` linear or tfidf; got {self.model}.")
         if self.ensemble == 1:
             raise InputError("`ensemble` must be 0 or at least 2; got 1.")
         if self.ensemble and (self.folds or 0) > self.ensemble:
@@ -318,6 +333,50 @@ def highest_rate(settings: Settings) -> float:
     if settings.learning_rate is not None:
         return settings.learning_rate
     return FINE_TUNING_RATE if settings.head_start and settings.optimizer == "adamw" else RATE
+
+
+def of_networks(name: str) -> bool:
+    """Return whether a setting belongs to networks that are trained by steps.
+
+    Example:
+        >>> of_networks("epochs"), of_networks("loss")
+        (True, False)
+    """
+    return name not in (*DECIDES_FREELY, "solver", "l2", "sweep", "terms", "select", "prior_bias")
+
+
+def trained_by_steps(settings: Settings) -> bool:
+    """Return whether a setting of networks differs from its default.
+
+    Example:
+        >>> trained_by_steps(Settings(model="linear")), trained_by_steps(Settings(epochs=5))
+        (False, True)
+    """
+    own, usual = (
+        dataclasses.replace(each, learning_rate=highest_rate(each))
+        for each in (settings, Settings())
+    )
+    names = [field.name for field in dataclasses.fields(Settings) if of_networks(field.name)]
+    return any(getattr(own, name) != getattr(usual, name) for name in names)
+
+
+OPTIMIZER_NAMES = {"sgd": "SGD", "adamw": "AdamW"}
+
+
+def how_trained(settings: Settings) -> str:
+    """Return the model in words, and of a linear one how it was trained.
+
+    Example:
+        >>> how_trained(Settings(model="linear", solver="steps", optimizer="sgd", epochs=5))
+        'linear layer, trained by SGD for 5 epochs'
+    """
+    if settings.model != "linear" or settings.ensemble:
+        return settings.model
+    if settings.solver == "lbfgs":
+        return "linear, solved to the optimum"
+    plural = "" if settings.epochs == 1 else "s"
+    optimizer = OPTIMIZER_NAMES[settings.optimizer]
+    return f"linear layer, trained by {optimizer} for {settings.epochs} epoch{plural}"
 
 
 def is_compared(settings: Settings) -> bool:

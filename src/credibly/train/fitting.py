@@ -306,11 +306,14 @@ def _solve(run: Run, rows: Data, network: Any, callback: Callback) -> Tensor | N
     def measure(scores: Array, odds: Array) -> dict[str, float]:
         return evaluator.figures(odds, Pipeline(criterion).ranking_scores(scores))
 
+    penalties = None if settings.l2 is None else [settings.l2]
+    if settings.sweep and rows.encoded is None:
+        penalties = list(PROBE_PENALTIES)
     found = linear.solve(
         *(_layer_inputs(network, rows), targets, criterion, folds),
         measure if len(folds.scored) else None,
         bias=network.head.bias.detach().double().numpy(),
-        penalties=_penalties(settings, criterion, targets[folds.trained], rows),
+        penalties=penalties,
         callback=callback,
         state=run.folder / "state",
     )
@@ -324,19 +327,12 @@ def _layer_inputs(network: nn.Module, rows: Data) -> Any:
 
     if isinstance(rows.encoded, SparseRows):
         return rows.encoded.matrix
-    assert rows.features is not None  # resolve_settings refuses others
+    sparse = rows.sparse_features
+    features = rows.features if sparse is None else sparse.matrix
+    assert features is not None  # resolve_settings refuses others
     if isinstance(network, Network):
-        return network.standardize.applied(rows.features)
-    return rows.features.astype(np.float64)
-
-
-def _penalties(
-    settings: Settings, criterion: Loss, targets: Array, rows: Data
-) -> list[float] | None:
-    """Return the penalties that the settings ask for; None for a search."""
-    if not settings.sweep:
-        return [settings.weight_decay * linear.loss_terms(criterion, targets)]
-    return None if rows.encoded is not None else list(PROBE_PENALTIES)
+        return network.standardize.applied(features)
+    return features.astype(np.float64)
 
 
 def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
