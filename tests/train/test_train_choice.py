@@ -301,6 +301,7 @@ DAMAGED = {
 def test_a_damaged_table_of_candidates_is_refused(name, rows, tmp_path):
     document, message = DAMAGED[name]
     folder = fit(rows, tmp_path / "run", settings("forest")).folder
+    (folder / "manifest.json").unlink()  # which would name the file first
     path = folder / "candidates.json"
     path.unlink() if document is None else path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=message):

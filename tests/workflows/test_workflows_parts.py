@@ -159,7 +159,7 @@ def test_issues_of_files_with_the_most_probable_labels(tmp_path):
         targets=SparseTargets.from_lists([[7], [0], []], num_labels=5000),
         ids=["a", "b", "c"],
     ).write(tmp_path / "top.parquet")
-    found = label_issues_of_files(tmp_path / "top.parquet")
+    found = label_issues_of_files(tmp_path / "top.parquet", min_disagreement=0.5)
     assert [(each.id, each.label, each.kind) for each in found] == [
         ("c", "label-5", "missing"),
         ("b", "label-0", "surplus"),
