@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -68,7 +69,7 @@ HEADER = "---\nsearch:\n  boost: 0.1\n---"
 WIDE = HEADER.replace("search:", "hide: [toc]\nsearch:")
 """The front page leaves the width to its figures."""
 
-KINDS = ("networks", "heads")
+KINDS = ("networks", "heads", "texts")
 NETWORKS = ("digits, cnn", *networks.BY_RULE)
 """Setups trained end to end on images; the others train heads on frozen features, or tables."""
 
@@ -82,10 +83,10 @@ Notes = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A claim of a paper with its two verdicts, in the order of ``KINDS``."""
+    """A claim of a paper with its verdicts, in the order of ``KINDS``."""
 
     entry: dict[str, str]
-    findings: tuple[Finding, Finding]
+    findings: tuple[Finding, ...]
 
     @property
     def marks(self) -> list[str]:
@@ -151,6 +152,9 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
         "## Rules",
         notes["rules"].strip(),
         _coded(claims, notes["coded"]),
+        "## Undecided claims",
+        notes["undecided"].strip(),
+        _undecided(claims, notes["claimed"]),
         "## Runs",
         _runs(book, results),
     ]
@@ -188,7 +192,7 @@ def _tables(results: dict[str, Results], book: Book) -> dict[str, list[Table]]:
     """Every table, by the paper or study on whose page it stands."""
     power = [
         networks.power(results["several"], kind, setups)
-        for kind, setups in zip(KINDS, ((*NETWORKS, *networks.WITH_START), HEADS), strict=True)
+        for kind, setups in zip(KINDS[:2], ((*NETWORKS, *networks.WITH_START), HEADS), strict=True)
     ]
     return {
         "networks": [*networks.tables(results["networks"]), power[0]],
@@ -228,11 +232,11 @@ def _two_way_name(method: Method) -> Method:
     return dataclasses.replace(method, name="two-way") if method.name == "twl" else method
 
 
-Columns = tuple[dict[str, Finding], dict[str, Finding]]
+Columns = tuple[dict[str, Finding], ...]
 
 
 def _findings(results: dict[str, Results], folder: Path) -> Columns:
-    """What networks trained on images say of each claim, and what heads and tables say."""
+    """What networks trained on images say of each claim, what heads and tables, what texts."""
     several, one = results["several"], results["one"]
     trained = {
         **calibrated.findings(several, NETWORKS),
@@ -262,7 +266,9 @@ def _findings(results: dict[str, Results], folder: Path) -> Columns:
         ),
         **cost.finding(folder),
     }
-    return trained, heads
+    read = calibrated.findings(results["texts"], tuple(texts.SETUPS))
+    read = {claim: found for claim, found in read.items() if found.verdict != "reported"}
+    return trained, heads, read
 
 
 def _with_start(results: dict[str, Results], claims: list[Claim]) -> str:
@@ -281,10 +287,10 @@ def _with_start(results: dict[str, Results], claims: list[Claim]) -> str:
     return markdown(["claim", "random last layer", "head start", "with a head start"], rows)
 
 
-def _kinds(results: Results) -> tuple[str, str]:
+def _kinds(results: Results) -> tuple[str, ...]:
     """What the columns are called; a column that rests on digit scenes alone says so."""
     seeds = [len(results.by_seed(setup, "bce", "mAP@y")) for setup in networks.SETUPS]
-    return (KINDS[0] if max(seeds) > 1 else "networks (digit scenes only)", KINDS[1])
+    return (KINDS[0] if max(seeds) > 1 else "networks (digit scenes only)", *KINDS[1:])
 
 
 def _claims(found: Columns) -> list[Claim]:
@@ -292,21 +298,23 @@ def _claims(found: Columns) -> list[Claim]:
     entries = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
     claims = []
     for entry in entries:
-        trained, heads = (column.get(entry["id"], NOT_RUN) for column in found)
+        findings = tuple(column.get(entry["id"], NOT_RUN) for column in found)
         if entry["test"].startswith("not testable"):
-            trained = heads = Finding("not testable", entry["test"].partition(": ")[2])
-        claims.append(Claim(entry, (trained, heads)))
+            findings = (Finding("not testable", entry["test"].partition(": ")[2]),) * len(found)
+        claims.append(Claim(entry, findings))
     return claims
 
 
 def _front(
-    claims: list[Claim], kinds: tuple[str, str], notes: Notes, drawn: dict[str, str]
+    claims: list[Claim], kinds: tuple[str, ...], notes: Notes, drawn: dict[str, str]
 ) -> list[str]:
     """Verdicts by paper, the figures that matter, what follows, then every claim with a link."""
     verdicts = []
     for paper, name in PAGES.items():
         own = [claim for claim in claims if claim.entry["paper"] == paper]
-        counts = [_count(claim.findings[kind].verdict for claim in own) for kind in range(2)]
+        counts = [
+            _count(claim.findings[kind].verdict for claim in own) for kind in range(len(kinds))
+        ]
         verdicts.append([f"[{SHORT[paper]}](results/{name}.md)", *counts, notes["verdict"][paper]])
     listed = [
         [
@@ -339,6 +347,8 @@ def _count(verdicts: Iterable[str], *, every: bool = False) -> str:
     counts = Counter(verdicts)
     if every:
         return ", ".join(f"{number} {MARK[name]}" for name, number in counts.most_common())
+    if not counts.keys() - {"not run", "not testable"}:
+        return "not run"
     parts = [f"{counts[name]} {name}" for name in CLEAR if counts[name]]
     other = sum(number for name, number in counts.items() if name not in CLEAR)
     return ", ".join([*parts, f"{other} open"] if other else parts)
@@ -357,7 +367,20 @@ def _coded(claims: list[Claim], coded: dict[str, str]) -> str:
     )
 
 
-def _claim(claim: Claim, kinds: tuple[str, str], notes: Notes) -> str:
+def _undecided(claims: list[Claim], claimed: dict[str, str]) -> str:
+    """What a paper claims beside what these runs could have seen, where they saw nothing."""
+    rows = []
+    for claim in claims:
+        entry = claim.entry
+        for kind, finding in zip(KINDS, claim.findings, strict=True):
+            if finding.verdict == "not seen":
+                link = f"[{entry['title']}]({PAGES[entry['paper']]}.md#{entry['id']})"
+                seen = ", ".join(re.findall(r"visible from (\d+\.\d+)", finding.ours)) or "–"
+                rows.append([link, kind, claimed[entry["id"]], seen])
+    return markdown(["claim", "by", "claimed", "visible from, points"], rows)
+
+
+def _claim(claim: Claim, kinds: tuple[str, ...], notes: Notes) -> str:
     """What a claim says, its numbers and rule, our numbers, and what we make of it."""
     entry, marks = claim.entry, claim.marks
     lines = [f"- paper: {entry['numbers']}", f"- rule as written: {entry['test']}"]
@@ -372,7 +395,9 @@ def _claim(claim: Claim, kinds: tuple[str, str], notes: Notes) -> str:
         lines.append(f"- {notes['claim'][entry['id']].strip()}")
     return (
         f"### {entry['title']} {{#{entry['id']}}}\n\n**{entry['says']}** ({entry['where']}) — "
-        f"{kinds[0]}: {marks[0]}; {kinds[1]}: {marks[1]}\n\n" + "\n".join(lines)
+        + "; ".join(f"{kind}: {mark}" for kind, mark in zip(kinds, marks, strict=True))
+        + "\n\n"
+        + "\n".join(lines)
     )
 
 

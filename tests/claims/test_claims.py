@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 import shutil
 import tomllib
@@ -424,6 +425,16 @@ def test_rules_that_the_code_does_not_follow_are_named_for_real_claims() -> None
     assert set(page._notes()["coded"]) <= {claim["id"] for claim in claims}
     method = (page.HERE.parents[1] / "docs/results/method.md").read_text(encoding="utf-8")
     assert all(f"#{claim})" in method for claim in page._notes()["coded"])
+
+
+def test_every_undecided_claim_says_what_is_claimed_and_what_could_be_seen() -> None:
+    method = (page.HERE.parents[1] / "docs/results/method.md").read_text(encoding="utf-8")
+    table = method.partition("## Undecided claims")[2].partition("## Runs")[0]
+    front = (page.HERE.parents[1] / "docs/results.md").read_text(encoding="utf-8")
+    listed = front.partition("## Claim by claim")[2]
+    open_claims = re.findall(r'id="(\S+?)"></a>.*\| not seen', listed)
+    assert open_claims
+    assert all(f"#{claim})" in table for claim in open_claims)
 
 
 def test_the_pages_and_tables_are_those_of_the_records(tmp_path: Path) -> None:
