@@ -39,7 +39,7 @@ class Quotes:
         source, row, name, *whole = quote.split("|")
         if source in self.found:
             match = re.search(name, self.found[source][row].ours)
-            return match[1] if match else MISSING
+            return re.sub(r"^-(?=\d)", "−", match[1]) if match else MISSING
         table = self.tables[source]
         column = table.header.index(name)
         for cells in table.rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from benchmarks.claims.calibrated import SETUPS
@@ -126,6 +127,7 @@ def findings(results: Results, setups: Sequence[str], probes: Sequence[str]) -> 
         ),
     }
     found = {claim: _against(results, *pair, setups) for claim, pair in rivals.items()}
+    found["002-temperature-helps"] = _flat_around(results, setups, found["002-temperature-helps"])
     found["002-both-ways-needed"] = _both_ways(results, setups)
     return {**found, "002-transfer": _against(results, "twl", ["softmax", "bce"], probes)}
 
@@ -152,6 +154,24 @@ def beats(results: Results, setups: Sequence[str]) -> Finding:
         f"half a point of ASL in both: {on(sides)}."
     )
     return Finding(verdict_of(*conditions), ours) if sides else NOT_RUN
+
+
+def _flat_around(results: Results, setups: Sequence[str], higher: Finding) -> Finding:
+    """ "Flat" has no number in the rule; amended: T = 2 and T = 8 within half a point of T = 4."""
+    near = [
+        _over(results, setups, "two-way", other, figure)
+        for other in ("T = 2", "T = 8")
+        for figure in FIGURES
+    ]
+    near = [gap for gap in near if gap.sets]
+    if not near:
+        return higher
+    # No interval reaches beyond half a point on either side: flat. One that lies beyond: not flat.
+    flat = all_of(*(all_of(gap.sides(-0.5), gap.sides(0.5, sign=-1)) for gap in near))
+    above = [_over(results, setups, "two-way", "T = 1", figure).sides() for figure in FIGURES]
+    amended = f"above T = 1, and within half a point of T = 2 and T = 8: {on(all_of(flat, *above))}"
+    verdict = verdict_of(flat, *above)
+    return dataclasses.replace(higher, amended=f"{amended}; **{verdict}**.")
 
 
 def _both_ways(results: Results, setups: Sequence[str]) -> Finding:

@@ -15,7 +15,7 @@ from benchmarks.claims.average_k.methods import (
 )
 from benchmarks.claims.average_k.tables import HEADS, at, varied
 from benchmarks.claims.comparisons import Comparison, all_of, compare, on, verdict_of
-from benchmarks.claims.findings import NOT_RUN, Finding, Verdict, counted, judged, tally
+from benchmarks.claims.findings import NOT_RUN, Finding, Verdict, counted, judged
 from benchmarks.claims.tables import Difference, Results, difference, mean
 
 PRINTED = "avgk, ML head through softmax"
@@ -135,20 +135,34 @@ def _best(results: Results, pairs: list[tuple[str, int]]) -> Finding:
 
 
 def _grows(results: Results, setups: Sizes) -> Finding:
-    parts, grew = [], []
-    for data, sizes in setups.items():
+    """The gain at the largest K above that at the smallest, over all rows and for rare classes."""
+    several = {data: sizes for data, sizes in setups.items() if len(sizes) > 1}
+
+    def gain(data: str, size: int, group: str) -> dict[int, float]:
+        one, other = (at(results, data, name, size, group) for name in (PRINTED, "ce"))
+        return {seed: one[seed] - other[seed] for seed in one if seed in other}
+
+    whole, few = (
+        compare(
+            results,
+            several,
+            lambda data, group=group: gain(data, several[data][-1], group),
+            lambda data, group=group: gain(data, several[data][0], group),
+        )
+        for group in ("accuracy", "few")
+    )
+    if not whole.sets:
+        return NOT_RUN
+    parts = []
+    for data, sizes in several.items():
         pairs = [(data, size) for size in sizes]
-        lead = {}
-        for size in (sizes[0], sizes[-1]):
-            one, other = (at(results, data, name, size) for name in (PRINTED, "ce"))
-            lead[size] = {seed: one[seed] - other[seed] for seed in one if seed in other}
-        growth = difference(lead[sizes[-1]], lead[sizes[0]])
-        if len(sizes) > 1 and growth.n:
-            grew.append(growth)
-            parts.append(_shown(pairs, _gaps(results, pairs, PRINTED, "ce")))
-    below, above, open_ = tally(grew)
-    ours = f"ML head as printed minus ce, points: {'; '.join(parts)}."
-    return Finding(judged(above, below, open_), ours) if parts else NOT_RUN
+        parts.append(_shown(pairs, _gaps(results, pairs, PRINTED, "ce")))
+    conditions = [gap.sides() for gap in (whole, few) if gap.sets]
+    ours = (
+        f"ML head as printed minus ce, points: {'; '.join(filter(None, parts))}. Growth from the "
+        f"smallest K to the largest, all rows: {whole.told()}; rare classes: {few.told()}."
+    )
+    return Finding(verdict_of(*conditions), ours)
 
 
 def _few(results: Results, data: str, sizes: tuple[int, ...]) -> Finding:
