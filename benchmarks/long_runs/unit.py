@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from credibly.train.head_start import can_start, start_head
 
 from benchmarks.claims import sets
 from benchmarks.long_runs import measure
@@ -37,6 +36,7 @@ from credibly.train import checkpoint as checkpoints
 from credibly.train.assembly import build_model
 from credibly.train.distributed import SingleProcess, score
 from credibly.train.evaluation import EpochEvaluator
+from credibly.train.linear_probe import can_probe, solve_last_layer
 from credibly.train.trainer import Trainer
 
 ROWS_TO_WATCH = 1000
@@ -164,11 +164,11 @@ def _train(
         return part.torch_dataset(train=False, image_size=size)
 
     model = build_model(settings, rows, criterion, train.targets)
-    solvable = can_start(criterion)
+    solvable = can_probe(criterion)
     start = ("own linear probe" if solvable else "BCE's linear probe") if probe_first else "random"
     if probe_first and checkpoints.newest(folder / "state") is None:
         own = criterion if solvable else losses.BCE()
-        start_head(settings, model, own, rows, plain, SingleProcess(), Callback())
+        solve_last_layer(settings, model, own, rows, plain, SingleProcess(), Callback())
         if not solvable:
             translate(model.head, criterion, score(model, plain(train), SingleProcess()))
 

@@ -11,7 +11,7 @@ from credibly import names
 
 WRONG = {
     "train digits --loss spaa --out x": "unknown loss 'spaa'. Did you mean 'spa'?",
-    "train digits --loss spa+lpt --out x": "after '+' only lpr or twl can stand",
+    "train digits --loss spa+lpt --out x": "after '+' only lpr or twl or published can stand",
     "train digits --model mpl --out x": "got 'mpl'. Did you mean 'mlp'?",
     "train digits --calibrate afine --out x": "invalid choice: 'afine'",
     "train digits --preset spa-cocoo --out x": "unknown preset 'spa-cocoo'",

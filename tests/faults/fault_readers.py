@@ -82,6 +82,7 @@ def stop_short(world: Path) -> None:
     stopped = world / "stopped"
     shutil.copytree(world / "run", stopped)
     (stopped / "metrics.json").unlink()
+    (stopped / "manifest.json").unlink()
     last = sorted((stopped / "state").iterdir())[-1]
     last.unlink()
 

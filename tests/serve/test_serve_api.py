@@ -258,7 +258,7 @@ def test_the_address_takes_connections_when_it_is_printed(shelf, capsys, monkeyp
                 connected.append(port)
             sockets[0].close()
 
-    monkeypatch.setattr(_connection, "server", lambda app, log_level: Warming())
+    monkeypatch.setattr(_connection, "server", lambda app, **_options: Warming())
     assert main(["serve", str(shelf / "ours.parquet"), "--port", "0"]) == 0
     assert connected
 

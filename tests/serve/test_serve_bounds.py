@@ -73,11 +73,11 @@ def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
     def slow(*arguments, **options):
         calls.append(1)
         free.wait(60)
-        return overview(*arguments, **options)
+        return first_look(*arguments, **options)
 
-    from credibly.summaries import overview
+    from credibly.app.views import first_look
 
-    monkeypatch.setattr(_served, "overview", slow)
+    monkeypatch.setattr(_served, "first_look", slow)
     monkeypatch.setattr(_pending, "WAIT", 0.05)
     with TestClient(create_app([shelf / "ours.parquet"], hosts=["testserver"])) as client:
         for _ in range(3):

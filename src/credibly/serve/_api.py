@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from credibly import __version__
 from credibly.checks import InputError
@@ -51,24 +53,27 @@ class ErrorMessage(BaseModel):
     error: str
 
 
-def _form_of_rows(value: object) -> str:
-    """Return whether rows of features are objects, which name them, or lists."""
-    named = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-    return "objects" if named else "lists"
-
-
-Rows = Annotated[
-    Annotated[list[list[float]], Tag("lists"), Field(min_length=1, max_length=1000)]
-    | Annotated[list[dict[str, float]], Tag("objects"), Field(min_length=1, max_length=1000)],
-    Discriminator(_form_of_rows),
-]
-
-
 class Features(BaseModel):
-    """Rows of features, as the run was trained on: lists, in their order, or objects by name."""
+    """Rows of features, as the run was trained on: lists of numbers, in their order."""
 
-    features: Annotated[Rows, BeforeValidator(lambda v: [v] if isinstance(v, dict) else v)]
+    features: list[list[float]] = Field(min_length=1, max_length=1000)
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
+
+
+Named = dict[str, float]
+
+
+class NamedFeatures(BaseModel):
+    """Rows of features by name: an object, or a list of objects."""
+
+    features: Named | Annotated[list[Named], Field(min_length=1, max_length=1000)]
+    average_size: float | None = Field(default=None, ge=0.05, le=1e6)
+
+
+# The text tells which of the two a body is: a model that looks at parsed rows to find out keeps
+# them twice.
+_PARSING = Lock()
+_NAMED = re.compile(rb'"features"\s*:\s*(\[\s*)?\{')
 
 
 class Texts(BaseModel):
@@ -179,18 +184,29 @@ def _body(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
 @router.post(
     "/predict",
     responses=FAILURES,
-    openapi_extra=_body("application/json", Features.model_json_schema()),
+    openapi_extra=_body(
+        "application/json",
+        {"anyOf": [Features.model_json_schema(), NamedFeatures.model_json_schema()]},
+    ),
 )
 async def predict(request: Request) -> dict[str, Any]:
     """Probabilities and a label set for each row of features."""
     body = await request.body()
 
     def work() -> dict[str, Any]:
-        rows = _features(request, body)
-        model: Any = _model(request)
-        named = isinstance(rows.features[0], dict)
-        work_on = model.predict_objects if named else model.predict_rows
-        return work_on(rows.features, _decision(request, rows.average_size))
+        model, ignored = _model(request), []
+        with _PARSING:  # parsed rows take thirty times the memory of an array
+            asked = _features(request, body)
+            size = asked.average_size
+            if isinstance(asked, Features):
+                rows = model.rows(asked.features)
+            elif isinstance(asked.features, dict):
+                rows, ignored = model.named_rows([asked.features])
+            else:
+                rows, ignored = model.named_rows(asked.features)
+            del asked
+        found = model.predict_array(rows, _decision(request, size))
+        return {**found, "ignored": ignored} if ignored else found
 
     return await _model(request).in_turn(work)
 
@@ -243,14 +259,14 @@ def parsed_body(kind: type[Body], body: bytes) -> Body:
         raise RequestValidationError(error.errors()) from error
 
 
-def _features(request: Request, body: bytes) -> Features:
+def _features(request: Request, body: bytes) -> Features | NamedFeatures:
     require_json(request)
     if body.count(b",") > MOST_VALUES:  # before they are parsed, which takes far more memory
         raise InputError(
             f"a request must hold at most {MOST_VALUES:,} numbers. Send fewer rows, or use "
             "`credibly predict`."
         )
-    return parsed_body(Features, body)
+    return parsed_body(NamedFeatures if _NAMED.search(body) else Features, body)
 
 
 def _model(request: Request) -> Model:

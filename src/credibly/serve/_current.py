@@ -44,7 +44,7 @@ class Current:
         async def send_if_current(message: dict[str, Any]) -> None:
             nonlocal replaced
             if message["type"] == "http.response.start":
-                now = await to_thread.run_sync(_identities, state.served.files[: len(before)])
+                now = _identities(state.served.files[: len(before)])
                 replaced = now != before
                 if replaced:
                     words = "a file was replaced while this was worked out; try again."

@@ -39,7 +39,17 @@ class Model:
 
     async def in_turn(self, work: Callable[[], Any]) -> Any:
         """Return what ``work`` returns, in a thread, once fewer than ``AT_ONCE`` are at work."""
-        return await self._turns.run(work, WAIT_SECONDS)
+
+        def done() -> Any:
+            try:
+                return work()
+            except InputError as error:
+                problem = str(error)
+            # Its traceback would keep the parsed rows alive until the answer is sent, and by then
+            # others are at work.
+            raise InputError(problem)
+
+        return await self._turns.run(done, WAIT_SECONDS)
 
     def warm_up(self) -> None:
         """Predict one row of zeros: what is imported and compiled on first use is there then."""
@@ -51,10 +61,8 @@ class Model:
             size = (1, height, width) if channels == 1 else (1, height, width, channels)
             self.run.predict(np.zeros(size, dtype=np.uint8))
 
-    def predict_objects(
-        self, rows: list[dict[str, float]], decide: Callable[[], Decision | None]
-    ) -> dict[str, Any]:
-        """Return probabilities and sets for rows of features by name, and the names left out."""
+    def named_rows(self, rows: list[dict[str, float]]) -> tuple[Array, list[str]]:
+        """Return rows of features by name in the order of training, and the names left out."""
         if self.feature_names is None:
             raise InputError(f"{without_names('this model')} Send lists of numbers.")
         self._check_size(sum(len(row) for row in rows))
@@ -65,11 +73,10 @@ class Model:
             values = list(row.values())
             ordered.append([values[place] for place in order])
             ignored.update(dict.fromkeys(extra))
-        found = self.predict_rows(ordered, decide)
-        return {**found, "ignored": list(ignored)} if ignored else found
+        return self.rows(ordered), list(ignored)
 
-    def predict_rows(self, rows: list[list[float]], decide: Callable[[], Decision | None]) -> Any:
-        """Return probabilities and sets for rows of features, in the order of training."""
+    def rows(self, rows: list[list[float]]) -> Array:
+        """Return rows of features, in the order of training, as an array."""
         width = len(rows[0])
         if any(len(row) != width for row in rows):
             raise InputError("every row of `features` must have the same length.")
@@ -77,7 +84,7 @@ class Model:
         array = np.array(rows, dtype=np.float32)
         if not np.isfinite(array).all():
             raise InputError("`features` must be finite numbers.")
-        return self.predict_array(array, decide)
+        return array
 
     def predict_image(self, content: bytes, decide: Callable[[], Decision | None]) -> Any:
         """Return probabilities and the set of one image file, scaled to the shape of the run."""
