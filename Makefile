@@ -28,7 +28,7 @@ check: setup
 	$(BIN)/lint-imports
 
 browser: setup
-	$(BIN)/python tests/serve/provide_browser.py
+	$(BIN)/python tests/app/provide_browser.py
 
 # Past one machine, on a standalone cluster on loopback that the tests start (a master and two
 # workers, one of which they kill): needs Java and a large package, so it stands beside `make test`.

@@ -29,7 +29,7 @@ from sklearn.datasets import load_sample_images
 import credibly as cr
 from benchmarks.__main__ import show
 from benchmarks.timing import in_turns, median, ratio
-from credibly.data import _images
+from credibly.data import images as _images
 from credibly.train.batches import stream
 
 FILES, WIDTH, HEIGHT = 256, 500, 375

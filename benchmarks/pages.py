@@ -71,7 +71,7 @@ def measure(rows: int, labels: int) -> list[dict[str, object]]:
     """Return first and later times of every page at one shape."""
     from starlette.testclient import TestClient
 
-    from credibly.serve import create_app
+    from credibly.app.server import create_app
 
     found: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:

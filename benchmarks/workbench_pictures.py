@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import credibly as cr
-from credibly.serve import create_app
+from credibly.app.server import create_app
 
 WIDTH, HEIGHT = 1100, 740
 MOST_BYTES = 60_000

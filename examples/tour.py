@@ -64,4 +64,4 @@ for hit in answer.hits:
     print(f"  row {hit.id}: {hit.probability:.2f}")
 
 # Look: one self-contained page.
-print(f"\nReport: {cr.report.write(['predictions.parquet'], 'report.html', resamples=50)}")
+print(f"\nReport: {cr.app.report.write(['predictions.parquet'], 'report.html', resamples=50)}")

@@ -11,7 +11,7 @@ from benchmarks.claims import average_k, calibrated, diagram, networks, normaliz
 from benchmarks.claims.calibrated.tables import RECIPES
 from benchmarks.claims.runner import Book
 from benchmarks.claims.tables import Results, difference, mean
-from credibly.plot import _style
+from credibly.plot import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,14 +45,14 @@ def draw(results: dict[str, Results], book: Book, folder: Path) -> dict[str, str
 
 def _maps(results: Results) -> Axes | None:
     setups = [*calibrated.SETUPS, *networks.SETUPS]
-    axes = _style.axes(None, 5, 4)
+    axes = style.axes(None, 5, 4)
     for row, recipe in enumerate(MAPS.values()):
         method, reading = RECIPES[recipe]
         found = [mean(results.values(s, method, "readings", reading, "ACE")) for s in setups]
         known = np.array([value for value in found if np.isfinite(value)])
         if not len(known):
             return None
-        colour = _style.colour(row)
+        colour = style.colour(row)
         axes.plot(known, np.full(len(known), row), "o", color=colour, markersize=4, alpha=0.6)
         axes.plot(known.mean(), row, "|", color=colour, markersize=26, markeredgewidth=3)
     axes.set_yticks(range(len(MAPS)), list(MAPS))
@@ -64,7 +64,7 @@ def _maps(results: Results) -> Axes | None:
 
 
 def _biases(results: Results) -> Axes | None:
-    axes = _style.axes(None, 5, 4)
+    axes = style.axes(None, 5, 4)
     places: list[str] = []
     starts = (("zero", "spa", "bce"), ("labels' rates", "spa, prior", "bce, prior"))
     for setup in networks.SETUPS:
@@ -73,13 +73,13 @@ def _biases(results: Results) -> Axes | None:
             gap = difference(one, other)
             if not gap.n:
                 continue
-            place, colour = len(places), _style.colour(index)
+            place, colour = len(places), style.colour(index)
             axes.plot([gap.low, gap.high], [place, place], color=colour, linewidth=2)
             axes.plot(gap.mean, place, "o", color=colour)
             places.append(f"{setup}: {start}")
     if not places:
         return None
-    axes.axvline(0, color=_style.MUTED, linewidth=1)
+    axes.axvline(0, color=style.MUTED, linewidth=1)
     axes.set_yticks(range(len(places)), places)
     axes.invert_yaxis()
     axes.set_xlabel("mAP@y of SPA minus that of BCE, points, 95 %")
@@ -92,32 +92,32 @@ def _save(axes: Axes, path: Path) -> None:
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": path.stem}):
-        _style.figure_of(axes).savefig(path, metadata={"Date": None})
+        style.figure_of(axes).savefig(path, metadata={"Date": None})
 
 
 def _diagram(folder: Path) -> Axes | None:
     curves = diagram.read(folder)
     if not curves:
         return None
-    axes = _style.axes(None, 5, 4.5)
-    axes.plot([0, 1], [0, 1], color=_style.MUTED, linewidth=1)
+    axes = style.axes(None, 5, 4.5)
+    axes.plot([0, 1], [0, 1], color=style.MUTED, linewidth=1)
     for name, curve in curves.items():
         enough = np.array(curve["counts"]) >= 30
         places, heights = (
             np.array(curve["confidence"])[enough],
             np.array(curve["frequency"])[enough],
         )
-        colour = _style.colour(_style.series(axes))
+        colour = style.colour(style.series(axes))
         axes.plot(places, heights, "o-", color=colour, label=name, markersize=4)
     axes.set_xlabel("probability given to a label among the four most probable")
     axes.set_ylabel("how often it was there")
-    _style.legend(axes)
+    style.legend(axes)
     return axes
 
 
 def _retrieval(results: Results) -> Axes | None:
     setup = "voc2012, linear"
-    axes = _style.axes(None, 6, 4)
+    axes = style.axes(None, 6, 4)
     for recipe in (
         "BCE, prior bias + affine",
         "BCE",
@@ -129,20 +129,20 @@ def _retrieval(results: Results) -> Axes | None:
         by_count = calibrated.retrieval(results, setup, recipe)
         heights = [mean(values) for values in by_count.values()]
         if np.isfinite(heights).all():
-            colour = _style.colour(_style.series(axes))
+            colour = style.colour(style.series(axes))
             axes.plot(list(by_count), heights, "o-", color=colour, label=recipe, markersize=4)
-    if not _style.series(axes):
+    if not style.series(axes):
         return None
     axes.set_xticks(range(1, 6))
     axes.set_xlabel("conditions in the query")
     axes.set_ylabel("mAP of queries, %")
     axes.set_title("VOC 2012, linear head: raw scores lose with every condition", fontsize=10)
-    _style.legend(axes)
+    style.legend(axes)
     return axes
 
 
 def _average_k(results: Results) -> Axes | None:
-    axes = _style.axes(None, 6, 4)
+    axes = style.axes(None, 6, 4)
     for data, (_, sizes) in average_k.SETUPS.items():
         for name in average_k.HEADS:
             gains = [
@@ -151,27 +151,27 @@ def _average_k(results: Results) -> Axes | None:
                 for k in sizes
             ]
             if np.isfinite(gains).all():
-                colour = _style.colour(_style.series(axes))
+                colour = style.colour(style.series(axes))
                 label = f"{data}, {name.removeprefix('avgk, ')}"
                 axes.plot(sizes, gains, "o-", color=colour, label=label, markersize=4)
-    if not _style.series(axes):
+    if not style.series(axes):
         return None
-    axes.axhline(0, color=_style.MUTED, linewidth=1)
+    axes.axhline(0, color=style.MUTED, linewidth=1)
     axes.set_xlabel("K")
     axes.set_ylabel("average-K accuracy, points above cross-entropy")
-    _style.legend(axes)
+    style.legend(axes)
     return axes
 
 
 def _normalizer(curves: dict[str, list[float]]) -> Axes | None:
     if not curves:
         return None
-    axes = _style.axes(None, 6, 4)
+    axes = style.axes(None, 6, 4)
     for name, curve in curves.items():
         steps = np.arange(1, len(curve) + 1)
-        colour = _style.colour(_style.series(axes))
+        colour = style.colour(style.series(axes))
         axes.plot(steps[::4], curve[::4], color=colour, label=name, linewidth=1)
     axes.set_xlabel("step")
     axes.set_ylabel("log C; for softmax mean log Σ exp, rows centred")
-    _style.legend(axes)
+    style.legend(axes)
     return axes

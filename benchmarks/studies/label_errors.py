@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.studies.training import data_file, markdown
-from credibly import Predictions, inspect
+from credibly import Predictions, review
 from credibly.calibrate import PerLabel
 
 SETS, SEEDS, FLIPS = ("emotions", "scene", "yeast"), 5, 0.05
@@ -74,7 +74,7 @@ def _run(name: str, seed: int, peers: str | None) -> dict[str, Any]:
         targets=noisy,
         labels=[str(place) for place in range(noisy.shape[1])],
     )
-    found = inspect.label_issues(predictions, top=None, min_disagreement=0.0)
+    found = review.label_issues(predictions, top=None, min_disagreement=0.0)
     columns = [int(each.label) for each in found]
     hits = flipped[[each.row for each in found], columns]
     result: dict[str, Any] = {

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.data._files", "credibly.data._tables", "credibly.data._rows"),
-    *("credibly.predictions._importers", "credibly.predictions._arrow"),
+    *("credibly.data.table_files", "credibly.data.tables", "credibly.data.rows"),
+    *("credibly.predictions.importers", "credibly.predictions.arrow"),
 )
 
 

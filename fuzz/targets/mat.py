@@ -9,7 +9,7 @@ import numpy as np
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.data._transfer", "credibly.data._mat", "credibly.data._rows")
+MODULES = ("credibly.data.transfer", "credibly.data.mat", "credibly.data.rows")
 FIELDS = ("class", "relative_im_path", "test")
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.data._npz", "credibly.data._targets", "credibly.data._rows"),
-    "credibly.predictions._importers",
+    *("credibly.data.npz", "credibly.data.target_columns", "credibly.data.rows"),
+    "credibly.predictions.importers",
 )
 NAMES = ("features", "images", "targets", "labels", "ids", "split", "truth", "probabilities")
 END = b"\xff\xfe"

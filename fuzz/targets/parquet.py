@@ -11,12 +11,12 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *(
-        "credibly.predictions._shard",
-        "credibly.predictions._schema",
-        "credibly.predictions._dataset",
+        "credibly.predictions.shard",
+        "credibly.predictions.file_schema",
+        "credibly.predictions.dataset",
     ),
-    *("credibly.predictions._arrow", "credibly.predictions._validation"),
-    *("credibly.predictions._importers", "credibly.data._tables"),
+    *("credibly.predictions.arrow", "credibly.predictions.validation"),
+    *("credibly.predictions.importers", "credibly.data.tables"),
 )
 
 

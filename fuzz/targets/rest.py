@@ -10,8 +10,8 @@ import numpy as np
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.serve._guard", "credibly.serve._api", "credibly.serve._pages"),
-    "credibly.retrieve._parser",
+    *("credibly.app.server.request_guard", "credibly.app.pages.rest", "credibly.app.pages.home"),
+    "credibly.retrieve.query.parser",
 )
 
 
@@ -23,7 +23,7 @@ class Target(FolderAttack):
         from starlette.testclient import TestClient
 
         from credibly import Predictions
-        from credibly.serve import create_app
+        from credibly.app.server import create_app
         from fuzz.targets.run import _write_run
 
         rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.cli._command", "credibly.train.configuration")
+MODULES = ("credibly.cli.command", "credibly.train.configuration")
 
 
 class Target(FolderAttack):
@@ -20,7 +20,7 @@ class Target(FolderAttack):
 
     def read(self, data: bytes) -> None:
         from credibly.cli import sets, train
-        from credibly.cli._command import resolve
+        from credibly.cli.command import resolve
         from credibly.train.configuration import Settings, read_toml
 
         path = self.put("config.toml", data[1:])

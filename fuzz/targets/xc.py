@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    "credibly.data._xc",
-    "credibly.data._rows",
-    "credibly.data._sparse_features",
-    "credibly.targets._sparse",
+    "credibly.data.xc",
+    "credibly.data.rows",
+    "credibly.data.sparse_features",
+    "credibly.targets.sparse",
 )
 
 

@@ -17,8 +17,8 @@ _NAMES = {
     "InputError": "credibly.checks",
     "Pipeline": "credibly.pipeline",
     "Predictions": "credibly.predictions",
-    "CalibratedMultiLabel": "credibly.estimator",
-    "CredibleClassifier": "credibly.estimator",
+    "CalibratedMultiLabel": "credibly.estimators",
+    "CredibleClassifier": "credibly.estimators",
     "load": "credibly.train",
     "calibrate_scores": "credibly.workflows",
     "compare": "credibly.workflows",
@@ -33,21 +33,21 @@ __all__ = [
     "Pipeline",
     "Predictions",
     "__version__",
+    "app",
     "calibrate",
     "calibrate_scores",
     "compare",
     "data",
     "decide",
     "evaluate",
-    "inspect",
     "integrations",
     "load",
     "losses",
     "metrics",
     "models",
     "plot",
-    "report",
     "retrieve",
+    "review",
     "train",
     "workflows",
     "write_sets",
@@ -56,22 +56,22 @@ _PACKAGES = set(__all__) - set(_NAMES) - {"__version__"}
 
 if TYPE_CHECKING:
     from credibly import (
+        app,
         calibrate,
         data,
         decide,
-        inspect,
         integrations,
         losses,
         metrics,
         models,
         plot,
-        report,
         retrieve,
+        review,
         train,
         workflows,
     )
     from credibly.checks import InputError
-    from credibly.estimator import CalibratedMultiLabel, CredibleClassifier
+    from credibly.estimators import CalibratedMultiLabel, CredibleClassifier
     from credibly.pipeline import Pipeline
     from credibly.predictions import Predictions
     from credibly.train import load

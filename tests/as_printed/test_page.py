@@ -55,7 +55,7 @@ def test_a_command_on_the_page_parses(command):
     from importlib import import_module
 
     from credibly.cli import COMMANDS, module_name
-    from credibly.cli._command import build_parser
+    from credibly.cli.command import build_parser
 
     parser = build_parser({name: import_module(module_name(name)) for name in COMMANDS})
     arguments = vars(parser.parse_args([*command.split()[1:], *OUT.get(command.split()[1], [])]))

@@ -159,7 +159,7 @@ def test_the_choice_depends_on_the_seed_alone():
 def test_the_choice_of_very_many_rows_is_made_on_some(monkeypatch):
     truth, targets = draw(rows=2000)
     whole = choose({"scores": 2 * truth + 1}, targets)
-    monkeypatch.setattr("credibly.calibrate.choice.MAX_ENTRIES", 2000)
+    monkeypatch.setattr("credibly.calibrate.auto.MAX_ENTRIES", 2000)
     some = choose({"scores": 2 * truth + 1}, targets)
     assert some.candidates != whole.candidates
     assert some.calibrator.state() == whole.calibrator.state()  # fitted on all rows

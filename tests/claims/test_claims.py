@@ -38,7 +38,7 @@ from benchmarks.claims.tables import Difference, Results, Table, difference, ran
 from scipy import stats
 
 from credibly.cli import train
-from credibly.cli._command import build_parser, resolve
+from credibly.cli.command import build_parser, resolve
 from credibly.data import CALIBRATION, TEST, TRAIN, Data, load, synthetic
 
 STUDIES = (calibrated, quasibinary, two_way, average_k, defaults, networks)

@@ -48,7 +48,7 @@ def complete(words: list[str], capsys, tmp_path) -> list[str]:
 
 
 CASES = {
-    "a command": (["credibly", "insp"], ["inspect"]),
+    "a command": (["credibly", "revi"], ["review"]),
     "a flag": (["credibly", "sets", "--reca"], ["--recall"]),
     "a renamed flag": (["credibly", "import", "--a"], ["--as"]),
     "a value": (["credibly", "import", "--as", "lo"], ["logits"]),

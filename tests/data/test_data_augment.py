@@ -8,7 +8,7 @@ import torch
 
 from credibly import InputError
 from credibly.data import Augment, Data
-from credibly.data._augment import OPERATIONS, mixed_targets, shares
+from credibly.data.augment import OPERATIONS, mixed_targets, shares
 
 KINDS = {
     "operations": Augment(operations=0.7),

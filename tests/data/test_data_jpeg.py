@@ -10,8 +10,8 @@ from PIL import Image
 
 from credibly import InputError
 from credibly.data import image_files
-from credibly.data._torch import scaled
 from credibly.data.image_files import decode_pixels
+from credibly.data.torch_datasets import scaled
 
 ORIENTATION = 0x0112
 

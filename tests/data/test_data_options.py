@@ -14,8 +14,8 @@ from layout_makers import LAYOUTS, make_coco, make_nuswide, paint, write
 import credibly as cr
 from credibly.cli import main, predict, train
 from credibly.data import EMBEDDED, KINDS, OPTIONS, SHARED, TEST, TRAIN
-from credibly.data._readers import LAYOUT
-from credibly.data._tables import Layout
+from credibly.data.readers import LAYOUT
+from credibly.data.tables import Layout
 
 READERS = {**EMBEDDED, **KINDS}
 each_reader = pytest.mark.parametrize("name", READERS)
@@ -40,7 +40,7 @@ def test_the_table_lists_what_a_layout_holds():
 
 @each_reader
 def test_an_option_a_reader_does_not_have_is_named_with_those_it_has(name):
-    from credibly.data._load import check_options
+    from credibly.data.loading import check_options
 
     for option in set(OPTIONS) - set(READERS[name].options):
         with pytest.raises(cr.InputError, match=f"has no option '{option}'; it has .*labels"):
@@ -234,7 +234,7 @@ def test_gong_split_draws_its_share_of_the_images_with_a_concept(tmp_path):
 
 
 def test_gong_split_of_all_images_is_150_000_to_59_347():
-    from credibly.data._nuswide import _gong
+    from credibly.data.nuswide import _gong
 
     parts = _gong(209_347)
     assert (int((parts == TRAIN).sum()), int((parts == TEST).sum())) == (150_000, 59_347)

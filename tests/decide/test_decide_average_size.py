@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 
 from credibly import InputError
 from credibly.decide import AverageSize
-from credibly.decide._selection import LeadingBits, largest
-from credibly.decide._source import MatrixSource
+from credibly.decide.batches import MatrixSource
+from credibly.decide.selection import LeadingBits, largest
 
 
 def draw(rows, labels=20, seed=0, dtype=np.float32):

@@ -165,7 +165,7 @@ def chromium():
     path = find_browser()
     if path is None:
         assert os.environ.get("CI") != "true", "CI must run the browser tests"
-        pytest.skip("no browser could be installed on this machine; see tests/serve")
+        pytest.skip("no browser could be installed on this machine; see tests/app")
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=flags)

@@ -38,16 +38,14 @@ ATTACKS: dict[str, Callable[..., Tally]] = {
 RECORDS = Path(__file__).parent / "records"
 SERVER_TESTS = {
     "hostile files": ["tests/hostile"],
-    "slow, many, huge and ambiguous requests": [
-        "tests/serve/security/test_security_connections.py"
-    ],
+    "slow, many, huge and ambiguous requests": ["tests/app/security/test_security_connections.py"],
     "other sites, injected names": [
-        "tests/serve/security/test_security_foreign.py",
-        "tests/serve/security/test_security_injected.py",
+        "tests/app/security/test_security_foreign.py",
+        "tests/app/security/test_security_injected.py",
     ],
-    "image bombs, large bodies": ["tests/serve/test_serve_attacks.py"],
+    "image bombs, large bodies": ["tests/app/test_serve_attacks.py"],
     "crossed queries, full queues": [
-        "tests/serve/test_serve_queues.py",
+        "tests/app/test_serve_queues.py",
         "tests/retrieve/test_retrieve_work.py",
     ],
 }

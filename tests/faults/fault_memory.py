@@ -36,7 +36,7 @@ MEMORY_CASES = CASES | {
         _reads("search", "WORLD/predictions.parquet", "+cat -dog", "--json", "--joint")
     ),
     "check": Case(_reads("check", "WORLD/run")),
-    "inspect": Case(_reads("inspect", "WORLD/predictions.parquet")),
+    "review": Case(_reads("review", "WORLD/predictions.parquet")),
 }
 
 

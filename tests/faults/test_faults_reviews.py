@@ -16,7 +16,7 @@ import pytest
 from test_faults_disk import disk as disk  # a small disk of one's own
 from test_faults_disk import fill
 
-from credibly.inspect import Review, ReviewLog
+from credibly.review import Review, ReviewLog
 
 KILLS = 50
 

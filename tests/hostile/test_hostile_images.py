@@ -13,8 +13,8 @@ from hostile_images import ALLOWED, REFUSED, SOS, encoded, postscript, repeated_
 from PIL import Image
 
 import credibly as cr
+from credibly.app.report import write as write_report
 from credibly.data import decode_image
-from credibly.report import write as write_report
 
 SOURCE = Path(cr.__file__).parent
 

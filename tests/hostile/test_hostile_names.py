@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import credibly as cr
-from credibly.cli import _tables, main
+from credibly.app.report import write as write_report
+from credibly.cli import main, tables
 from credibly.files import append_lines, atomic_path, spreadsheet_cell, spreadsheet_text
-from credibly.report import write as write_report
 
 STARTS = ("", "'", "''", "=", "+", "-", "@", "\t", "\r", "a", "1", "-1", "'-1", "'=")
 TEXTS = sorted({"".join(parts) for parts in itertools.product(STARTS, STARTS, ("", "x"))})
@@ -37,13 +37,13 @@ def test_a_decision_hits_the_row_it_was_made_for(tmp_path):
     predictions = cr.Predictions.from_arrays(
         probabilities=np.full((4, 1), 0.99), targets=np.zeros((4, 1)), labels=["a"], ids=ids
     )
-    cr.inspect.label_issues(predictions).write(tmp_path / "queue.csv")
+    cr.review.label_issues(predictions).write(tmp_path / "queue.csv")
     for id in ids:
         queue = (tmp_path / "queue.csv").read_text("utf-8").splitlines()
         cell = spreadsheet_cell(id)
         filled = [line + "1" if line.split(",")[1] == cell else line for line in queue]
         (tmp_path / "done.csv").write_text("\n".join(filled) + "\n", "utf-8")
-        reviews = cr.inspect.read_reviews(tmp_path / "done.csv")
+        reviews = cr.review.read_reviews(tmp_path / "done.csv")
         assert [each.id for each in reviews] == [id]
 
 
@@ -51,8 +51,8 @@ NAMES = (":x:", ":smile:", "[red]a[/red]", "[/]", ":warning:")
 
 
 def test_labels_are_shown_as_they_are(capsys):
-    _tables.print_text(" ".join(NAMES))
-    _tables.print_table("", ["label"], [[name] for name in NAMES])
+    tables.print_text(" ".join(NAMES))
+    tables.print_table("", ["label"], [[name] for name in NAMES])
     shown = capsys.readouterr().out
     assert all(shown.count(name) == 2 for name in NAMES)
 
@@ -67,20 +67,20 @@ def test_a_bar_shows_names_as_they_are(capsys, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     for name in NAMES:
-        with _tables.progress(name, total=1) as advance:
+        with tables.progress(name, total=1) as advance:
             advance(1)
         assert name in stream.getvalue()
 
 
 def test_work_that_takes_long_writes_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(_tables, "LINE_SECONDS", 0.01)
+    monkeypatch.setattr(tables, "LINE_SECONDS", 0.01)
     said = ""
-    with _tables.progress("reading p.parquet", total=4) as advance:
+    with tables.progress("reading p.parquet", total=4) as advance:
         advance(1)
         while said.count("\n") < 2:
             said += capsys.readouterr().err
     assert "reading p.parquet: 25%, 0 seconds" in said
-    with _tables.progress("reading", total=4, quiet=True) as advance:
+    with tables.progress("reading", total=4, quiet=True) as advance:
         advance(1)
     assert capsys.readouterr().err == ""
 

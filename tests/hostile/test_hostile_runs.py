@@ -11,7 +11,7 @@ import pytest
 import credibly as cr
 from credibly import calibrate, decide, losses
 from credibly.cli import train as command
-from credibly.cli._command import resolve
+from credibly.cli.command import resolve
 from credibly.train.configuration import Settings, read_toml
 from credibly.train.run import empty_run, write_run
 from credibly.train.run_folder import write_config

@@ -65,7 +65,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES.keys())
 def test_absurd_queries_are_answered_in_a_moment(text):
-    from credibly.retrieve._diagram import diagram
+    from credibly.retrieve.query.diagram import diagram
 
     start = time.process_time()
     with contextlib.suppress(cr.InputError):

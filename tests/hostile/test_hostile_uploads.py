@@ -14,11 +14,11 @@ import pytest
 from hostile_images import ALLOWED, REFUSED
 from starlette.testclient import TestClient
 
+from credibly.app.server import create_app
+from credibly.app.server.image_worker import ImageDecoder
 from credibly.checks import InputError
 from credibly.child_processes import end_workers
 from credibly.data import Data
-from credibly.serve import create_app
-from credibly.serve._image_worker import ImageDecoder
 from credibly.train import Settings, fit
 
 
@@ -84,10 +84,10 @@ def test_the_process_ends_although_a_thread_is_at_work():
     program = """
     import socket, threading, time
     from anyio import to_thread
-    from credibly.serve import server
-    from credibly.serve import _connection
+    from credibly.app.server import server
+    from credibly.app.server import connections
 
-    _connection.SHUTDOWN_SECONDS = 1
+    connections.SHUTDOWN_SECONDS = 1
 
     async def app(scope, receive, send):
         if scope["type"] == "http":

@@ -186,12 +186,12 @@ def test_nothing_at_all_is_nan():
 
 
 def test_broken_values_spoil_no_memory():
-    from credibly.metrics import _kernels
+    from credibly.metrics import kernels
 
     bad = np.array([[np.nan, np.inf, -1.0, 2.0, 1e300, -np.inf]])
     sums = np.zeros((6, 4, 3))
     edges = np.arange(5) / 4
-    _kernels.add_to_bins(bad, np.ones((1, 6), np.int8), edges, 4.0, sums)
+    kernels.add_to_bins(bad, np.ones((1, 6), np.int8), edges, 4.0, sums)
     assert not sums.any()
-    ranked = _kernels.sorted_average_precision(np.sort(bad[0]), np.array([5.0, np.nan]))
+    ranked = kernels.sorted_average_precision(np.sort(bad[0]), np.array([5.0, np.nan]))
     assert isinstance(ranked, float)

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 import credibly as cr
 from credibly.data import Data
 from credibly.models import LIMIT, Standardize, build, cache_features
-from credibly.models import _features as features_module
+from credibly.models import cached_features as features_module
 
 MODELS = {
     "linear": ("linear", (6,), {}),
@@ -123,7 +123,7 @@ def test_vgg16_has_the_published_convolutions():
 
 
 def test_densenet_with_bottlenecks_has_the_published_number_of_weights():
-    from credibly.models._densenet import DenseNet
+    from credibly.models.densenet import DenseNet
 
     network = DenseNet(3, depth=100, growth=12, bottleneck=True)
     size = sum(p.numel() for p in network.parameters()) + (network.num_features + 1) * 10
@@ -159,7 +159,7 @@ def test_lite0_gives_the_features_of_the_published_weights():
 
 @pytest.mark.parametrize(("side", "stride", "kernel"), [(7, 2, 5), (8, 2, 3), (9, 2, 3), (5, 1, 5)])
 def test_same_padding_centres_the_kernel_as_tensorflow_does(side, stride, kernel):
-    from credibly.models._efficientnet import SameConv2d
+    from credibly.models.efficientnet import SameConv2d
 
     layer = SameConv2d(1, 1, kernel, stride)
     images = inputs((1, side, side))

@@ -131,7 +131,7 @@ def test_the_installed_program_writes_a_report_and_has_its_pages(installed, tmp_
     if find_spec("fastapi") is None:
         return
     code = (
-        "from fastapi.testclient import TestClient; from credibly.serve import create_app\n"
+        "from fastapi.testclient import TestClient; from credibly.app.server import create_app\n"
         "client = TestClient(create_app(['predictions.parquet']), base_url='http://localhost')\n"
         "paths = ('/', '/?q=fork', '/label?name=fork', '/static/app.js', '/static/style.css')\n"
         "print([client.get(path).status_code for path in paths])"

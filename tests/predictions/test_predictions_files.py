@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from predictions_instances import ODD_LABELS, RECORDS, random_record, write_pieces
 
 from credibly import InputError, Predictions
-from credibly.predictions import Dataset, Writer, _schema
+from credibly.predictions import Dataset, Writer, file_schema
 
 UNICODE = st.characters(exclude_categories=["Cs"])  # all but halves of surrogate pairs
 each_record = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
@@ -138,9 +138,9 @@ def test_another_program_reads_unknown_as_null(tmp_path):
 
 
 def test_row_groups_shrink_where_there_are_many_columns(tmp_path):
-    assert _schema.row_group_rows(161) == 100_000
-    assert _schema.row_group_rows(20_001) * 20_001 <= _schema.ROW_GROUP_CELLS
-    assert _schema.row_group_rows(10**9) == 1
+    assert file_schema.row_group_rows(161) == 100_000
+    assert file_schema.row_group_rows(20_001) * 20_001 <= file_schema.ROW_GROUP_CELLS
+    assert file_schema.row_group_rows(10**9) == 1
 
 
 def test_a_folder_of_parts_is_one_file(tmp_path):

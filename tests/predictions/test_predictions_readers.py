@@ -74,7 +74,7 @@ DEFECTS: dict[str, tuple[Callable[[], pa.Table], str]] = {
 
 
 def _served(path: Path) -> None:
-    from credibly.serve._served import ServedPredictions
+    from credibly.app.served.dense import ServedPredictions
 
     ServedPredictions(path).search("+dog -cat", 20)
 
@@ -85,7 +85,7 @@ READERS: dict[str, Callable[[Path, Path], Any]] = {
     "sets": lambda path, out: cr.write_sets(path, cr.decide.TopK(1), out / "sets.csv"),
     "search": lambda path, out: cr.retrieve.search(path, "+dog -cat"),
     "in memory": lambda path, out: cr.retrieve.Index.read(path),
-    "report": lambda path, out: cr.report.write([path], out / "report.html"),
+    "report": lambda path, out: cr.app.report.write([path], out / "report.html"),
     "served": lambda path, out: _served(path),
 }
 each_reader = pytest.mark.parametrize("reader", READERS.values(), ids=READERS.keys())

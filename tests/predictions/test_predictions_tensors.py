@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.predictions import _tensors
-from credibly.predictions._importers import read_table
+from credibly.predictions import tensor_files
+from credibly.predictions.importers import read_table
 
 SCORES = torch.tensor([[0.25, -1.5], [2.0, 0.5], [-3.0, 1.0]])
 
@@ -74,14 +74,14 @@ def test_what_numpy_cannot_hold_is_refused_by_its_name(case, tmp_path):
     value, words = REFUSED[case]
     torch.save({"scores": value}, tmp_path / "x.pt")
     with pytest.raises(cr.InputError, match=rf"x\.pt: `scores`.*{words}"):
-        _tensors.load_tensors(tmp_path / "x.pt", "scores", ())
+        tensor_files.load_tensors(tmp_path / "x.pt", "scores", ())
 
 
 @filter_torch
 @pytest.mark.parametrize("case", READ)
 def test_other_tensors_are_read_as_they_are(case, tmp_path):
     torch.save({"logits": READ[case], "labels": ["a", "b"]}, tmp_path / "x.pt")
-    found = _tensors.load_tensors(tmp_path / "x.pt", "scores", ())
+    found = tensor_files.load_tensors(tmp_path / "x.pt", "scores", ())
     np.testing.assert_array_equal(found["scores"], SCORES.numpy())
     assert found["labels"].tolist() == ["a", "b"]
 
@@ -90,8 +90,8 @@ def test_arrays_come_back_from_the_worker_as_they_are(tmp_path):
     content = {"scores": SCORES.bfloat16(), "targets": [[1, 0], [0, 1], [1, 1]]}
     content |= {"ids": ["ä", "b" * 300, ""], "labels": ["x", "y"]}
     torch.save(content, tmp_path / "x.pt")
-    here = _tensors.load_tensors(tmp_path / "x.pt", "scores", ())
-    there = _tensors.read_tensors(tmp_path / "x.pt", "scores", ())
+    here = tensor_files.load_tensors(tmp_path / "x.pt", "scores", ())
+    there = tensor_files.read_tensors(tmp_path / "x.pt", "scores", ())
     assert list(here) == list(there)
     for name, array in here.items():
         assert array.dtype == there[name].dtype
@@ -108,7 +108,7 @@ def test_a_tensor_alone_has_the_meaning_asked_for(ending, tmp_path):
 
 def test_a_file_that_takes_too_much_is_one_sentence(tmp_path, monkeypatch):
     torch.save(SCORES, tmp_path / "x.pt")
-    monkeypatch.setattr(_tensors.Worker, "ask", lambda *_: None)
+    monkeypatch.setattr(tensor_files.Worker, "ask", lambda *_: None)
     with pytest.raises(cr.InputError, match=r"x\.pt must be a file of tensors that is read within"):
         read_table(tmp_path / "x.pt")
 

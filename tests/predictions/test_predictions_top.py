@@ -12,7 +12,7 @@ import pytest
 import credibly as cr
 from credibly import InputError, Predictions, decide, metrics, write_sets
 from credibly.cli import main
-from credibly.predictions import Dataset, TopPredictions, Writer, _validation
+from credibly.predictions import Dataset, TopPredictions, Writer, validation
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -77,7 +77,7 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_labels_are_checked_once_whatever_the_number_of_batches(files, monkeypatch):
     dataset, checked = Dataset(files / "top.parquet"), []
-    monkeypatch.setattr(_validation, "as_labels", lambda labels, where="": checked.append(labels))
+    monkeypatch.setattr(validation, "as_labels", lambda labels, where="": checked.append(labels))
     assert len(list(dataset.top_batches(rows=10))) == 30
     assert not checked
 

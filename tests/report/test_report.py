@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import credibly as cr
-from credibly import Predictions, metrics, report
+from credibly import Predictions, metrics
+from credibly.app import report
+from credibly.app.views import verdict
 from credibly.cli import main
-from credibly.summaries import verdict
 
 EVIL = ["<script>alert(1)</script>", '" onmouseover="x', "a & b", "$\\frac{1}{0}$", "{{ 7*7 }}"]
 
@@ -60,7 +61,7 @@ def test_names_from_files_stay_text(page):
 
 def test_names_cannot_turn_the_text_around_them(page):
     assert "unicode-bidi: isolate" in page
-    from credibly.summaries._verdict import _listed
+    from credibly.app.views.verdicts import _listed
 
     assert _listed(("a\u202eb", "\u05d3\u2069\u202e", "dog")) == "ab, \u2068\u05d3\u2069, dog"
 

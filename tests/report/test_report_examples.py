@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from credibly import Predictions, plot, report
+from credibly import Predictions, plot
+from credibly.app import report
+from credibly.app.report import examples
 from credibly.cli import main
-from credibly.report import _examples
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +76,11 @@ def test_images_are_small_copies_inside_the_page(shelf, tmp_path):
         image = Image.open(io.BytesIO(base64.b64decode(text)))
         assert image.format.lower() == kind
         assert image.size == (int(width), int(height))
-        assert max(image.size) == _examples.SIDE
+        assert max(image.size) == examples.SIDE
 
 
 def test_images_of_a_report_have_a_bound_and_the_page_says_so(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr(_examples, "MOST_BYTES", 40_000)
+    monkeypatch.setattr(examples, "MOST_BYTES", 40_000)
     out = report.write([shelf / "p.parquet"], tmp_path / "r.html", resamples=5, examples=50,
                        images=shelf / "images")  # fmt: skip
     page = out.read_text()

@@ -8,9 +8,10 @@ import shlex
 import numpy as np
 import pytest
 
-from credibly import Predictions, metrics, report
+from credibly import Predictions, metrics
+from credibly.app import report
+from credibly.app.views import label_atlas, label_pairs, label_table, overview
 from credibly.cli import main
-from credibly.summaries import label_atlas, label_pairs, label_table, overview
 
 
 def drawn(rows=4000, labels=4, seed=0, off=()):
@@ -47,7 +48,7 @@ def test_every_command_that_is_offered_runs(tmp_path, monkeypatch):
     one.write("my file.parquet")
     steps = overview(one, "my file.parquet").steps
     commands = [shlex.split(step.command) for step in steps]
-    assert [command[1] for command in commands] == ["calibrate", "inspect", "sets"]
+    assert [command[1] for command in commands] == ["calibrate", "review", "sets"]
     for command in commands:
         assert main([*command[1:], "--quiet"]) == 0
     assert Predictions.read("calibrated.parquet").labels == list("abcd")

@@ -7,10 +7,11 @@ import time
 import numpy as np
 import pytest
 
-from credibly import InputError, Predictions, metrics, report
+from credibly import InputError, Predictions, metrics
+from credibly.app import report
+from credibly.app.views import top_summary
 from credibly.cli import main
 from credibly.predictions import Dataset, TopPredictions, Writer
-from credibly.summaries import top_summary
 from credibly.targets import SparseTargets
 
 LABELS = [f"<label> {i}" for i in range(300)]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from credibly import Predictions, metrics
-from credibly.report import _charts
-from credibly.summaries import COLUMNS, Cell, biased_labels, comparison, label_table, verdict
-from credibly.summaries._verdict import _listed
+from credibly.app.report import charts
+from credibly.app.views import COLUMNS, Cell, biased_labels, comparison, label_table, verdict
+from credibly.app.views.verdicts import _listed
 
 
 def predictions(p, y, labels=None, **more):
@@ -108,7 +108,7 @@ def test_labels_that_are_wrong_are_accused_and_few_others():
 def test_p_values_bound_the_exact_tail():
     from scipy.stats import binom
 
-    from credibly.summaries._bias import _p_values
+    from credibly.app.views.biased_labels import _p_values
 
     for n, p in ((50, 0.02), (400, 0.3)):
         for present in (0, 1, 5, 20):
@@ -166,15 +166,15 @@ def test_labels_and_hits_count_known_entries_alone():
     one = predictions(p, y)
     rows = label_table(one)
     assert [(row.present, row.expected) for row in rows] == [(1, 1.5), (2, 1.5)]
-    table = _charts._hits({"a": _charts.WithTruth(one, _charts.Targets(one.targets))}).rows
+    table = charts._hits({"a": charts.WithTruth(one, charts.Targets(one.targets))}).rows
     assert table[0][2:4] == ["3", 3]
     assert table[1][2:4] == ["1", 0]
-    assert _charts._sizes("a", one).rows == [["no label", 0], [1, 1], [2, 2]]
+    assert charts._sizes("a", one).rows == [["no label", 0], [1, 1], [2, 2]]
 
 
 def test_a_chart_says_what_it_is_without_breaking_out():
-    ax = _charts.plot.retrieval({1: 0.5})
-    assert 'aria-label="&quot;&gt;&lt;x"' in _charts.plot.svg(ax, "n", '"><x')
+    ax = charts.plot.retrieval({1: 0.5})
+    assert 'aria-label="&quot;&gt;&lt;x"' in charts.plot.svg(ax, "n", '"><x')
 
 
 def test_the_plotted_numbers_are_those_of_the_metrics():

@@ -385,16 +385,16 @@ def test_an_index_needs_one_name_a_column_and_one_id_a_row():
 
 
 def test_files_are_opened_once_and_again_when_they_change(tmp_path, monkeypatch):
-    from credibly.retrieve import _engines
+    from credibly.retrieve import files
 
     opened = []
 
-    class Counted(_engines.Dataset):
+    class Counted(files.Dataset):
         def __init__(self, *arguments, **options):
             opened.append(arguments)
             super().__init__(*arguments, **options)
 
-    monkeypatch.setattr(_engines, "Dataset", Counted)
+    monkeypatch.setattr(files, "Dataset", Counted)
     folder = tmp_path / "shards"
     folder.mkdir()
     for name, low in (("a", 0.25), ("b", 0.75)):

@@ -13,7 +13,7 @@ from test_retrieve_queries import value
 
 from credibly import InputError
 from credibly.retrieve import Index, Joint, parse, probability, search
-from credibly.retrieve._formula import query_of
+from credibly.retrieve.query.formula import query_of
 
 
 def dependent(rows, seed):

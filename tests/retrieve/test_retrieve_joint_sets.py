@@ -152,7 +152,7 @@ def written(path, chances, truth=None, start=0):
 
 
 def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_path, monkeypatch):
-    from credibly.retrieve import _row_weights
+    from credibly.retrieve.joint import row_weights
 
     chances, truth, _ = drawn(JOINTS[2], 300, seed=8)
     folder = tmp_path / "parts"
@@ -164,9 +164,9 @@ def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_pat
     out = write_row_weights(folder, JOINTS[2])
     assert out.name == "parts.joint-weights"
     computed = []
-    compute = _row_weights._computed
-    monkeypatch.setattr(_row_weights, "_computed", lambda *a: computed.append(1) or compute(*a))
-    _row_weights._kept.cache_clear()
+    compute = row_weights._computed
+    monkeypatch.setattr(row_weights, "_computed", lambda *a: computed.append(1) or compute(*a))
+    row_weights._kept.cache_clear()
     found = search(folder, "+a -b", joint=JOINTS[2])
     assert computed == []
     assert found.ids == expected.ids
@@ -179,12 +179,12 @@ def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_pat
     assert again.expected_hits == pytest.approx(
         Index.read(folder).search("+a -b", joint=JOINTS[2]).expected_hits
     )
-    assert _row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
+    assert row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
     write_row_weights(folder, JOINTS[2])
-    assert _row_weights.stored_row_weights(str(folder), JOINTS[2]) == out
+    assert row_weights.stored_row_weights(str(folder), JOINTS[2]) == out
     out.write_bytes(b"damaged")
-    assert _row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
-    _row_weights._kept.cache_clear()
+    assert row_weights.stored_row_weights(str(folder), JOINTS[2]) is None
+    row_weights._kept.cache_clear()
     assert search(folder, "+a -b", joint=JOINTS[2]).expected_hits == again.expected_hits
 
 
@@ -206,7 +206,7 @@ def test_a_model_fitted_again_is_another_one():
 
 
 def test_a_candidate_that_loses_on_single_labels_is_left_out():
-    from credibly.retrieve._joint_choice import _keeps
+    from credibly.retrieve.joint.choice import _keeps
 
     rng = np.random.default_rng(0)
     losses = rng.exponential(1.0, 4000)
@@ -296,7 +296,7 @@ def test_commands_say_what_is_missing(files, tmp_path, capsys, arguments, messag
 
 
 def test_the_report_maps_pairs(files):
-    from credibly import report
+    from credibly.app import report
     from credibly.workflows import mixture_from
 
     one = Predictions.read(files / "test.parquet")

@@ -22,8 +22,8 @@ from credibly.retrieve import (
     read_joint,
     search,
 )
-from credibly.retrieve._formula import query_of
-from credibly.retrieve._mixture_fit import Parameters, Slopes, _Layout
+from credibly.retrieve.joint.mixture_fit import Parameters, Slopes, _Layout
+from credibly.retrieve.query.formula import query_of
 
 SETS = np.array(list(product([0, 1], repeat=4)))
 INSIDE = np.clip(ROWS, 2.0**-20, 1 - 2.0**-20).astype(np.float32)
@@ -162,7 +162,7 @@ def test_an_index_follows_the_model_it_is_given():
 
 @pytest.mark.parametrize("components", [1, 3])
 def test_gradient_of_the_fit_is_that_of_its_value(components):
-    from credibly.retrieve._mixture_kernels import likelihood
+    from credibly.retrieve.joint.kernels import likelihood
 
     chances, truth, _ = drawn(JOINTS[2], 60, seed=0)
     truth = np.where(np.random.default_rng(1).random(truth.shape) < 0.2, -1, truth).astype(np.int8)

@@ -11,8 +11,8 @@ from test_retrieve_queries import value
 
 from credibly import InputError
 from credibly.retrieve import Query, parse, probability
-from credibly.retrieve._diagram import diagram
-from credibly.retrieve._formula import And, Label, Not, Or, query_of
+from credibly.retrieve.query.diagram import diagram
+from credibly.retrieve.query.formula import And, Label, Not, Or, query_of
 
 LABELS = ("a", "b", "c", "d")
 formulas = st.recursive(

@@ -9,7 +9,7 @@ from test_retrieve_engines import LABELS, QUERIES, table, write
 
 from credibly import InputError
 from credibly.retrieve import Joint, MixtureJoint, search, write_row_weights
-from credibly.retrieve._formula import quoted
+from credibly.retrieve.query.formula import quoted
 
 pyspark = pytest.importorskip(
     "pyspark", reason="PySpark is not installed: pip install 'credibly[spark]'"

@@ -10,8 +10,8 @@ from spark_rows import rows_of, write_parts
 
 from credibly import InputError, Predictions, evaluate, write_sets
 from credibly.decide import AverageSize, BestF, Recall, TopK
-from credibly.inspect import label_issues, label_issues_of_files
 from credibly.predictions import TopPredictions
+from credibly.review import label_issues, label_issues_of_files
 from credibly.targets import SparseTargets
 from credibly.workflows import calibrate_parts, predict_parts
 

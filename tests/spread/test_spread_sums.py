@@ -13,7 +13,7 @@ from spread_rows import RECORDS, ROWS, rows, splits, top_rows, write
 
 import credibly as cr
 from credibly import calibrate, decide, metrics
-from credibly.inspect import label_issues_of_files
+from credibly.review import label_issues_of_files
 from credibly.workflows import calibrate_parts
 
 PARTS = (1, 2, 5, 17)  # from 16 on, sums are added on the workers first

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from credibly import calibrate, decide, metrics, plot, retrieve, targets
+from credibly.app.views import verdict
 from credibly.predictions import Predictions
-from credibly.summaries import verdict
 from credibly.targets import Targets
 
 RNG = np.random.default_rng(0)

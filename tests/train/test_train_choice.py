@@ -239,7 +239,7 @@ def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):
 
 def test_the_report_shows_what_was_compared(rows, tmp_path):
     run = fit(rows, tmp_path / "run", settings("forest"))
-    path = cr.report.write(
+    path = cr.app.report.write(
         [run.folder / "predictions.parquet"], tmp_path / "report.html", resamples=2
     )
     page = path.read_text(encoding="utf-8")

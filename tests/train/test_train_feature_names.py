@@ -14,8 +14,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import credibly as cr
+from credibly.app.server import create_app
 from credibly.cli import main
-from credibly.serve import create_app
 
 FEATURES = ["age", "bmi", "blood pressure", "class", "sodium"]
 LABELS = ["diabetes", "hypertension"]

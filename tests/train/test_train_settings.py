@@ -105,7 +105,7 @@ def test_a_misspelt_key_names_the_nearest():
 
 def test_flags_win_over_file_over_preset(tmp_path):
     from credibly.cli import train
-    from credibly.cli._command import resolve
+    from credibly.cli.command import resolve
 
     (tmp_path / "run.toml").write_text("epochs = 30\nlearning-rate = 0.5\n")
     options = resolve(

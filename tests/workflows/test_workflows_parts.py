@@ -10,9 +10,9 @@ import pytest
 from credibly import InputError, Predictions, calibrate, evaluate, metrics, write_sets
 from credibly.decide import AverageSize, Recall
 from credibly.engines import Here
-from credibly.inspect import label_issues, label_issues_of_files
 from credibly.metrics import RankCounts, average_precision, ranked_total
 from credibly.predictions import Dataset, TopPredictions
+from credibly.review import label_issues, label_issues_of_files
 from credibly.targets import SparseTargets
 from credibly.workflows import FitRows, calibrate_parts, predict_parts
 from credibly.workflows.evaluation import _evaluate_spread

@@ -12,8 +12,8 @@ from math import floor, isfinite, log10
 import numpy as np
 from markupsafe import Markup, escape
 
+from credibly.app.views import CostCurve
 from credibly.metrics import Reliability
-from credibly.summaries import CostCurve
 from credibly.types import Array
 
 WIDTH, HEIGHT = 560, 250

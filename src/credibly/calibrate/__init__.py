@@ -7,15 +7,15 @@
 Fit on rows the model was not trained on, and never on the rows a result is reported on.
 """
 
-from credibly.calibrate._base import Calibrator
 from credibly.calibrate.affine import Affine
+from credibly.calibrate.auto import EXCLUSIVE, LABELWISE, Candidate, Choice, choose, fit
+from credibly.calibrate.base import Calibrator
 from credibly.calibrate.beta import Beta
-from credibly.calibrate.choice import EXCLUSIVE, LABELWISE, Candidate, Choice, choose, fit
 from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic
 from credibly.calibrate.per_label import PerLabel
-from credibly.calibrate.rates import shift_rates
+from credibly.calibrate.rate_shift import shift_rates
 from credibly.calibrate.registry import CALIBRATORS, SOFTMAX_CALIBRATORS, from_name, from_state
 from credibly.calibrate.softmax import SoftmaxTemperature, VectorScaling
 from credibly.calibrate.temperature import Temperature

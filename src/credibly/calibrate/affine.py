@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from credibly.calibrate._entries import Entries
-from credibly.calibrate._parametric import Parametric, centre_and_spread, fit_shared, start_slope
+from credibly.calibrate.entries import Entries
+from credibly.calibrate.parametric import Parametric, centre_and_spread, fit_shared, start_slope
 
 
 class Affine(Parametric):

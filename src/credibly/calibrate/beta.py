@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly.calibrate._base import Calibrator
-from credibly.calibrate._entries import Entries
-from credibly.calibrate._likelihood import soft_clip
-from credibly.calibrate._parametric import centre_and_spread, fit_shared, start_slope
+from credibly.calibrate.base import Calibrator
+from credibly.calibrate.entries import Entries
+from credibly.calibrate.likelihood import soft_clip
+from credibly.calibrate.parametric import centre_and_spread, fit_shared, start_slope
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Beta(Calibrator):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.calibrate._modules import BetaModule
+        from credibly.calibrate.torch_modules import BetaModule
 
         return BetaModule(**{name: getattr(self, name) for name in self._parameters})
 

@@ -11,7 +11,7 @@ from credibly import checks
 from credibly.types import Array
 
 if TYPE_CHECKING:
-    from credibly.calibrate._base import Calibrator
+    from credibly.calibrate.base import Calibrator
 
 PER_UNIT = 128
 """Bins per unit of asinh(log-odds): 1/128 wide at 0, wider where the sigmoid is flat."""

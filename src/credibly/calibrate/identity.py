@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from credibly.calibrate._base import Calibrator
-from credibly.calibrate._entries import Entries
+from credibly.calibrate.base import Calibrator
+from credibly.calibrate.entries import Entries
 from credibly.types import Array
 
 if TYPE_CHECKING:

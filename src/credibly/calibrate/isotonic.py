@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly.calibrate._base import Calibrator
-from credibly.calibrate._entries import Entries
+from credibly.calibrate.base import Calibrator
+from credibly.calibrate.entries import Entries
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -70,6 +70,6 @@ class Isotonic(Calibrator):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.calibrate._modules import InterpolationModule
+        from credibly.calibrate.torch_modules import InterpolationModule
 
         return InterpolationModule(self.points, self.rates)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from credibly import checks
-from credibly.calibrate._base import Calibrator
-from credibly.calibrate._entries import Entries
-from credibly.calibrate._likelihood import soft_clip, sums
-from credibly.calibrate._newton import minimise
-from credibly.calibrate._parametric import centre_and_spread, fit_shared, start_slope
+from credibly.calibrate.base import Calibrator
+from credibly.calibrate.entries import Entries
+from credibly.calibrate.likelihood import soft_clip, sums
+from credibly.calibrate.newton import minimise
+from credibly.calibrate.parametric import centre_and_spread, fit_shared, start_slope
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class PerLabel(Calibrator):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.calibrate._modules import AffineModule
+        from credibly.calibrate.torch_modules import AffineModule
 
         limits = {"floor": self.floor, "ceiling": self.ceiling}
         return AffineModule(slope=self.slopes, intercept=self.intercepts, **limits)

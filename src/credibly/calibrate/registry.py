@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from credibly import checks
-from credibly.calibrate._base import Calibrator
 from credibly.calibrate.affine import Affine
+from credibly.calibrate.base import Calibrator
 from credibly.calibrate.beta import Beta
 from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import checks
-from credibly.calibrate._base import Calibrator
-from credibly.calibrate._entries import Entries
-from credibly.calibrate._newton import minimise
+from credibly.calibrate.base import Calibrator
+from credibly.calibrate.entries import Entries
+from credibly.calibrate.newton import minimise
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SoftmaxTemperature(Calibrator):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.calibrate._modules import SoftmaxModule
+        from credibly.calibrate.torch_modules import SoftmaxModule
 
         return SoftmaxModule(self.slope, self._biases(), rest=bool(self.rest))
 

@@ -22,7 +22,7 @@ COMMANDS: tuple[str, ...] = (
     "evaluate",
     "calibrate",
     "sets",
-    "inspect",
+    "review",
     "search",
     "joint",
     "compare",
@@ -45,25 +45,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 done, 2 bad input, 130 interrupted, 143 terminated.
     """
-    from credibly.cli import _terminal
+    from credibly.cli import terminal
 
     argv = list(sys.argv[1:] if argv is None else argv)
-    _terminal.prepare_streams()
-    with _terminal.interruptible() as signals:
+    terminal.prepare_streams()
+    with terminal.interruptible() as signals:
         try:
             return _run(argv)
         except BaseException as error:
             if signals or isinstance(error, KeyboardInterrupt):
-                _terminal.complain(_terminal.INTERRUPTED)
-                _terminal.detach()
+                terminal.complain(terminal.INTERRUPTED)
+                terminal.detach()
                 return 128 + (signals[0] if signals else 2)
             raise
 
 
 def _run(argv: list[str]) -> int:
-    from credibly.cli import _terminal
-    from credibly.cli._command import build_parser, resolve
-    from credibly.cli._errors import OUT_OF_MEMORY, in_flags, lacks_memory, sentence
+    from credibly.cli import terminal
+    from credibly.cli.command import build_parser, resolve
+    from credibly.cli.errors import OUT_OF_MEMORY, in_flags, lacks_memory, sentence
 
     modules = {name: import_module(module_name(name)) for name in COMMANDS}
     named = any(text == "--config" or text.startswith("--config=") for text in argv)
@@ -78,21 +78,21 @@ def _run(argv: list[str]) -> int:
     module = modules[command]
     if_memory_ends = f"credibly {command}: {OUT_OF_MEMORY}"
     try:
-        with _terminal.plain_warnings(f"credibly {command}"):
+        with terminal.plain_warnings(f"credibly {command}"):
             code = module.run(resolve(module.Options, arguments)) or 0
         sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
         return code
     except Exception as error:
         if lacks_memory(error) and not isinstance(error, InputError):
             clear_frames(error.__traceback__)  # they hold what has filled the memory
-            _terminal.complain(if_memory_ends)
+            terminal.complain(if_memory_ends)
             return 2
         if not isinstance(error, (InputError, OSError, UnicodeEncodeError)):
             raise
-        if isinstance(error, BrokenPipeError) and _terminal.reader_is_gone():
+        if isinstance(error, BrokenPipeError) and terminal.reader_is_gone():
             return 0  # `head` has enough
         text = in_flags(sentence(error), module.Options, arguments)
-        _terminal.complain(f"credibly {command}: {text}")
+        terminal.complain(f"credibly {command}: {text}")
         _drop_unwritable_output()
         return 2
 
@@ -104,9 +104,9 @@ def module_name(command: str) -> str:
 
 def _drop_unwritable_output() -> None:
     """Forget what stdout cannot take (a full disk): Python's exit would try once more."""
-    from credibly.cli import _terminal
+    from credibly.cli import terminal
 
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        _terminal.detach()
+        terminal.detach()

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli._bring import BringOptions, check_inputs, coding_of, layout_of
-from credibly.cli._command import option
+from credibly.cli.command import option
+from credibly.cli.import_options import BringOptions, check_inputs, coding_of, layout_of
 from credibly.names import METHODS
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def run(options: Options) -> int:
 
 
 def _fit(options: Options) -> int:
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.workflows import FitRows, calibrate_file, holds_top_labels
 
     if holds_top_labels(options.scores):
@@ -117,15 +117,15 @@ def _fit(options: Options) -> int:
     if options.save is not None:
         result.probability_map.write(options.save)
     if options.json:
-        _tables.print_json({"out": options.out, "save": options.save, **result.to_dict()})
+        tables.print_json({"out": options.out, "save": options.save, **result.to_dict()})
     elif not options.quiet:
         _show(result)
         if options.out is not None:
-            _tables.print_text(
+            tables.print_text(
                 f"{len(kept):,} rows written to {options.out}{_fitted_note(options, result)}"
             )
         if options.save is not None:
-            _tables.print_text(
+            tables.print_text(
                 f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
                 f"{options.save} --out predictions.parquet"
             )
@@ -135,7 +135,7 @@ def _fit(options: Options) -> int:
 def _fit_parts(options: Options) -> int:
     """Calibrate predictions of any size on a cluster; write a folder of parts."""
     from credibly.checks import InputError
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.workflows import FitRows, calibrate_parts
 
     for flag, given in (("apply", options.apply), ("truth", options.truth), ("as", options.values)):
@@ -155,13 +155,13 @@ def _fit_parts(options: Options) -> int:
     if options.save is not None:
         result.probability_map.write(options.save)
     if options.json:
-        _tables.print_json({"save": options.save, **result.to_dict()})
+        tables.print_json({"save": options.save, **result.to_dict()})
     elif not options.quiet:
         title = f"judged on {result.rows - result.fitted_rows:,} rows not used for fitting"
         names = list(next(iter(result.stages.values())))
         rows = [[stage, *numbers.values()] for stage, numbers in result.stages.items()]
-        _tables.print_table(title, ["", *names], rows)
-        _tables.print_text(
+        tables.print_table(title, ["", *names], rows)
+        tables.print_text(
             f"{result.calibrator!r}, fitted on {result.fitted_rows:,} rows. {result.rows:,} rows "
             f"written to {result.out}"
         )
@@ -171,7 +171,7 @@ def _fit_parts(options: Options) -> int:
 def _fit_top(options: Options) -> int:
     """Calibrate a file that holds the most probable labels of each row."""
     from credibly.checks import InputError
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.workflows import calibrate_top_file
 
     if options.out is None or options.save is not None or options.loss is not None:
@@ -181,9 +181,9 @@ def _fit_top(options: Options) -> int:
         )
     calibrator = calibrate_top_file(options.scores, options.out, method=options.method)
     if options.json:
-        _tables.print_json({"out": options.out, "calibrator": calibrator.state()})
+        tables.print_json({"out": options.out, "calibrator": calibrator.state()})
     elif not options.quiet:
-        _tables.print_text(
+        tables.print_text(
             f"{calibrator!r}, fitted on the labels that every second row holds. Written to "
             f"{options.out}. Next: credibly evaluate {options.scores} {options.out}"
         )
@@ -192,7 +192,7 @@ def _fit_top(options: Options) -> int:
 
 def _apply(options: Options) -> int:
     from credibly.checks import InputError
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.workflows import ProbabilityMap
 
     for name in ("loss", "save", "values"):
@@ -215,9 +215,9 @@ def _apply(options: Options) -> int:
     )
     predictions.write(options.out)
     if options.json:
-        _tables.print_json({"out": options.out, "rows": len(predictions), "map": options.apply})
+        tables.print_json({"out": options.out, "rows": len(predictions), "map": options.apply})
     elif not options.quiet:
-        _tables.print_text(f"{len(predictions):,} rows written to {options.out}")
+        tables.print_text(f"{len(predictions):,} rows written to {options.out}")
     return 0
 
 
@@ -231,21 +231,21 @@ def _fitted_note(options: Options, result: CalibratedScores) -> str:
 
 
 def _show(result: CalibratedScores) -> None:
-    from credibly.cli import _tables
+    from credibly.cli import tables
 
     title = f"judged on {len(result.held_out):,} rows that were not used for fitting"
     rows = [[name, *(numbers.get(n) for n in SHOWN)] for name, numbers in result.stages.items()]
-    _tables.print_table(title, ["", *SHOWN], rows)
+    tables.print_table(title, ["", *SHOWN], rows)
     if result.candidates:
-        _tables.print_table(
+        tables.print_table(
             f"compared on rows left out, {len(result.fitted):,} rows: log loss",
             ["", "map", "NLL", "above the lowest", "standard error"],
             [row for row in result.candidate_table() if row[2] < math.inf],
         )
     change, low, high = result.change
-    _tables.print_text(
+    tables.print_text(
         f"{result.calibrator!r}, fitted on {len(result.fitted):,} rows, changes NLL by "
         f"{change:+.4f} [{low:+.4f}, {high:+.4f}] (95 %) against {result.compared}."
     )
     if result.advice:
-        _tables.print_text(result.advice)
+        tables.print_text(result.advice)

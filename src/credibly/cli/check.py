@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 DAMAGED = 1
 
@@ -33,7 +33,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from credibly.cli._tables import print_json, print_table, print_text
+    from credibly.cli.tables import print_json, print_table, print_text
     from credibly.workflows import check_files
 
     found = check_files(options.path)

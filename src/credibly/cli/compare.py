@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli._command import option
-from credibly.cli._reader_options import reader_options, with_reader_options
+from credibly.cli.command import option
+from credibly.cli.reader_options import reader_options, with_reader_options
 from credibly.cli.train import check_library, check_names, given, with_settings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(options: Own) -> int:
     check_names(replace(settings, loss="auto"))
     check_library(settings, options.preset)
     out_can_be_written(options.out, folder=True)
-    from credibly.cli._tables import print_json, print_text, progress
+    from credibly.cli.tables import print_json, print_text, progress
     from credibly.workflows import compare
 
     count = len(set(losses)) * options.seeds
@@ -89,7 +89,7 @@ def run(options: Own) -> int:
 
 def show(results: Comparison, columns: Sequence[str] = ()) -> None:
     """Print one row per loss, each number with half the width of its interval."""
-    from credibly.cli._tables import print_table, print_text
+    from credibly.cli.tables import print_table, print_text
 
     found = {name for each in results.losses.values() for name in each}
     wanted = columns or [*COLUMNS, *sorted(name for name in found if "retrieval@" in name)]
@@ -108,7 +108,7 @@ def show(results: Comparison, columns: Sequence[str] = ()) -> None:
 
 
 def _figure(figure: Mapping[str, float] | None) -> str:
-    from credibly.cli._tables import cell
+    from credibly.cli.tables import cell
 
     if figure is None:
         return cell(None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from credibly.cli._command import flag_of, option
+from credibly.cli.command import flag_of, option
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -27,7 +27,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from credibly.cli._terminal import write
+    from credibly.cli.terminal import write
 
     makers = {"bash": bash, "zsh": zsh, "fish": fish}
     write(makers[options.shell](all_flags()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -71,9 +71,10 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from credibly import data, report
-    from credibly.cli._tables import print_json, print_text, progress
+    from credibly import data
+    from credibly.app import report
     from credibly.cli.compare import show
+    from credibly.cli.tables import print_json, print_text, progress
     from credibly.train import Settings
     from credibly.workflows import compare
 

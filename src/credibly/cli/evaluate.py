@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 if TYPE_CHECKING:
     from credibly.retrieve import MixtureJoint
@@ -55,13 +55,13 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.workflows import evaluate_all
 
     quiet = options.quiet or options.json
     results = evaluate_all(
         options.predictions,
-        progress=lambda name: _tables.progress(name, total=1, quiet=quiet),
+        progress=lambda name: tables.progress(name, total=1, quiet=quiet),
         bins=options.bins,
         min_count=options.min_count,
         intervals=options.intervals,
@@ -72,30 +72,30 @@ def run(options: Options) -> int:
     )
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]
-        _tables.print_json({"files": documents})
+        tables.print_json({"files": documents})
         return 0
     names = _short_names(results)
-    _tables.print_table("", ["", *names], _rows(results))
+    tables.print_table("", ["", *names], _rows(results))
     if any(math.isnan(each.numbers.get("ACE", 0.0)) for each in results):
-        _tables.print_text(
+        tables.print_text(
             f"ACE and MCE need bins with at least {options.min_count} entries; lower --min-count."
         )
     for name, each in zip(names, results, strict=True):
         if options.by_label:
             columns = ["label", *each.by_label]
             cells = zip(each.labels, *(a.tolist() for a in each.by_label.values()), strict=True)
-            _tables.print_table(name, columns, list(cells))
+            tables.print_table(name, columns, list(cells))
         if each.joint is not None:
             rows = [
                 [first, second, f"{expected:.1f}", real]
                 for first, second, expected, real in each.joint.pairs_missed(10)
             ]
             columns = ["label", "and", "rows expected", "real"]
-            _tables.print_text(f"{name}: the pairs of labels farthest from what is expected")
-            _tables.print_table("", columns, rows)
+            tables.print_text(f"{name}: the pairs of labels farthest from what is expected")
+            tables.print_table("", columns, rows)
         if without := each.labels_without_truth:
             listed = ", ".join(without[:5]) + (", …" if len(without) > 5 else "")
-            _tables.print_text(
+            tables.print_text(
                 f"{each.path}: {len(without)} of {len(each.labels)} labels have no known row "
                 f"and are left out of their means: {listed}"
             )
@@ -116,7 +116,7 @@ def _joint(options: Options) -> MixtureJoint | None:
 
 
 def _rows(results: list[Evaluation]) -> list[list[Any]]:
-    from credibly.cli._tables import cell
+    from credibly.cli.tables import cell
 
     names = list(dict.fromkeys(name for each in results for name in each.numbers))
     rows: list[list[Any]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ def run(options: Options) -> int:
 
     check_out(options.out)
     from credibly import train
-    from credibly.cli._tables import print_json, print_text
+    from credibly.cli.tables import print_json, print_text
 
     run = train.load(options.folder, allow_python=options.allow_python)
     result = train.export(run, options.out)

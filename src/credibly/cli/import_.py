@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli._bring import BringOptions, check_inputs, coding_of, layout_of
-from credibly.cli._command import option
+from credibly.cli.command import option
+from credibly.cli.import_options import BringOptions, check_inputs, coding_of, layout_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +68,15 @@ def run(options: Options) -> int:
 
 
 def _show(options: Options, labels: int, rows: int, targets: object) -> None:
-    from credibly.cli import _tables
+    from credibly.cli import tables
 
     if options.json:
         document = {"out": options.out, "rows": rows, "labels": labels}
-        _tables.print_json({**document, "has_truth": targets is not None})
+        tables.print_json({**document, "has_truth": targets is not None})
     elif not options.quiet:
         truth = "with their truth" if targets is not None else "without truth"
         following = "evaluate" if targets is not None else "search"
-        _tables.print_text(
+        tables.print_text(
             f"{rows:,} rows × {labels:,} labels, {truth}, written to {options.out}. Next: credibly "
             f"{following} {options.out}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def run(options: Options) -> int:
 
 def _fit(options: Options) -> int:
     from credibly.checks import InputError
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.workflows import fit_joint_file
 
     if options.out is None:
@@ -61,7 +61,7 @@ def _fit(options: Options) -> int:
     )
     fitted.model.write(options.out)
     if options.json:
-        _tables.print_json(
+        tables.print_json(
             {
                 "chosen": fitted.chosen,
                 "log_scores": fitted.log_scores,
@@ -75,16 +75,14 @@ def _fit(options: Options) -> int:
             for name, score in fitted.log_scores.items()
         ]
         columns = ["model", "joint log score per row", "log loss of single labels"]
-        _tables.print_table("", columns, rows)
-        _tables.print_text(
-            f"{fitted.chosen} of {fitted.rows:,} rows with truth is in {options.out}"
-        )
+        tables.print_table("", columns, rows)
+        tables.print_text(f"{fitted.chosen} of {fitted.rows:,} rows with truth is in {options.out}")
     return 0
 
 
 def _weigh(options: Options) -> int:
     from credibly.checks import InputError
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.retrieve import write_row_weights
     from credibly.workflows import joint_from
 
@@ -93,9 +91,9 @@ def _weigh(options: Options) -> int:
     joint = joint_from(options.joint_from, partial=options.partial)
     out = write_row_weights(options.predictions, joint, partial=options.partial)
     if options.json:
-        _tables.print_json({"out": str(out), "bytes": out.stat().st_size})
+        tables.print_json({"out": str(out), "bytes": out.stat().st_size})
     elif not options.quiet:
-        _tables.print_text(f"the weights of all rows are in {out}")
+        tables.print_text(f"the weights of all rows are in {out}")
     return 0
 
 

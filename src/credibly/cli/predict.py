@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from credibly.cli._command import option
-from credibly.cli._reader_options import reader_options, with_reader_options
+from credibly.cli.command import option
+from credibly.cli.reader_options import reader_options, with_reader_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def run(options: Own) -> int:
         return _predict_parts(options)
     out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train
-    from credibly.cli._tables import print_json, print_text, progress
+    from credibly.cli.tables import print_json, print_text, progress
 
     if options.members is not None:
         out_can_be_written(options.members, folder=True)
@@ -95,7 +95,7 @@ def _predict_parts(options: Own) -> int:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from credibly.cli._tables import print_json, print_text
+    from credibly.cli.tables import print_json, print_text
     from credibly.workflows import predict_parts
 
     with TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ def run(options: Options) -> int:
     from credibly.files import check_out
 
     check_out(options.out, (), inputs=options.predictions)
-    from credibly import report
+    from credibly.app import report
     from credibly.checks import InputError
-    from credibly.cli._tables import print_json, print_text, progress
+    from credibly.cli.tables import print_json, print_text, progress
     from credibly.workflows import mixture_from
 
     if options.images is not None and options.image_folder is None and options.texts is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 if TYPE_CHECKING:
     from credibly.retrieve import Answer, Hit, JointModel, Together
@@ -70,7 +70,7 @@ def run(options: Options) -> int:
 
 
 def _search(options: Options) -> int:
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.retrieve import search
 
     joint = _joint(options)
@@ -94,7 +94,7 @@ def _search(options: Options) -> int:
             document["also"] = [
                 {**asdict(each), "lift": each.lift} for each in _together(options, joint)
             ]
-        _tables.print_json(document)
+        tables.print_json(document)
         return 0
     if answer.hits:
         _print_hits(answer)
@@ -149,7 +149,7 @@ def _together(options: Options, joint: JointModel | None) -> list[Together]:
 
 
 def _print_together(listed: list[Together]) -> None:
-    from credibly.cli import _tables
+    from credibly.cli import tables
 
     known = any(each.known_real is not None for each in listed)
     columns = ["given the query, also", "probability", "in any row", "times"]
@@ -163,7 +163,7 @@ def _print_together(listed: list[Together]) -> None:
         ]
         for each in listed
     ]
-    _tables.print_table("", [*columns, *(["expected", "real"] if known else [])], rows)
+    tables.print_table("", [*columns, *(["expected", "real"] if known else [])], rows)
 
 
 def _with_path(hit: Hit, folder: str) -> Hit:
@@ -174,7 +174,7 @@ def _with_path(hit: Hit, folder: str) -> Hit:
 
 
 def _print_hits(answer: Answer) -> None:
-    from credibly.cli import _tables
+    from credibly.cli import tables
 
     names = list(answer.hits[0].conditions)
     truth = any(hit.truth is not None for hit in answer.hits)
@@ -189,7 +189,7 @@ def _print_hits(answer: Answer) -> None:
             row.append({True: "hit", False: "no", None: "?"}[hit.truth])
         rows.append([*row, *([hit.path or ""] if paths else []), *([_start(hit)] if texts else [])])
     columns += [*(["path"] if paths else []), *(["text"] if texts else [])]
-    _tables.print_table("", columns, rows)
+    tables.print_table("", columns, rows)
 
 
 def _start(hit: Hit) -> str:
@@ -207,30 +207,30 @@ def texts_of(predictions: str, data: str, columns: tuple[str, ...] | None) -> di
 
 
 def _print_summary(answer: Answer, joint: JointModel | None) -> None:
-    from credibly.cli import _tables
+    from credibly.cli import tables
 
     if answer.contradiction:
-        _tables.print_text(f"{answer.query} contradicts itself: no row can satisfy it.")
+        tables.print_text(f"{answer.query} contradicts itself: no row can satisfy it.")
         return
     how = "" if joint is None else ", labels taken together"
-    _tables.print_text(
+    tables.print_text(
         f"{answer.query}: {_shown(answer.expected_hits)} hits expected in {answer.rows:,} rows{how}"
     )
     if answer.known_rows:
-        _tables.print_text(
+        tables.print_text(
             f"where the truth is known ({answer.known_rows:,} rows): "
             f"{_shown(answer.known_expected)} expected, {answer.known_hits:,} real"
         )
 
 
 def _print_explanation(answer: Answer) -> None:
-    from credibly.cli import _tables
+    from credibly.cli import tables
 
     query = answer.query
-    _tables.print_text(f"\nwanted: {', '.join(query.wanted) or '—'}")
-    _tables.print_text(f"unwanted: {', '.join(query.unwanted) or '—'}")
-    _tables.print_text("\nThe ranking:\n" + answer.sql[0])
-    _tables.print_text("\nThe totals:\n" + answer.sql[1])
+    tables.print_text(f"\nwanted: {', '.join(query.wanted) or '—'}")
+    tables.print_text(f"unwanted: {', '.join(query.unwanted) or '—'}")
+    tables.print_text("\nThe ranking:\n" + answer.sql[0])
+    tables.print_text("\nThe totals:\n" + answer.sql[1])
 
 
 def _shown(value: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class Options:
 def run(options: Options) -> int:
     import socket
 
+    from credibly.app.server import create_app, server
     from credibly.checks import InputError
-    from credibly.serve import create_app, server
 
     joint = None
     if options.joint_from is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli._command import option
+from credibly.cli.command import option
 
 if TYPE_CHECKING:
     from credibly.decide import Decision
@@ -118,10 +118,10 @@ class Options:
 
 
 def run(options: Options) -> int:
-    from credibly.cli import _tables
+    from credibly.cli import tables
     from credibly.workflows import FitRows, write_sets
 
-    with _tables.progress("rows", quiet=options.quiet or options.json) as advance:
+    with tables.progress("rows", quiet=options.quiet or options.json) as advance:
         result = write_sets(
             options.predictions,
             _rule(options),
@@ -135,7 +135,7 @@ def run(options: Options) -> int:
     if options.save is not None:
         result.write_rule(options.save)
     if options.json:
-        _tables.print_json(result.to_dict())
+        tables.print_json(result.to_dict())
     elif not options.quiet:
         _show(result)
     return 0
@@ -276,29 +276,29 @@ def _cost(text: str) -> Decision:
 
 
 def _show(result: WrittenSets) -> None:
-    from credibly.cli import _tables
+    from credibly.cli import tables
 
-    _tables.print_text(result.decision.statement)
+    tables.print_text(result.decision.statement)
     names = {"rows": result.held_out_rows, **result.numbers}
     columns = ["rows not used for fitting", ""]
-    _tables.print_table("", columns, [[name, value] for name, value in names.items()])
+    tables.print_table("", columns, [[name, value] for name, value in names.items()])
     sizes = list(result.sizes.items())
     if len(sizes) > 12:
         rest = sum(count for _, count in sizes[11:])
         sizes = [*sizes[:11], (f"{sizes[11][0]}–{sizes[-1][0]}", rest)]
-    _tables.print_table("", ["labels in the set", "rows"], [[str(k), v] for k, v in sizes])
+    tables.print_table("", ["labels in the set", "rows"], [[str(k), v] for k, v in sizes])
     for words, labels in (
         ("every set", result.always_selected),
         ("no set", result.never_selected),
     ):
         if labels:
             listed = ", ".join(labels[:5]) + (", …" if len(labels) > 5 else "")
-            _tables.print_text(
+            tables.print_text(
                 f"{len(labels)} labels are in {words}: too few known rows to do better: {listed}"
             )
     limits = [[name, value] for name, value in result.thresholds.items()]
     if limits:
-        _tables.print_table("", ["label", "threshold"], limits[:20])
+        tables.print_table("", ["label", "threshold"], limits[:20])
         if len(limits) > 20:
-            _tables.print_text(f"{len(limits) - 20} more thresholds: --json or --save FILE")
-    _tables.print_text(f"{result.rows:,} rows written to {result.out}")
+            tables.print_text(f"{len(limits) - 20} more thresholds: --json or --save FILE")
+    tables.print_text(f"{result.rows:,} rows written to {result.out}")

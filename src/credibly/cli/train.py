@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.cli._command import option, with_fields
-from credibly.cli._reader_options import reader_options, with_reader_options
+from credibly.cli.command import option, with_fields
+from credibly.cli.reader_options import reader_options, with_reader_options
 from credibly.train import Settings
 from credibly.train.configuration import how_trained, of_networks
 
@@ -135,7 +135,7 @@ def run(options: Own) -> int:
     check_library(settings, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
-    from credibly.cli._tables import print_json, print_table, print_text
+    from credibly.cli.tables import print_json, print_table, print_text
 
     rows = data.load(
         options.data,

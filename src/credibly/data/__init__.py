@@ -13,23 +13,23 @@ does not import numpy.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from credibly.data._readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Reader
+from credibly.data.readers import EMBEDDED, KINDS, OPTIONS, SHARED, Option, Reader
 
 if TYPE_CHECKING:
-    from credibly.data._augment import Augment
-    from credibly.data._digits import digits
-    from credibly.data._encoded import Encoded, SparseRows, Tensors, TokenRows
-    from credibly.data._folds import StratifiedFolds
-    from credibly.data._image_folder import ImageFolder
-    from credibly.data._load import from_arrays, load, load_new, load_texts
-    from credibly.data._parse import read_json
-    from credibly.data._rows import Data
-    from credibly.data._sparse_features import MANY_FEATURES, SparseFeatures
-    from credibly.data._split import CALIBRATION, TEST, TRAIN, hold_out, rarest_label, split_rows
-    from credibly.data._synthetic import synthetic
-    from credibly.data._torch import DEFAULT_SIZE
-    from credibly.data._vqa import vqa_counts
+    from credibly.data.augment import Augment
+    from credibly.data.digits_scenes import digits
+    from credibly.data.folds import StratifiedFolds
     from credibly.data.image_files import decode_image
+    from credibly.data.image_folder import ImageFolder
+    from credibly.data.loading import from_arrays, load, load_new, load_texts
+    from credibly.data.parsing import read_json
+    from credibly.data.rows import Data
+    from credibly.data.sparse_features import MANY_FEATURES, SparseFeatures
+    from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, rarest_label, split_rows
+    from credibly.data.synthetic_data import synthetic
+    from credibly.data.token_rows import Encoded, SparseRows, Tensors, TokenRows
+    from credibly.data.torch_datasets import DEFAULT_SIZE
+    from credibly.data.vqa import vqa_counts
 
 __all__ = [
     "CALIBRATION",
@@ -67,32 +67,32 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Augment": "_augment",
-    "CALIBRATION": "_split",
-    "DEFAULT_SIZE": "_torch",
-    "Data": "_rows",
-    "StratifiedFolds": "_folds",
-    "Encoded": "_encoded",
-    "ImageFolder": "_image_folder",
-    "MANY_FEATURES": "_sparse_features",
-    "SparseFeatures": "_sparse_features",
-    "SparseRows": "_encoded",
-    "TEST": "_split",
-    "TRAIN": "_split",
-    "Tensors": "_encoded",
-    "TokenRows": "_encoded",
+    "Augment": "augment",
+    "CALIBRATION": "splits",
+    "DEFAULT_SIZE": "torch_datasets",
+    "Data": "rows",
+    "StratifiedFolds": "folds",
+    "Encoded": "token_rows",
+    "ImageFolder": "image_folder",
+    "MANY_FEATURES": "sparse_features",
+    "SparseFeatures": "sparse_features",
+    "SparseRows": "token_rows",
+    "TEST": "splits",
+    "TRAIN": "splits",
+    "Tensors": "token_rows",
+    "TokenRows": "token_rows",
     "decode_image": "image_files",
-    "digits": "_digits",
-    "from_arrays": "_load",
-    "hold_out": "_split",
-    "load": "_load",
-    "load_new": "_load",
-    "load_texts": "_load",
-    "rarest_label": "_split",
-    "read_json": "_parse",
-    "split_rows": "_split",
-    "synthetic": "_synthetic",
-    "vqa_counts": "_vqa",
+    "digits": "digits_scenes",
+    "from_arrays": "loading",
+    "hold_out": "splits",
+    "load": "loading",
+    "load_new": "loading",
+    "load_texts": "loading",
+    "rarest_label": "splits",
+    "read_json": "parsing",
+    "split_rows": "splits",
+    "synthetic": "synthetic_data",
+    "vqa_counts": "vqa",
 }
 
 

@@ -7,8 +7,8 @@
 Fit on rows that were used neither for training nor for tuning; calibrate first.
 """
 
-from credibly.decide._base import Decision
 from credibly.decide.average_size import AverageSize
+from credibly.decide.base import Decision
 from credibly.decide.best_f import BestF
 from credibly.decide.cost import Cost
 from credibly.decide.coverage import Coverage

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from credibly import checks
-from credibly.decide import _certificate
-from credibly.decide._base import Decision
-from credibly.decide._guarantees import Guarantee, as_guarantee
-from credibly.decide._rounding import just_above, just_below
-from credibly.decide._selection import LeadingBits, largest
-from credibly.decide._source import MatrixSource
+from credibly.decide import certificate
+from credibly.decide.base import Decision
+from credibly.decide.batches import MatrixSource
+from credibly.decide.guarantees import Guarantee, as_guarantee
+from credibly.decide.rounding import just_above, just_below
+from credibly.decide.selection import LeadingBits, largest
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -84,7 +84,7 @@ class AverageSize(Decision):
         leading = LeadingBits(source)
         checks.average_size(self.average_size, source.num_labels, below_one=True)
         if isinstance(self.guarantee, tuple):
-            self.threshold, self.tied_labels = _certificate.largest_sets(
+            self.threshold, self.tied_labels = certificate.largest_sets(
                 source, leading.rows, self.average_size, self.guarantee[1]
             )
             taken = sum(int(self._sets(batch).sum()) for batch in source)
@@ -145,7 +145,7 @@ class AverageSize(Decision):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.decide._modules import Above, AboveWithTies
+        from credibly.decide.torch_modules import Above, AboveWithTies
 
         if not self.tied_labels:
             return Above([just_above(self.threshold)])

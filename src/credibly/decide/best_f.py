@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from credibly import checks
-from credibly.decide._base import with_truth
-from credibly.decide._rounding import just_below
-from credibly.decide._thresholds import NONE, FittedThresholds
+from credibly.decide.base import with_truth
+from credibly.decide.fitted_thresholds import NONE, FittedThresholds
+from credibly.decide.rounding import just_below
 from credibly.targets import Coding
 from credibly.types import Array
 

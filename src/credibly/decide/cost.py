@@ -8,8 +8,8 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like
-from credibly.decide._base import Decision, matrix
-from credibly.decide._rounding import just_below
+from credibly.decide.base import Decision, matrix
+from credibly.decide.rounding import just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -99,7 +99,7 @@ class Cost(Decision):
         return like(np.where(looked, self.review or 0.0, each).sum(axis=1), probabilities)
 
     def to_module(self) -> nn.Module:
-        from credibly.decide._modules import Above
+        from credibly.decide.torch_modules import Above
 
         return Above([just_below(self.bounds[1])])
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from credibly import checks
-from credibly.decide._base import Decision, matrix
-from credibly.decide._rounding import STEPS, just_above, just_below
+from credibly.decide.base import Decision, matrix
+from credibly.decide.rounding import STEPS, just_above, just_below
 from credibly.frames import aligned
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
@@ -142,7 +142,7 @@ class Coverage(Decision):
 
     def to_module(self) -> nn.Module:
         self._require_fitted()
-        from credibly.decide._modules import Above, UpToCumulativeScore
+        from credibly.decide.torch_modules import Above, UpToCumulativeScore
 
         if self.method == "lac":
             return Above([float(self._threshold)])

@@ -8,11 +8,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from credibly import checks
-from credibly.decide import _betting
-from credibly.decide._base import with_truth
-from credibly.decide._guarantees import Guarantee, Per, as_guarantee, hard_truth, one_per, risk_of
-from credibly.decide._rounding import just_below
-from credibly.decide._thresholds import NONE, FittedThresholds
+from credibly.decide import betting
+from credibly.decide.base import with_truth
+from credibly.decide.fitted_thresholds import NONE, FittedThresholds
+from credibly.decide.guarantees import Guarantee, Per, as_guarantee, hard_truth, one_per, risk_of
+from credibly.decide.rounding import just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -143,7 +143,7 @@ class Precision(FittedThresholds):
             if rows.any():
                 wrong = np.where(sets[rows], 1.0 - truth[rows], 0.0).sum(axis=1) / sizes[rows]
                 rates[place] = wrong.mean()
-                logs[place] = -_betting.log_capital(wrong.round(12), 1 - self.level, stake)
+                logs[place] = -betting.log_capital(wrong.round(12), 1 - self.level, stake)
         return rates, logs
 
     def _label_tests(self, probabilities: Array, truth: Array) -> tuple[Array, Array]:

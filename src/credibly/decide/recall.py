@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 
 from credibly import checks
-from credibly.decide import _betting
-from credibly.decide._base import with_truth
-from credibly.decide._guarantees import Guarantee, Per, as_guarantee, hard_truth, one_per, risk_of
-from credibly.decide._rounding import just_below
-from credibly.decide._thresholds import ALL, FittedThresholds
+from credibly.decide import betting
+from credibly.decide.base import with_truth
+from credibly.decide.fitted_thresholds import ALL, FittedThresholds
+from credibly.decide.guarantees import Guarantee, Per, as_guarantee, hard_truth, one_per, risk_of
+from credibly.decide.rounding import just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -128,7 +128,7 @@ class Recall(FittedThresholds):
         if self.guarantee == "expected":
             needed = math.ceil((1 - alpha) / alpha * (1 - 1e-12))
         elif self.guarantee is not None:
-            needed = _betting.rows_needed(alpha, risk_of(self.guarantee))
+            needed = betting.rows_needed(alpha, risk_of(self.guarantee))
         if rows < needed:
             shown = "None" if self.guarantee is None else repr(self.guarantee)
             raise checks.InputError(
@@ -157,7 +157,7 @@ class Recall(FittedThresholds):
             return total + 1 <= alpha * (rows + 1) * (1 + 1e-12)
         delta = risk_of(self.guarantee)
         # 1 − 2/3 − 1/3 is not 0: values that should be alike are made so.
-        return _betting.log_capital(missed.round(12), alpha, delta) >= math.log(1 / delta)
+        return betting.log_capital(missed.round(12), alpha, delta) >= math.log(1 / delta)
 
     def _of_label(self, ranked: Array) -> float:
         """Return the threshold of a label whose positives have these probabilities, ascending."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from credibly import checks
-from credibly.decide._base import Decision
 from credibly.decide.average_size import AverageSize
+from credibly.decide.base import Decision
 from credibly.decide.best_f import BestF
 from credibly.decide.cost import Cost
 from credibly.decide.coverage import Coverage

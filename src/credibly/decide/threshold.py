@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from credibly import checks
-from credibly.decide._base import Decision
-from credibly.decide._rounding import just_below
+from credibly.decide.base import Decision
+from credibly.decide.rounding import just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -109,7 +109,7 @@ class Threshold(Decision):
         return probabilities > just_below(np.asarray(thresholds))
 
     def to_module(self) -> nn.Module:
-        from credibly.decide._modules import Above
+        from credibly.decide.torch_modules import Above
 
         return Above(just_below(np.asarray(self._columns())).tolist())
 

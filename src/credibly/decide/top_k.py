@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from credibly import checks
-from credibly.decide._base import Decision
-from credibly.decide._rounding import just_above, just_below
+from credibly.decide.base import Decision
+from credibly.decide.rounding import just_above, just_below
 from credibly.targets import Coding
 from credibly.types import Array
 
@@ -62,6 +62,6 @@ class TopK(Decision):
         return above | (tied & (np.cumsum(tied, axis=1) <= free))
 
     def to_module(self) -> nn.Module:
-        from credibly.decide._modules import MostProbable
+        from credibly.decide.torch_modules import MostProbable
 
         return MostProbable(self.k)

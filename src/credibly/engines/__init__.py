@@ -11,9 +11,9 @@ engine. Workers read the files themselves, with the reader that checks every val
 them under the same path.
 """
 
-from credibly.engines._base import Engine, Here, Tally, open_engine
-from credibly.engines._session import file_address, is_remote, spark_session
-from credibly.engines._spark import SparkEngine
+from credibly.engines.base import Engine, Here, Tally, open_engine
+from credibly.engines.session import file_address, is_remote, spark_session
+from credibly.engines.spark import SparkEngine
 
 __all__ = [
     "Engine",

@@ -2,8 +2,8 @@
 
     cr.integrations.huggingface.compute_loss_func(loss)    Trainer: loss, metrics, model card
     cr.integrations.lightning.Calibrate("asl")             Lightning: module and callback
-    cr.integrations.label_studio.write_tasks(issues, …)    Label Studio: tasks, and their answers
-    cr.integrations.fiftyone.write_labels(issues, …)       FiftyOne: labels, and their review
+    cr.review.label_studio.write_tasks(issues, …)    Label Studio: tasks, and their answers
+    cr.review.fiftyone.write_labels(issues, …)       FiftyOne: labels, and their review
 
 scikit-learn is a dependency of the package: see ``cr.CalibratedMultiLabel``.
 """
@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from credibly.integrations import fiftyone, huggingface, label_studio, lightning
+    from credibly.integrations import huggingface, lightning
 
-__all__ = ["fiftyone", "huggingface", "label_studio", "lightning"]
+__all__ = ["huggingface", "lightning"]
 
 
 def __getattr__(name: str) -> Any:

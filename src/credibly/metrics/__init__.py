@@ -26,7 +26,6 @@ elsewhere     scorer (scikit-learn), measure (its numbers by name)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from credibly.metrics._summary import Draws, summary, summary_draws, summary_intervals
 from credibly.metrics.calibration import (
     Reliability,
     calibration_error,
@@ -63,6 +62,7 @@ from credibly.metrics.retrieval import RetrievalMap, retrieval_map
 from credibly.metrics.running import MIN_COUNT, TOP, Running
 from credibly.metrics.scorers import Scorer, measure, scorer
 from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
+from credibly.metrics.summaries import Draws, summary, summary_draws, summary_intervals
 from credibly.metrics.top_labels import (
     TopLabels,
     inverse_propensities,

@@ -9,10 +9,10 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like
-from credibly.metrics import _bins
-from credibly.metrics._inputs import mean_known, probability_pair
-from credibly.metrics._top import unknown_below_top
+from credibly.metrics import binning
+from credibly.metrics.inputs import mean_known, probability_pair
 from credibly.metrics.proportions import Band, proportion_interval
+from credibly.metrics.top_k import unknown_below_top
 from credibly.notebook import html_table
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
@@ -105,15 +105,15 @@ def calibration_error(
     checks.choice("average", average, ("pooled", "macro", None))
     checks.at_least("min_count", min_count, 0)
     values, truth = probability_pair(probabilities, targets, coding)
-    total = _bins.sums(values, truth, _bins.number_of_bins(bins))
+    total = binning.sums(values, truth, binning.number_of_bins(bins))
     return like(averaged_error(total, kind, min_count, average), probabilities, targets)
 
 
 def averaged_error(total: Array, kind: Kind, min_count: float, average: Average) -> Any:
     """Calibration error from the sums of bins (labels, bins, 3)."""
     if average == "pooled":
-        return _bins.calibration_error(total.sum(0), kind, min_count)[()]
-    each = _bins.calibration_error(total, kind, min_count)
+        return binning.calibration_error(total.sum(0), kind, min_count)[()]
+    each = binning.calibration_error(total, kind, min_count)
     return mean_known(each) if average == "macro" else each
 
 
@@ -211,7 +211,7 @@ def reliability(
         (array([0.   , 0.095]), array([0.658, 0.905]))
     """
     values, truth = probability_pair(probabilities, targets, coding)
-    total = _bins.sums(values, truth, _bins.number_of_bins(bins))
+    total = binning.sums(values, truth, binning.number_of_bins(bins))
     diagram = diagram_of(total if per_label else total.sum(0), band, level)
     parts = {name: like(part, probabilities, targets) for name, part in vars(diagram).items()}
     return Reliability(**parts)
@@ -219,10 +219,10 @@ def reliability(
 
 def diagram_of(total: Array, band: Band = "wilson", level: float = 0.95) -> Reliability:
     """The diagram of the sums of bins (…, bins, 3)."""
-    count = total[..., _bins.COUNT]
-    lower, upper = proportion_interval(total[..., _bins.TARGET], count, level, band)
+    count = total[..., binning.COUNT]
+    lower, upper = proportion_interval(total[..., binning.TARGET], count, level, band)
     with np.errstate(invalid="ignore"):
-        confidence = total[..., _bins.CONFIDENCE] / count
-        frequency = total[..., _bins.TARGET] / count
-    edges = _bins.edges(total.shape[-2])
+        confidence = total[..., binning.CONFIDENCE] / count
+        frequency = total[..., binning.TARGET] / count
+    edges = binning.edges(total.shape[-2])
     return Reliability(edges, count.astype(np.int64), confidence, frequency, lower, upper)

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from credibly.arrays import to_numpy
-from credibly.metrics import _bins, _row_terms, _top, ranking, scoring
-from credibly.metrics._draws import BINNED, TOP_BINNED, binned_draws
+from credibly.metrics import binning, ranking, row_terms, scoring, top_k
+from credibly.metrics.bootstrap import BINNED, TOP_BINNED, binned_draws
 from credibly.metrics.intervals import Interval, quantiles
 from credibly.metrics.rank_plan import RankInfluence
 from credibly.metrics.running import TOP, Running
@@ -134,11 +134,11 @@ class GroupSums(_Sums):
     def _add(self, values: Array, truth: Array, ranked: Array, first_row: int) -> None:
         place = first_row % self.groups
         self._ratios += _by_group(self._terms(values, truth, ranked), place, self.groups)
-        each = _bins.sums(values.T, truth.T, self.bins)
+        each = binning.sums(values.T, truth.T, self.bins)
         self._binned[0] += _by_group(each, place, self.groups)
         if self.top_terms is not None:
-            top = _top.unknown_below_top(values, truth, TOP)
-            each = _bins.sums(values.T, top.T, self.bins)
+            top = top_k.unknown_below_top(values, truth, TOP)
+            each = binning.sums(values.T, top.T, self.bins)
             self._binned[1] += _by_group(each, place, self.groups)
 
     def _terms(self, values: Array, truth: Array, ranked: Array) -> Array:
@@ -149,8 +149,8 @@ class GroupSums(_Sums):
         nothing = np.zeros(len(values))
         found: dict[str, tuple[Array, Array]] = {
             "mAP@x": (np.nan_to_num(precision), ~np.isnan(precision)),
-            "NLL": _row_terms.row_terms(scoring.log_loss, [values, targets]),
-            "Brier": _row_terms.row_terms(scoring.brier, [values, targets]),
+            "NLL": row_terms.row_terms(scoring.log_loss, [values, targets]),
+            "Brier": row_terms.row_terms(scoring.brier, [values, targets]),
             "expected size": (np.where(known, values, 0).sum(1, dtype=np.float64), ones),
             "true size": (np.where(known, truth, 0).sum(1, dtype=np.float64), ones),
             "mAP@y": (
@@ -169,7 +169,7 @@ class GroupSums(_Sums):
             return np.zeros(len(truth))
         scale, each = self.top_terms
         known = truth >= 0
-        chosen, present = _top.top_k_sets(ranked, truth, TOP), np.where(known, truth, 0)
+        chosen, present = top_k.top_k_sets(ranked, truth, TOP), np.where(known, truth, 0)
         part = np.where(chosen, present, 0) @ (2 * scale)
         return part - ((chosen & known) + present) @ (each * scale)
 
@@ -246,10 +246,10 @@ class TopGroupSums(_Sums):
         known = ~np.isnan(figures)
         terms = [np.stack([np.nan_to_num(figures), known], axis=2)]
         for metric in (scoring.log_loss, scoring.brier):
-            pair = _row_terms.row_terms(metric, [probabilities, Targets(hits)])
+            pair = row_terms.row_terms(metric, [probabilities, Targets(hits)])
             terms.append(np.stack(pair, axis=1)[:, None])
         self._ratios += _by_group(np.concatenate(terms, axis=1), place, self.groups)
-        binned = _bins.sums(probabilities.T, hits.T, self.bins)
+        binned = binning.sums(probabilities.T, hits.T, self.bins)
         self._binned += _by_group(binned, place, self.groups)
 
     def _draws(

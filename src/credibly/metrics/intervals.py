@@ -11,9 +11,9 @@ from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.frames import aligned
 from credibly.metrics import calibration, label_sets, ranking, scoring
-from credibly.metrics._inputs import target_matrix
-from credibly.metrics._row_terms import row_terms
+from credibly.metrics.inputs import target_matrix
 from credibly.metrics.proportions import proportion_interval
+from credibly.metrics.row_terms import row_terms
 from credibly.targets import Targets, TargetsLike, decode
 from credibly.types import Array
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.metrics._inputs import hard, label_sets, mean_known, score_pair, set_pair
-from credibly.metrics._top import set_counts, top_k_sets
+from credibly.metrics.inputs import hard, label_sets, mean_known, score_pair, set_pair
+from credibly.metrics.top_k import set_counts, top_k_sets
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 

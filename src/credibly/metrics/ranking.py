@@ -8,8 +8,8 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.metrics import _kernels
-from credibly.metrics._inputs import hard, is_soft, mean_known, score_pair
+from credibly.metrics import kernels
+from credibly.metrics.inputs import hard, is_soft, mean_known, score_pair
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
@@ -68,14 +68,14 @@ def sample_average_precision(
     values, truth = np.ascontiguousarray(values), np.ascontiguousarray(truth)
     out = np.empty(len(values))
     if is_soft(truth):
-        _kernels.row_soft_precision(values, truth, out)
+        kernels.row_soft_precision(values, truth, out)
     else:
-        _kernels.row_average_precision(values, truth, _MOST_COUNTED, out)
+        kernels.row_average_precision(values, truth, _MOST_COUNTED, out)
         for row in np.flatnonzero(out < 0):
             ranked, hits = values[row, truth[row] >= 0], values[row, truth[row] > 0]
             ranked.sort()
             hits.sort()
-            out[row] = _kernels.sorted_average_precision(ranked, hits)
+            out[row] = kernels.sorted_average_precision(ranked, hits)
     return like(out, scores, targets)
 
 
@@ -143,7 +143,7 @@ def _errors(scores: ArrayLike, targets: TargetsLike, coding: Coding | None, metr
     values, truth = score_pair(scores, targets, coding)
     hard(truth, metric)
     out = np.empty((len(values), 3))
-    _kernels.row_errors(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
+    kernels.row_errors(np.ascontiguousarray(values), np.ascontiguousarray(truth), out)
     return out
 
 
@@ -159,12 +159,12 @@ def _per_label(values: Array, truth: Array) -> Array:
     for first in range(0, num_labels, _BLOCK):
         size = min(_BLOCK, num_labels - first)
         block = _block(values, truth, first, size)
-        _kernels.gather_columns(*block, size, columns, positives, known, present)
+        kernels.gather_columns(*block, size, columns, positives, known, present)
         for t in range(size):
             ranked, hits = columns[t, : known[t]], positives[t, : present[t]]
             ranked.sort()
             hits.sort()
-            result[first + t] = _kernels.sorted_average_precision(ranked, hits)
+            result[first + t] = kernels.sorted_average_precision(ranked, hits)
     return result
 
 
@@ -174,7 +174,7 @@ def _soft_per_label(values: Array, truth: Array) -> Array:
         known = truth[:, t] >= 0
         scores, weights = values[known, t], truth[known, t]
         order = np.argsort(-scores)
-        result[t] = _kernels.ranked_soft_precision(scores[order], weights[order])
+        result[t] = kernels.ranked_soft_precision(scores[order], weights[order])
     return result
 
 

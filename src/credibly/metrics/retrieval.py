@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from credibly import checks
-from credibly.metrics._inputs import hard, probability_pair
+from credibly.metrics.inputs import hard, probability_pair
 from credibly.notebook import html_table
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
@@ -117,9 +117,9 @@ def retrieval_map(
     plan = _Plan(tables, deepest, budget_seconds, generator)
     sums, counts = np.zeros(deepest + 1), np.zeros(deepest + 1, np.int64)
     if plan.exhaustive:
-        from credibly.metrics import _retrieval_kernels
+        from credibly.metrics import retrieval_kernels
 
-        _retrieval_kernels.every_query(*tables, plan.exhaustive, sums, counts)
+        retrieval_kernels.every_query(*tables, plan.exhaustive, sums, counts)
     precisions = {
         size: _sample(tables, size, plan.number(size), generator)
         for size in range(plan.exhaustive + 1, deepest + 1)
@@ -197,11 +197,11 @@ def _sample(
     tables: tuple[Array, Array, Array], size: int, number: int, generator: np.random.Generator
 ) -> Array:
     """Average precision of drawn queries, NaN for those without a relevant row."""
-    from credibly.metrics import _retrieval_kernels
+    from credibly.metrics import retrieval_kernels
 
     labels, wanted = _draw(tables[0].shape[0], size, number, generator)
     precisions = np.empty(number)
-    _retrieval_kernels.some_queries(*tables, labels, wanted, precisions)
+    retrieval_kernels.some_queries(*tables, labels, wanted, precisions)
     return precisions
 
 

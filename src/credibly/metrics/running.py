@@ -9,9 +9,9 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.metrics import _bins, _top, calibration, ranking, scoring
-from credibly.metrics._inputs import mean_known, probability_pair, tally_of
+from credibly.metrics import binning, calibration, ranking, scoring, top_k
 from credibly.metrics.calibration import Average, Kind, Reliability
+from credibly.metrics.inputs import mean_known, probability_pair, tally_of
 from credibly.metrics.proportions import Band
 from credibly.targets import Coding, Targets, TargetsLike, check_tally
 from credibly.types import Array, ArrayLike
@@ -59,7 +59,7 @@ class Running:
         self.floor = floor
         self.coding: Coding | None = coding
         self.rows = 0
-        bins = _bins.number_of_bins(bins)
+        bins = binning.number_of_bins(bins)
         self._sums: dict[str, Array] = {
             "bins": np.zeros((self.num_labels, bins, 3)),
             "proper": np.zeros((self.num_labels, 3)),
@@ -98,13 +98,13 @@ class Running:
         if not isinstance(targets, Targets):
             self._sums["tally"] += tally_of(targets, truth)
         self.rows += len(values)
-        _bins.add(self._sums["bins"], values, truth)
+        binning.add(self._sums["bins"], values, truth)
         floor = scoring.smallest(values.dtype, self.floor)
         scoring.add(self._sums["proper"], values, truth, floor)
         if self.num_labels > TOP:
-            _bins.add(self._sums["top bins"], values, _top.unknown_below_top(values, truth, TOP))
-            chosen = _top.top_k_sets(ranked, truth, TOP)
-            self._sums["top sets"] += _top.set_counts(chosen, truth, 0)
+            binning.add(self._sums["top bins"], values, top_k.unknown_below_top(values, truth, TOP))
+            chosen = top_k.top_k_sets(ranked, truth, TOP)
+            self._sums["top sets"] += top_k.set_counts(chosen, truth, 0)
 
     def merge(self, other: Running) -> None:
         """Add what another instance has seen, for batches read by several workers."""
@@ -160,7 +160,7 @@ class Running:
     def top_k_f1(self) -> float:
         """Return ``metrics.top_k_f1`` of all rows with k = 4; NaN with four labels or fewer."""
         hits, returned, present = self._total("top sets")
-        seen = self._total("bins")[..., _bins.COUNT].sum(1) > 0
+        seen = self._total("bins")[..., binning.COUNT].sum(1) > 0
         with np.errstate(invalid="ignore"):
             each = np.where(returned + present > 0, 2 * hits / (returned + present), 0.0)
         enough = self.num_labels > TOP
@@ -175,7 +175,7 @@ class Running:
             return None
         hits, returned, present = self._total("top sets")
         total = returned + present
-        labels = max(int((self._total("bins")[..., _bins.COUNT].sum(1) > 0).sum()), 1)
+        labels = max(int((self._total("bins")[..., binning.COUNT].sum(1) > 0).sum()), 1)
         inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
         return inverse / labels, 2 * hits * inverse
 
@@ -185,11 +185,11 @@ class Running:
 
     def expected_size(self) -> float:
         """Return the mean over rows of the sum of probabilities, over known entries."""
-        return float(self._total("bins")[..., _bins.CONFIDENCE].sum() / max(self.rows, 1))
+        return float(self._total("bins")[..., binning.CONFIDENCE].sum() / max(self.rows, 1))
 
     def true_size(self) -> float:
         """Return the mean over rows of the sum of targets, over known entries."""
-        return float(self._total("bins")[..., _bins.TARGET].sum() / max(self.rows, 1))
+        return float(self._total("bins")[..., binning.TARGET].sum() / max(self.rows, 1))
 
     def summary(
         self, label_precisions: ArrayLike | None = None, min_count: int = MIN_COUNT

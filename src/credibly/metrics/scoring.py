@@ -8,8 +8,8 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
-from credibly.metrics import _kernels
-from credibly.metrics._inputs import floating, in_unit_interval, mean_known, probability_pair
+from credibly.metrics import kernels
+from credibly.metrics.inputs import floating, in_unit_interval, mean_known, probability_pair
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
@@ -130,7 +130,7 @@ def sums(probabilities: Array, targets: Array, floor: float) -> Array:
 
 def add(total: Array, probabilities: Array, targets: Array, floor: float) -> None:
     """Add checked entries to ``total`` (labels, 3), in place."""
-    _kernels.add_proper_scores(
+    kernels.add_proper_scores(
         np.ascontiguousarray(probabilities), np.ascontiguousarray(targets), floor, total
     )
 

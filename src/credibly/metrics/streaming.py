@@ -16,10 +16,10 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.metrics import _bins, calibration, scoring
-from credibly.metrics._inputs import mean_known, probability_pair, tally_of
+from credibly.metrics import binning, calibration, scoring
 from credibly.metrics.calibration import Average, Kind
 from credibly.metrics.calibration import Reliability as Diagram
+from credibly.metrics.inputs import mean_known, probability_pair, tally_of
 from credibly.metrics.proportions import Band
 from credibly.targets import Coding, check_tally
 from credibly.types import Array
@@ -117,13 +117,13 @@ class CalibrationError(_Summed):
         average: Average = "pooled",
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, _bins.number_of_bins(bins), 3, **settings)
+        super().__init__(num_labels, binning.number_of_bins(bins), 3, **settings)
         self.kind = checks.choice("kind", kind, calibration.KINDS)
         self.average = checks.choice("average", average, ("pooled", "macro", None))
         self.bins, self.min_count = bins, min_count
 
     def _count(self, probabilities: Array, targets: Array) -> Array:
-        return _bins.sums(probabilities, targets, self.bins)
+        return binning.sums(probabilities, targets, self.bins)
 
     def compute(self) -> Tensor:
         """The error over everything seen, on all processes."""
@@ -152,12 +152,12 @@ class Reliability(_Summed):
         level: float = 0.95,
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, _bins.number_of_bins(bins), 3, **settings)
+        super().__init__(num_labels, binning.number_of_bins(bins), 3, **settings)
         self.bins, self.per_label, self.level = bins, per_label, level
         self.band: Band = band
 
     def _count(self, probabilities: Array, targets: Array) -> Array:
-        return _bins.sums(probabilities, targets, self.bins)
+        return binning.sums(probabilities, targets, self.bins)
 
     def compute(self) -> dict[str, Tensor]:
         """The diagram over everything seen, on all processes."""
@@ -242,7 +242,7 @@ class AveragePrecision(_Summed):
         limit: float = 20.48,
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, _bins.number_of_bins(bins), 2, **settings)
+        super().__init__(num_labels, binning.number_of_bins(bins), 2, **settings)
         self.average = checks.choice("average", average, ("macro", None))
         self.bins, self.limit = bins, checks.positive("limit", limit)
 

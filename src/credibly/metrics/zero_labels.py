@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from credibly.arrays import like
-from credibly.metrics._inputs import hard, probability_pair
+from credibly.metrics.inputs import hard, probability_pair
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 

@@ -6,10 +6,9 @@
 (torch.Size([2, 3]), torch.Size([3]))
 """
 
-from credibly.models._build import MODELS, build
-from credibly.models._features import cache_features
-from credibly.models._growing import Booster, BoostingOptions, ForestOptions, grow_forest
-from credibly.models._network import (
+from credibly.models.building import MODELS, build
+from credibly.models.cached_features import cache_features
+from credibly.models.network import (
     LIMIT,
     VIEWS,
     Head,
@@ -18,9 +17,10 @@ from credibly.models._network import (
     Standardize,
     column_moments,
 )
-from credibly.models._stack import Stack
-from credibly.models._text import TextNetwork, Tfidf, build_text
-from credibly.models._trees import TREES, Trees
+from credibly.models.stack import Stack
+from credibly.models.text import TextNetwork, Tfidf, build_text
+from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions, grow_forest
+from credibly.models.trees import TREES, Trees
 
 __all__ = [
     "LIMIT",

@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.arrays import to_numpy
-from credibly.plot import _style
+from credibly.plot import style
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
@@ -59,18 +59,18 @@ def reliability_diagram(
         >>> ax.get_ylabel()
         'share that was present'
     """
-    ax = _style.axes(ax, 4.6, 5.0)
-    place = _style.series(ax)
+    ax = style.axes(ax, 4.6, 5.0)
+    place = style.series(ax)
     if not ax.child_axes:
-        ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=1, ls="--", zorder=1)
-        beneath = _style.axes(ax.inset_axes((0.0, -0.34, 1.0, 0.24)))
+        ax.plot([0, 1], [0, 1], color=style.MUTED, lw=1, ls="--", zorder=1)
+        beneath = style.axes(ax.inset_axes((0.0, -0.34, 1.0, 0.24)))
         beneath.set(xlim=(0, 1), xlabel="probability given", ylabel="count", yscale="log")
         ax.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that was present", xticklabels=[])
         ax.set_box_aspect(1)
     _curve(ax, found, place, name or "model")
     _histogram(ax.child_axes[0], found, place)
     if name:
-        _style.legend(ax, loc="upper left")
+        style.legend(ax, loc="upper left")
     return ax
 
 
@@ -78,14 +78,14 @@ def _curve(ax: Axes, found: Reliability, place: int, name: str, *, thin: bool = 
     seen = found.counts > 0
     x, y = found.confidence[seen], found.frequency[seen]
     spread = np.abs(np.stack([y - found.lower[seen], found.upper[seen] - y]))
-    look = _style.line(place)
+    look = style.line(place)
     if thin:
         look |= {"linewidth": 1.3, "markersize": 3}
     ax.errorbar(x, y, spread, elinewidth=1, label=name, **look)
 
 
 def _histogram(ax: Any, found: Reliability, place: int) -> None:
-    look = _style.line(place)
+    look = style.line(place)
     ax.stairs(found.counts, found.edges, color=look["color"], ls=look["linestyle"], lw=1.2)
     ax.set_ylim(0.8, None)
 
@@ -122,12 +122,12 @@ def labels(
     figure = Figure(figsize=(2.1 * columns, 2.3 * rows), layout="constrained")
     drawn = []
     for place, label in enumerate(int(t) for t in order):
-        ax = _style.axes(figure.add_subplot(rows, columns, place + 1))
-        ax.plot([0, 1], [0, 1], color=_style.MUTED, lw=0.8, ls="--")
+        ax = style.axes(figure.add_subplot(rows, columns, place + 1))
+        ax.plot([0, 1], [0, 1], color=style.MUTED, lw=0.8, ls="--")
         found = metrics.reliability(p[:, [label]], y[:, [label]], bins)
         _curve(ax, found, 0, "", thin=True)
         ax.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-        title = ax.set_title(_short(names[label], errors[label]), fontsize=9, color=_style.INK)
+        title = ax.set_title(_short(names[label], errors[label]), fontsize=9, color=style.INK)
         title.set_parse_math(False)
         ax.set_box_aspect(1)
         drawn.append(ax)

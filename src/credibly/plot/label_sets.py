@@ -10,7 +10,7 @@ import numpy as np
 from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.decide import AverageSize
-from credibly.plot import _style
+from credibly.plot import style
 from credibly.targets import Coding, Targets, TargetsLike, decode
 from credibly.types import Array, ArrayLike
 
@@ -38,19 +38,19 @@ def set_sizes(
     """
     chosen = to_numpy(sets).astype(bool)
     sizes = chosen.sum(1)
-    ax = _style.axes(ax, 5.5, 3.4)
+    ax = style.axes(ax, 5.5, 3.4)
     edges = np.arange(sizes.max(initial=0) + 1)
     groups = _shots(targets, train_counts, chosen.shape)
     bottom = np.zeros(len(edges))
     for place, (name, rows) in enumerate(groups.items()):
         counts = np.bincount(sizes[rows], minlength=len(edges))
-        tint = _style.colour(place)
+        tint = style.colour(place)
         ax.bar(edges, counts, 0.8, bottom, color=tint, label=name if len(groups) > 1 else None)
         bottom += counts
     ax.set_xticks(edges, ["no label", *map(str, edges[1:])])
     ax.set(xlabel="labels in the set", ylabel="rows")
     ax.grid(visible=False, axis="x")
-    _style.legend(ax)
+    style.legend(ax)
     return ax
 
 
@@ -127,10 +127,10 @@ def coverage_line(
         >>> coverage_line([1, 2], [0.5, 0.9]).get_xlabel()
         'average set size'
     """
-    ax = _style.axes(ax, 5.0, 3.8)
-    ax.plot(sizes, covered, label=name, **_style.line(_style.series(ax)))
+    ax = style.axes(ax, 5.0, 3.8)
+    ax.plot(sizes, covered, label=name, **style.line(style.series(ax)))
     lowest = min((float(y) for drawn in ax.lines for y in np.ravel(drawn.get_ydata())), default=0.0)
     ax.set(xlabel="average set size", ylabel="true labels covered")
     ax.set_ylim(max(0.0, lowest - 0.05), 1.02)
-    _style.legend(ax, loc="lower right")
+    style.legend(ax, loc="lower right")
     return ax

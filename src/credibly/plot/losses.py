@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from credibly.checks import InputError
-from credibly.plot import _style
+from credibly.plot import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,18 +34,18 @@ def link(loss: Loss, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
             f"a link can be drawn where each score maps to a probability on its own; "
             f"{type(loss).__name__} couples labels or has no link."
         )
-    ax = _style.axes(ax, 5.5, 4)
+    ax = style.axes(ax, 5.5, 4)
     scores = torch.linspace(-reach, reach, 601, dtype=torch.float64)
     columns = scores[:, None].expand(-1, 3)
     x = scores.numpy()
-    ax.plot(x, loss.probabilities(columns)[:, 0].numpy(), color=_style.INK, lw=2, label="link")
-    ax.plot(x, torch.sigmoid(scores).numpy(), color=_style.MUTED, lw=1, ls=":", label="sigmoid")
+    ax.plot(x, loss.probabilities(columns)[:, 0].numpy(), color=style.INK, lw=2, label="link")
+    ax.plot(x, torch.sigmoid(scores).numpy(), color=style.MUTED, lw=1, ls=":", label="sigmoid")
     ax.set(xlabel="score", ylabel="probability", ylim=(-0.02, 1.02), title=type(loss).__name__)
     right = ax.twinx()
     for name, target, tint in (("loss if present", 1.0, 2), ("loss if absent", 0.0, 1)):
         values = loss.values(columns, torch.full_like(columns, target))[:, 0]
-        right.plot(x, values.detach().numpy(), color=_style.colour(tint), lw=1.3, label=name)
-    right.set_ylabel("loss", color=_style.INK)
+        right.plot(x, values.detach().numpy(), color=style.colour(tint), lw=1.3, label=name)
+    right.set_ylabel("loss", color=style.INK)
     right.set_ylim(0, None)
     right.spines["top"].set_visible(False)
     handles = [*ax.get_lines(), *right.get_lines()]
@@ -64,9 +64,9 @@ def normalizer(
         >>> normalizer([3.0, 2.0, 1.6, 1.5]).get_xlabel()
         'step'
     """
-    ax = _style.axes(ax, 5.5, 3.2)
-    tint = _style.colour(_style.series(ax))
+    ax = style.axes(ax, 5.5, 3.2)
+    tint = style.colour(style.series(ax))
     ax.plot(range(1, len(history) + 1), list(history), color=tint, lw=1.5, label=name)
     ax.set(xlabel="step", ylabel="normalizer C", yscale="log")
-    _style.legend(ax)
+    style.legend(ax)
     return ax

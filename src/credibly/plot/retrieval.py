@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly.plot import _style
+from credibly.plot import style
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def retrieval(
         >>> retrieval({1: 0.8, 2: 0.7, 3: 0.66}, name="spa").get_xlabel()
         'conditions in the query'
     """
-    ax = _style.axes(ax, 5.0, 3.8)
+    ax = style.axes(ax, 5.0, 3.8)
     counts = sorted(by_conditions)
     heights = [by_conditions[count] for count in counts]
-    ax.plot(counts, heights, label=name, **_style.line(_style.series(ax)))
+    ax.plot(counts, heights, label=name, **style.line(style.series(ax)))
     ax.set(xlabel="conditions in the query", ylabel="mAP", xticks=counts)
-    _style.legend(ax)
+    style.legend(ax)
     return ax
 
 
@@ -54,21 +54,21 @@ def hits(
         >>> hits([10.0, 3.0], [12, 2]).get_xlabel()
         'expected hits'
     """
-    ax = _style.axes(ax, 4.4, 4.2)
-    place = _style.series(ax)
+    ax = style.axes(ax, 4.4, 4.2)
+    place = style.series(ax)
     top = max([1.0, *expected, *map(float, real)])
     if not ax.lines:
-        ax.plot([0.1, 2 * top], [0.1, 2 * top], color=_style.MUTED, lw=1, ls="--")
+        ax.plot([0.1, 2 * top], [0.1, 2 * top], color=style.MUTED, lw=1, ls="--")
     ax.scatter(
         expected,
         real,
         s=16,
-        facecolors=_style.colour(place) if place == 0 else "none",
-        edgecolors=_style.colour(place),
+        facecolors=style.colour(place) if place == 0 else "none",
+        edgecolors=style.colour(place),
         alpha=0.6,
         label=name,
         linewidths=0.8,
-        marker=_style.mark(place),
+        marker=style.mark(place),
     )
     ax.set_xscale("symlog", linthresh=1)
     ax.set_yscale("symlog", linthresh=1)
@@ -76,7 +76,7 @@ def hits(
     least = points.min() if points.size else 0.0
     limits = (0.0 if least < 2 else least / 1.5, 1.5 * max(top, points.max(initial=1.0)))
     ax.set(xlabel="expected hits", ylabel="real hits", xlim=limits, ylim=limits)
-    _style.legend(ax, loc="upper left")
+    style.legend(ax, loc="upper left")
     return ax
 
 
@@ -104,7 +104,7 @@ def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | Non
     ratio = np.log2((np.maximum(expected[cells], 0.0) + 1) / (real[cells] + 1))
     np.fill_diagonal(ratio, np.nan)
     side = 2.5 + 0.22 * len(shown)
-    ax = _style.axes(ax, side + 0.8, side)
+    ax = style.axes(ax, side + 0.8, side)
     ax.grid(visible=False)
     # A mesh and no image: an image would be a picture inside the drawing.
     colours = colormaps["RdBu_r"].resampled(17)
@@ -120,7 +120,7 @@ def pairs(expected: Array, real: Array, labels: Sequence[str], *, ax: Axes | Non
             text.set_fontsize(7)
     for text in ax.get_xticklabels():
         text.set_rotation(90)
-    bar = _style.figure_of(ax).colorbar(drawn, ax=ax, shrink=0.7, ticks=[-2, -1, 0, 1, 2])
+    bar = style.figure_of(ax).colorbar(drawn, ax=ax, shrink=0.7, ticks=[-2, -1, 0, 1, 2])
     bar.ax.set_yticklabels(["¼", "½", "1", "2", "4"])
     ax.set_title("expected / real rows with both labels", fontsize=10)
     return ax

@@ -20,24 +20,24 @@ it.
 import warnings
 from typing import Any
 
-from credibly.predictions._bring import (
+from credibly.predictions.completeness import shard_metadata, shard_name
+from credibly.predictions.dataset import Dataset, identity
+from credibly.predictions.dense import Predictions, label_mismatch
+from credibly.predictions.file_schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
+from credibly.predictions.importers import ImportedTable, read_table
+from credibly.predictions.importing import (
     Layout,
     Values,
     check_declared,
     with_truth,
 )
-from credibly.predictions._bring import read as read_values
-from credibly.predictions._completeness import shard_metadata, shard_name
-from credibly.predictions._dataset import Dataset, identity
-from credibly.predictions._importers import ImportedTable, read_table
-from credibly.predictions._npz import parse_array, read_arrays
-from credibly.predictions._pieces import Piece, PieceReader
-from credibly.predictions._preview import FilePreview, preview_file
-from credibly.predictions._schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
-from credibly.predictions._shard import BATCH_ROWS, Shard
-from credibly.predictions._table import Predictions, label_mismatch
-from credibly.predictions._top import TopPredictions
-from credibly.predictions._writer import Writer
+from credibly.predictions.importing import read as read_values
+from credibly.predictions.npz import parse_array, read_arrays
+from credibly.predictions.preview_table import FilePreview, preview_file
+from credibly.predictions.shard import BATCH_ROWS, Shard
+from credibly.predictions.top_k import TopPredictions
+from credibly.predictions.work_units import Piece, PieceReader
+from credibly.predictions.writer import Writer
 
 __all__ = [
     "BATCH_ROWS",

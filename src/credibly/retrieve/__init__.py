@@ -6,21 +6,21 @@ computes the probability of a query from arrays. ``fit_joint`` corrects for labe
 each other.
 """
 
-from credibly.retrieve._answer import Answer, Hit
-from credibly.retrieve._engines import search
-from credibly.retrieve._folding import folded
-from credibly.retrieve._formula import Query
-from credibly.retrieve._index import Index
-from credibly.retrieve._joint import Joint
-from credibly.retrieve._joint_choice import JointFit, fit_joint, read_joint
-from credibly.retrieve._joint_model import JointModel
-from credibly.retrieve._joint_sets import JointCoverage, MostProbableSet
-from credibly.retrieve._mixture import MixtureJoint
-from credibly.retrieve._pairs import JointNumbers, JointTally, Together, seen_together
-from credibly.retrieve._parser import parse
-from credibly.retrieve._probability import probability
-from credibly.retrieve._row_weights import write_row_weights
-from credibly.retrieve._top_labels import search_top_labels
+from credibly.retrieve.answer import Answer, Hit
+from credibly.retrieve.files import search
+from credibly.retrieve.joint.base import JointModel
+from credibly.retrieve.joint.cardinality import Joint
+from credibly.retrieve.joint.choice import JointFit, fit_joint, read_joint
+from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
+from credibly.retrieve.joint.mixture import MixtureJoint
+from credibly.retrieve.joint.pairs import JointNumbers, JointTally, Together, seen_together
+from credibly.retrieve.joint.row_weights import write_row_weights
+from credibly.retrieve.memory import Index
+from credibly.retrieve.query.folding import folded
+from credibly.retrieve.query.formula import Query
+from credibly.retrieve.query.parser import parse
+from credibly.retrieve.query.probabilities import probability
+from credibly.retrieve.top_k import search_top_labels
 
 __all__ = [
     "Answer",

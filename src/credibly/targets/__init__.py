@@ -27,7 +27,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.targets._sparse import SparseTargets as SparseTargets
+from credibly.targets.sparse import SparseTargets as SparseTargets
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:

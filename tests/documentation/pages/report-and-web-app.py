@@ -16,5 +16,5 @@ Path("runs/asl").mkdir()
 for name in ("spa", "asl"):
     predictions.write(f"runs/{name}/predictions.parquet")  # noqa: F821
 row, label = str(predictions.ids[0]), predictions.labels[0]  # noqa: F821
-cr.inspect.ReviewLog("corrections.jsonl").append([cr.inspect.Review(row, label, 1)], who="Ana")
+cr.review.ReviewLog("corrections.jsonl").append([cr.review.Review(row, label, 1)], who="Ana")
 Path("photos").mkdir()

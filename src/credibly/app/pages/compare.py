@@ -1,0 +1,337 @@
+"""Several runs or files side by side: differences, labels, where they disagree, curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from markupsafe import Markup
+from pydantic import Field
+
+from credibly.app.charts import Axes, Dumbbell, Line, dumbbell, line_chart, swatch
+from credibly.app.pages.address import FileQuery
+from credibly.app.pages.rest import FAILURES, state_of
+from credibly.app.served.comparing import PAIRED, Comparison, Pair
+from credibly.app.served.run_folders import FIGURES, RunState
+from credibly.app.served.tables import table_response
+from credibly.app.server.templates import page
+from credibly.app.views import COLUMNS, Column, Difference
+from credibly.checks import InputError
+from credibly.types import Array
+
+router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+api = APIRouter(prefix="/api", tags=["api"])
+
+WAIT = 4.0
+"""Seconds that a page waits for numbers; then it shows those that are there."""
+LABELS = 25
+MATRIX = 12
+"""Runs up to which all pairs are shown in one table."""
+CURVES = {
+    "nll": "Log loss of held-out rows",
+    "map": "mAP of held-out rows",
+    "ace": "Calibration error (ACE) of held-out rows",
+    "loss": "Training loss (each loss has its own scale)",
+}
+By = Literal["NLL", "ACE", "mAP@y"]
+
+
+class CompareQuery(FileQuery):
+    """Two of the files to look at closely, by which number, and a query to ask both."""
+
+    first: int | None = Field(None, ge=0, le=999)
+    second: int | None = Field(None, ge=0, le=999)
+    by: By = "NLL"
+    q: str = Field("", max_length=2000)
+    top: int = Field(12, ge=1, le=200)
+
+
+class LabelQuery(CompareQuery):
+    """The labels of two files as a table."""
+
+    format: Literal["json", "csv"] = "json"
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """One label in two files.
+
+    Attributes:
+        label: its name.
+        first, second: the number asked for; NaN where it is not defined.
+        low, high: 95 % interval of the difference in log loss; NaN for other numbers.
+        better: 1 where the first file is clearly better, −1 where the second is, 0 otherwise.
+        differ: share of rows that only one of the files selects.
+    """
+
+    label: str
+    first: float
+    second: float
+    low: float
+    high: float
+    better: int
+    differ: float
+
+    @property
+    def difference(self) -> float:
+        """Return the first value minus the second."""
+        return self.first - self.second
+
+
+@router.get("/compare")
+def compare_page(request: Request, asked: Annotated[CompareQuery, Query()]) -> HTMLResponse:
+    state = state_of(request)
+    runs = state.run_states()
+    if len(runs) < 2 and state.runs is None:
+        raise InputError(
+            "comparing needs two files or a folder of runs: `credibly serve A.parquet B.parquet`, "
+            "`credibly serve runs/`."
+        )
+    known = state.comparing.known(WAIT)
+    column = next(each for each in PAIRED if each.name == asked.by)
+    chosen = _chosen(asked, known)
+    labels, pair = [], None
+    if chosen is not None:
+        pair = state.comparing.pair(*chosen)
+        labels = _label_rows(known, pair, chosen, column, _limits(state, asked, known))
+    answers, problem = _answers(state, asked, chosen)
+    return page(
+        request,
+        "compare.html",
+        400 if problem else 200,
+        asked=asked,
+        runs=runs,
+        names=[file.name for file in state.files],
+        known=known,
+        cells=known.cells(),
+        columns=COLUMNS,
+        column=column,
+        paired=PAIRED,
+        chosen=chosen,
+        pair=pair,
+        against=_against(known, chosen),
+        matrix=_matrix(known, column),
+        labels=_drawn(known, labels[:LABELS], chosen, column) if chosen else [],
+        total_labels=len(labels),
+        reliability=_reliability(known, [file.name for file in state.files]),
+        curves=_curves(runs),
+        swatch=swatch,
+        tag=_tag(state, known),
+        unfinished=any(not each.finished for each in runs) or known.pending > 0,
+        answers=answers,
+        problem=problem,
+    )
+
+
+def _tag(state: Any, known: Comparison) -> str:
+    runs = "" if state.runs is None else state.runs.tag()
+    return f'"{runs}-{len(state.files)}-{len(known.measured)}-{known.pending}"'
+
+
+def _chosen(asked: CompareQuery, known: Comparison) -> tuple[int, int] | None:
+    """Return the two files to look at closely; None while fewer than two are measured."""
+    there = list(known.measured)
+    for name in ("first", "second"):
+        number = getattr(asked, name)
+        if number is not None and number in known.shared.left_out:
+            raise InputError(f"file {number} is not compared: {known.shared.left_out[number]}.")
+        if number is not None and number not in known.shared.places and not known.pending:
+            raise InputError(f"there is no file {number} to compare; there are {there}.")
+    if len(there) < 2:
+        return None
+    first = asked.first if asked.first in there else next(n for n in there if n != asked.second)
+    others = [number for number in there if number != first]
+    return first, asked.second if asked.second in others else others[0]
+
+
+def _against(
+    known: Comparison, chosen: tuple[int, int] | None
+) -> dict[int, list[tuple[Column, Difference]]]:
+    """Return the differences of every file to the first of the two."""
+    if chosen is None:
+        return {}
+    reference = chosen[0]
+    return {
+        number: [(column, known.difference(number, reference, column)) for column in PAIRED]
+        for number in known.measured
+        if number != reference
+    }
+
+
+def _matrix(known: Comparison, column: Column) -> dict[int, dict[int, Difference]]:
+    """Return the differences of all pairs in one number; empty with too many or too few files."""
+    there = list(known.measured)
+    if not 2 < len(there) <= MATRIX:
+        return {}
+    return {
+        one: {other: known.difference(one, other, column) for other in there if other != one}
+        for one in there
+    }
+
+
+def _limits(state: Any, asked: CompareQuery, known: Comparison) -> Array:
+    """Return from which probability the rule in force selects each of the shared labels."""
+    chosen = state.file(asked.file, asked.raw)
+    limits = state.workbench.rule(asked).accept_from
+    by_name = dict(zip(chosen.labels, limits.tolist(), strict=True))
+    return np.array([by_name.get(name, 0.5) for name in known.shared.labels])
+
+
+def _label_rows(
+    known: Comparison,
+    pair: Pair,
+    chosen: tuple[int, int],
+    column: Column,
+    limits: Array,
+) -> list[LabelRow]:
+    """Return every label, the largest difference first."""
+    first, second = (known.of_labels(number, column) for number in chosen)
+    apart = np.nan_to_num(np.abs(first - second), nan=-1.0)
+    differ = pair.sets_differ(limits)
+    nothing = np.full(len(first), np.nan)
+    found = pair.differences
+    low, high, better = (
+        (found.low, found.high, found.better)
+        if column.name == "NLL"
+        else (nothing, nothing, np.zeros(len(first), dtype=int))
+    )
+    return [
+        LabelRow(
+            known.shared.labels[t],
+            float(first[t]),
+            float(second[t]),
+            float(low[t]),
+            float(high[t]),
+            int(better[t]),
+            float(differ[t]),
+        )
+        for t in np.argsort(-apart, kind="stable").tolist()
+    ]
+
+
+def _drawn(
+    known: Comparison, rows: list[LabelRow], chosen: tuple[int, int], column: Column
+) -> list[tuple[LabelRow, Markup]]:
+    """Return rows with their drawings, all on one scale."""
+    first, second = chosen
+    others = [number for number in known.measured if number not in chosen]
+    values = {number: known.of_labels(number, column) for number in others}
+    places = {name: t for t, name in enumerate(known.shared.labels)}
+    reach = max((abs(row.difference) for row in rows if isfinite(row.difference)), default=1.0)
+    drawn = []
+    for row in rows:
+        behind = [(number, float(values[number][places[row.label]])) for number in others]
+        shape = Dumbbell((first, row.first), (second, row.second), behind)
+        drawn.append((row, dumbbell(shape, 1.1 * reach)))
+    return drawn
+
+
+def _reliability(known: Comparison, names: list[str]) -> Markup:
+    lines = []
+    for number, each in known.measured.items():
+        diagram = each.diagram
+        enough = diagram.counts > 0
+        points = zip(diagram.confidence[enough], diagram.frequency[enough], strict=True)
+        lines.append(Line(names[number], number, [(float(x), float(y)) for x, y in points]))
+    title = "Share present against probability given, for every file"
+    axes = Axes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
+    return line_chart(lines, axes)
+
+
+def _curves(runs: list[RunState]) -> dict[str, Markup]:
+    """Return one chart per figure of the logs."""
+    logged = [(place, run) for place, run in enumerate(runs) if run.epochs]
+    found = {}
+    for figure in FIGURES:
+        lines = []
+        for place, run in logged:
+            points = [
+                (float(each["epoch"]), float(each[figure]))
+                for each in run.epochs
+                if isinstance(each.get(figure), (int, float))
+            ]
+            best = run.epochs[-1].get("best_epoch")
+            style = place if run.file is None else run.file
+            marked = float(best) if isinstance(best, int) else None
+            lines.append(Line(run.name, style, points, marked))
+        last = max((x for line in lines for x, _ in line.points), default=1.0)
+        title = f"{CURVES[figure]} over epochs"
+        drawing = line_chart(lines, Axes(title, "epoch", (1.0, max(last, 2.0))))
+        if drawing:
+            found[CURVES[figure]] = drawing
+    return found
+
+
+def _answers(
+    state: Any, asked: CompareQuery, chosen: tuple[int, int] | None
+) -> tuple[list[tuple[int, Any]], str]:
+    """Return the same query asked of both files, or what is wrong with it."""
+    if not asked.q.strip():
+        return [], ""
+    numbers = chosen or tuple(range(min(2, len(state.files))))
+    try:
+        return [(n, state.file(n, False).search(asked.q, asked.top)) for n in numbers], ""
+    except InputError as error:
+        return [], str(error)
+
+
+@api.get("/runs", responses=FAILURES)
+def runs(request: Request) -> Response:
+    """All runs and files: epochs from their logs, and numbers on shared rows with intervals.
+
+    Answers with 304 to ``If-None-Match`` while nothing has changed.
+    """
+    state = state_of(request)
+    listed = state.run_states()
+    known = state.comparing.known()
+    tag = _tag(state, known)
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"etag": tag})
+    cells = known.cells()
+    numbers = {
+        str(number): {
+            column.name: {"estimate": cell.estimate, "low": cell.low, "high": cell.high}
+            for column, cell in zip(COLUMNS, cells[number], strict=True)
+            if isfinite(cell.estimate)
+        }
+        for number in known.measured
+    }
+    document = {
+        "runs": [_finite(each.to_dict()) for each in listed],
+        "numbers": numbers,
+        "rows": known.shared.rows,
+        "left_out": {str(number): why for number, why in known.shared.left_out.items()},
+        "pending": known.pending,
+    }
+    return JSONResponse(document, headers={"etag": tag})
+
+
+def _finite(value: Any) -> Any:
+    """Return plain values with None for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+@api.get("/compare/labels", responses=FAILURES)
+def compared_labels(request: Request, asked: Annotated[LabelQuery, Query()]) -> Response:
+    """Every label in two files, the largest difference first; as JSON or CSV."""
+    state = state_of(request)
+    if asked.first is not None and asked.first == asked.second:
+        raise InputError(f"`first` and `second` must be two files; got {asked.first} twice.")
+    known = state.comparing.known(WAIT)
+    chosen = _chosen(asked, known)
+    if chosen is None:
+        raise InputError("fewer than two files are measured so far; ask again soon.")
+    column = next(each for each in PAIRED if each.name == asked.by)
+    limits = _limits(state, asked, known)
+    rows = _label_rows(known, state.comparing.pair(*chosen), chosen, column, limits)
+    names = ("label", "first", "second", "low", "high", "better", "differ")
+    listed = [_finite({name: vars(row)[name] for name in names}) for row in rows]
+    return table_response(asked.format, "labels", names, listed)

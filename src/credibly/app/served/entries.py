@@ -1,0 +1,218 @@
+"""Entries (a row and a label) by kind of error: which there are, and the ones that matter most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from credibly.app.pages.address import MOST_ENTRIES, EntryKind, EntryQuery, Rule
+from credibly.retrieve import Index
+from credibly.review import PROBABLY_WRONG, probably_wrong
+from credibly.types import Array
+
+CELLS = 2**22  # probabilities looked at in one go: 16 MB, and a few masks of a quarter
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a view.
+
+    Attributes:
+        id, label: which entry.
+        probability: that the label is present.
+        truth: 1 present, 0 absent, None unknown.
+        threshold: from which probability the rule selects the label.
+        other: the probability in the other file; None without one.
+    """
+
+    id: str
+    label: str
+    probability: float
+    truth: int | None
+    threshold: float
+    other: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, in the order of the columns of a table."""
+        return asdict(self)
+
+
+COLUMNS = ("id", "label", "probability", "truth", "threshold", "other")
+
+
+@dataclass(frozen=True)
+class EntryList:
+    """The number of entries in a view, and where the first of them lie, the most telling first."""
+
+    total: int
+    labels: Array
+    places: Array
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another file with the same labels: its index, and where the rows of the first lie in it."""
+
+    index: Index
+    places: Array
+    columns_of: dict[str, int]
+
+    @classmethod
+    def of(cls, index: Index, other: Index) -> Other:
+        """Return another file as seen from the rows of a first."""
+        return cls(other, index.places_in(other), {n: t for t, n in enumerate(other.labels)})
+
+    def columns(self, names: list[str]) -> Array:
+        """Return its probabilities of some labels, (labels, rows); NaN where it lacks them."""
+        found = np.full((len(names), len(self.places)), np.nan, dtype=np.float32)
+        there = self.places >= 0
+        for row, name in enumerate(names):
+            if name in self.columns_of:
+                place = self.columns_of[name]
+                column = self.index.column_block(place, place + 1)[0][0]
+                found[row, there] = column[self.places[there]]
+        return found
+
+    def probability(self, label: str, place: int) -> float | None:
+        """Return its probability of one entry; None where it lacks the row or the label."""
+        there = int(self.places[place])
+        if there < 0 or label not in self.columns_of:
+            return None
+        column = self.columns_of[label]
+        return float(self.index.column_block(column, column + 1)[0][0, there])
+
+
+def find_entries(index: Index, asked: EntryQuery, rule: Rule, other: Other | None) -> EntryList:
+    """Return the entries of a view, the most telling first, at most ``MOST_ENTRIES``."""
+    first, last = 0, len(index.labels)
+    if asked.label:
+        first = index.labels.index(asked.label)
+        last = first + 1
+    rows = _rows_asked(index, asked)
+    step = max(1, CELLS // len(index))
+    best = _Best(MOST_ENTRIES)
+    for start in range(first, last, step):
+        stop = min(last, start + step)
+        p, y = index.column_block(start, stop)
+        names = list(index.labels[start:stop])
+        elsewhere = other.columns(names) if other is not None else None
+        mask, key = _KINDS[asked.kind](p, y, rule.accept_from[start:stop, None], elsewhere)
+        mask &= (p >= asked.low) & (p <= asked.high)
+        if asked.truth != "any":
+            known = np.zeros(p.shape, bool) if y is None else y >= 0
+            mask &= known if asked.truth == "known" else ~known
+        if rows is not None:
+            mask &= rows
+        best.add(start, mask, key)
+    return EntryList(best.total, best.labels, best.places)
+
+
+def _rows_asked(index: Index, asked: EntryQuery) -> Array | None:
+    """Return which rows have the asked number of labels marked present; None for any number."""
+    if not asked.labels_min and asked.labels_max is None:
+        return None
+    count = np.zeros(len(index), dtype=np.int32)
+    step = max(1, CELLS // len(index))
+    for start in range(0, len(index.labels), step):
+        y = index.column_block(start, start + step)[1]
+        if y is not None:
+            count += (y == 1).sum(0, dtype=np.int32)
+    most = np.iinfo(np.int32).max if asked.labels_max is None else asked.labels_max
+    return (count >= asked.labels_min) & (count <= most)
+
+
+class _Best:
+    """The entries with the largest keys; of equal ones those of earlier labels and rows."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.total, self._least = most, 0, -np.inf
+        self.keys = np.empty(0, dtype=np.float32)
+        self.labels = np.empty(0, dtype=np.int64)
+        self.places = np.empty(0, dtype=np.int64)
+
+    def add(self, first: int, mask: Array, key: Array) -> None:
+        self.total += int(mask.sum())
+        labels, places = np.nonzero(mask & (key > self._least))
+        keys = np.concatenate([self.keys, key[labels, places]])
+        labels = np.concatenate([self.labels, labels + first])
+        places = np.concatenate([self.places, places])
+        if len(keys) > self.most:  # sorting millions takes seconds; most of them cannot be listed
+            enough = keys >= np.partition(keys, -self.most)[-self.most]
+            keys, labels, places = keys[enough], labels[enough], places[enough]
+        order = np.argsort(-keys, kind="stable")[: self.most]
+        self.keys, self.labels, self.places = keys[order], labels[order], places[order]
+        if len(self.keys) == self.most:
+            self._least = float(self.keys[-1])
+
+
+_Kind = Callable[[Array, Array | None, Array, Array | None], tuple[Array, Array]]
+
+
+def _missed(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    return (_is(y, 1, p) & (p < t)), 1 - p
+
+
+def _false_alarm(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    return (_is(y, 0, p) & (p >= t)), p
+
+
+def _unmarked(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    return (_is(y, -1, p) & (p >= t)), p
+
+
+def _borderline(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    return np.ones(p.shape, dtype=bool), -np.abs(p - t.astype(p.dtype))
+
+
+def _disagreement(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    if other is None:
+        return np.zeros(p.shape, dtype=bool), p
+    apart = np.abs(p - other)
+    return apart > 0, apart
+
+
+def _doubtful(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    wrong = np.where(_is(y, 1, p), 1 - p, p)
+    if y is None:  # without truth every probable label is offered for a decision
+        return p >= PROBABLY_WRONG, wrong
+    return probably_wrong(p, y), wrong
+
+
+_KINDS: dict[EntryKind, _Kind] = {
+    "missed": _missed,
+    "false-alarm": _false_alarm,
+    "unmarked": _unmarked,
+    "borderline": _borderline,
+    "disagreement": _disagreement,
+    "doubtful": _doubtful,
+}
+
+
+def _is(y: Array | None, value: int, p: Array) -> Array:
+    if y is None:  # without truth nothing is known of any entry
+        return np.full(p.shape, value == -1)
+    return y == value
+
+
+def entries_at(
+    index: Index, rule: Rule, other: Other | None, found: EntryList, which: slice
+) -> list[Entry]:
+    """Return some of the entries of a view."""
+    labels, places = found.labels[which], found.places[which]
+    p, y = index.column_block(0, len(index.labels))
+    chosen = p[labels, places].tolist()
+    truth = None if y is None else y[labels, places].tolist()
+    limits = rule.accept_from[labels].tolist()
+    listed = []
+    for k, id in enumerate(index.ids(places)):
+        name = index.labels[labels[k]]
+        known = None if truth is None or truth[k] < 0 else int(truth[k])
+        there = None if other is None else other.probability(name, int(places[k]))
+        listed.append(Entry(str(id), name, float(chosen[k]), known, float(limits[k]), there))
+    return listed

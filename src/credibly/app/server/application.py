@@ -1,0 +1,368 @@
+"""Putting the server together: state, pages, API, guard, errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from anyio import create_task_group, sleep, to_thread
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from credibly import __version__
+from credibly.app.pages import (
+    compare,
+    decide,
+    home,
+    import_file,
+    label_atlas,
+    rest,
+    review,
+    rows,
+    top_k,
+    try_model,
+)
+from credibly.app.served.comparing import Comparing
+from credibly.app.served.current import Current
+from credibly.app.served.dense import ServedPredictions
+from credibly.app.served.embedded_images import embedded_images
+from credibly.app.served.model import Model
+from credibly.app.served.reviewing import NotSaved, Reviewing
+from credibly.app.served.run_folders import Runs, RunState, is_folder_of_runs
+from credibly.app.served.single_rows import Workbench
+from credibly.app.served.top_k import ServedTop, TopState
+from credibly.app.server import templates
+from credibly.app.server.background import NotReady
+from credibly.app.server.limits import Busy
+from credibly.app.server.request_guard import Guard
+from credibly.app.server.upload_store import Uploads
+from credibly.app.views import names_of
+from credibly.checks import InputError
+from credibly.data import ImageFolder
+from credibly.files import check_out
+from credibly.memory import give_back
+from credibly.retrieve import MixtureJoint
+from credibly.review import ReviewLog
+from credibly.workflows import holds_top_labels
+
+APIS = (
+    rest.router,
+    rows.api,
+    review.api,
+    decide.api,
+    label_atlas.api,
+    compare.api,
+)
+PAGES = (
+    home.router,
+    rows.router,
+    review.router,
+    decide.router,
+    label_atlas.router,
+    try_model.router,
+    import_file.router,
+    compare.router,
+)
+LOCAL = ("127.0.0.1", "localhost", "::1")
+# Requests worked on at once; others wait their turn. The work is computation, so more threads than
+# this would not be faster, and each takes memory of its own that it does not give back.
+WORKERS = 8
+GIVE_BACK_EVERY = 30.0  # seconds
+WARM = 2  # files read at the start; others when they are first asked for
+
+
+@dataclass(frozen=True)
+class AppState:
+    """Everything the server was started with."""
+
+    files: list[ServedPredictions]
+    image_folder: ImageFolder | None = None
+    model: Model | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
+    log: ReviewLog | None = None
+    uploads: Uploads = field(default_factory=Uploads)
+    runs: Runs | None = None
+
+    @cached_property
+    def images(self) -> ImageFolder | None:
+        """Return the images of rows: those given, or those that the run's data come with."""
+        if self.image_folder is not None or self.model is None:
+            return self.image_folder
+        return embedded_images(self.model.run)
+
+    @property
+    def pages(self) -> list[tuple[str, str]]:
+        """Return the pages to choose from: path and title."""
+        several = len(self.files) > 1 or self.runs is not None
+        listed = [
+            ("/", "Overview", True),
+            ("/labels", "Labels", True),
+            ("/errors", "Errors", True),
+            ("/decide", "Decide", True),
+            ("/review", "Review", self.reviewing is not None),
+            ("/compare", "Compare", several),
+            ("/try", "Try it", self.model is not None),
+            ("/bring", "Import", True),
+            ("/docs", "API", True),
+        ]
+        return [(path, title) for path, title, there in listed if there]
+
+    @cached_property
+    def comparing(self) -> Comparing:
+        """Return the numbers of all files beside each other."""
+        return Comparing(self.files)
+
+    def run_states(self) -> list[RunState]:
+        """Return every run and file, in the order of the files; those without predictions last."""
+        listed = [] if self.runs is None else self.runs.states()
+        there = {each.file for each in listed}
+        alone = [
+            RunState(file.name, file.path, number)
+            for number, file in enumerate(self.files)
+            if number not in there
+        ]
+        return sorted([*alone, *listed], key=lambda each: (each.file is None, each.file or 0))
+
+    def warm_up(self) -> None:
+        """Read the files, answer one search each and predict a row: the first request is fast."""
+        for file in self.files[:WARM]:
+            with suppress(InputError, OSError):  # told to whoever asks
+                file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
+        if self.model is not None:
+            with suppress(InputError, OSError):
+                self.model.warm_up()
+                _ = self.images
+
+    def begin(self) -> None:
+        """Work out ahead what the first pages need."""
+        for file in self.files[:1]:
+            file.begin()
+
+    def close(self) -> None:
+        """Delete what people brought, and end the processes that decode images."""
+        self.uploads.close()
+        if self.model is not None:
+            self.model.close()
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """Return the views of rows and entries."""
+        return Workbench(self.files)
+
+    @cached_property
+    def reviewing(self) -> Reviewing | None:
+        """Return the queue and the decisions; None without a log."""
+        return None if self.log is None else Reviewing(self.log, self.workbench)
+
+    def file(self, number: int, raw: bool) -> ServedPredictions:
+        """Return one of the files, before calibration if asked."""
+        return self.workbench.file(number, raw)
+
+
+def create_app(
+    predictions: Sequence[str | os.PathLike[str]],
+    *,
+    images: str | os.PathLike[str] | None = None,
+    run: str | os.PathLike[str] | None = None,
+    texts: str | os.PathLike[str] | None = None,
+    text: Sequence[str] | None = None,
+    hosts: Sequence[str] = LOCAL,
+    partial: bool = False,
+    joint: MixtureJoint | None = None,
+    annotate: str | os.PathLike[str] | None = None,
+) -> Any:
+    """Return the web app, for any ASGI server.
+
+    Args:
+        predictions: files to look at and to compare; each may be a folder of shards, a run, or a
+            folder of runs, which is looked at again while the server runs.
+        images: folder of images named by row ids; those of a run on ``digits`` need none.
+        run: a trained run, which opens ``/api/predict`` and ``/try``.
+        texts: data that hold the texts of the rows, shown beside their ids.
+        text: the columns of the texts, where their names do not tell.
+        hosts: names the server answers to; a request with another Host header is refused.
+        partial: whether a folder may lack shards; otherwise that is an error.
+        joint: which labels go together, fitted on other rows; search uses it.
+        annotate: file that decisions of reviewers are appended to (``cr.review.ReviewLog``); the
+            only file of yours that the server writes.
+    """
+    if not predictions:
+        raise InputError("the web app needs at least one predictions file; got none.")
+    folders = [Path(path) for path in predictions if is_folder_of_runs(path)]
+    alone = [Path(path) for path in predictions if Path(path) not in folders]
+    if any(map(holds_top_labels, alone)):
+        unused = {"run": run, "joint": joint, "annotate": annotate, "runs": folders or None}
+        state = _top_state(alone, partial, unused)
+        shown = {} if texts is None else _texts(texts, state.files[0].labels, text)
+        folder = None if images is None else ImageFolder(images)
+        served = replace(state, images=folder, texts=shown)
+        others = top_k.refusing((*APIS, *PAGES))
+        return _app(served, (top_k.api, top_k.router, others), hosts)
+    files = [
+        ServedPredictions(path, partial=partial, joint=joint, name=name)
+        for path, name in zip(alone, names_of(alone), strict=True)
+    ]
+    runs = None
+    if folders:
+        runs = Runs(folders, files, lambda path, name: _open(path, name, joint))
+    shown = {} if texts is None or not files else _texts(texts, files[0].labels, text)
+    served = AppState(
+        files=files,
+        texts=shown,
+        image_folder=None if images is None else ImageFolder(images),
+        model=None if run is None else Model(_load(run)),
+        log=None if annotate is None else _log(annotate, predictions),
+        runs=runs,
+    )
+    first_page = "/compare" if runs is not None else ""
+    return _app(served, (*APIS, *PAGES), hosts, first_page)
+
+
+def _app(
+    served: AppState | TopState,
+    routers: Sequence[APIRouter],
+    hosts: Sequence[str],
+    first_page: str = "",
+) -> Guard:
+    app = FastAPI(
+        title="credibly",
+        version=__version__,
+        description="Search predictions, judge labels, spend a label budget.",
+        docs_url=None,  # FastAPI's own page loads scripts from elsewhere; ours is /docs
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.served = served
+    app.add_middleware(Current)
+    for router in routers:
+        app.include_router(router)
+    app.add_exception_handler(InputError, _input_error)
+    app.add_exception_handler(Busy, _busy)
+    app.add_exception_handler(NotSaved, _not_saved)
+    app.add_exception_handler(NotReady, _not_ready)
+    app.add_exception_handler(OSError, _unreadable)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    return Guard(app, hosts, first_page=first_page)
+
+
+def _top_state(paths: Sequence[Path], partial: bool, unused: Mapping[str, object]) -> TopState:
+    """Return the state over files that hold the most probable labels of each row."""
+    wide = next((path for path in paths if not holds_top_labels(path)), None)
+    if wide is not None:
+        raise InputError(
+            f"a server shows files of one layout; {wide} has a column per label, others hold the "
+            "most probable labels of each row. Start two servers."
+        )
+    given = [name for name, value in unused.items() if value is not None]
+    if given:
+        raise InputError(
+            f"{', '.join(given)}: needs files with a column per label; {paths[0]} holds the most "
+            "probable labels of each row. Leave it out."
+        )
+    names = names_of(list(paths))
+    return TopState(
+        [
+            ServedTop(path, partial=partial, name=name)
+            for path, name in zip(paths, names, strict=True)
+        ]
+    )
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = WORKERS
+    # Kernels are compiled and files read before the first request is answered.
+    await to_thread.run_sync(app.state.served.warm_up)
+    app.state.served.begin()
+    async with create_task_group() as tasks:
+        tasks.start_soon(_give_back_memory, app.state.served.uploads)
+        yield
+        tasks.cancel_scope.cancel()
+    app.state.served.close()
+
+
+async def _give_back_memory(uploads: Uploads) -> None:
+    """Keep memory and disk at what is used: images, queries and files come and go."""
+    while True:
+        await sleep(GIVE_BACK_EVERY)
+        await to_thread.run_sync(give_back)
+        await to_thread.run_sync(uploads.tidy)
+
+
+def _open(path: Path, name: str, joint: MixtureJoint | None) -> ServedPredictions:
+    return ServedPredictions(path, joint=joint, name=name)
+
+
+def _texts(
+    source: str | os.PathLike[str], labels: Sequence[str], text: Sequence[str] | None
+) -> dict[str, str]:
+    from credibly.data import load_texts
+
+    return load_texts(source, labels, text=text)
+
+
+def _log(path: str | os.PathLike[str], inputs: Sequence[str | os.PathLike[str]]) -> ReviewLog:
+    check_out(path, (".jsonl",), inputs=inputs)
+    return ReviewLog(path)
+
+
+def _load(run: str | os.PathLike[str]) -> Any:
+    from credibly.train import load
+
+    return load(os.fspath(run))
+
+
+async def _input_error(request: Request, error: Exception) -> Any:
+    return templates.failure(request, 400, str(error))
+
+
+async def _busy(request: Request, error: Exception) -> Any:
+    answer = templates.failure(request, 503, str(error))
+    answer.headers["retry-after"] = "2"
+    return answer
+
+
+async def _not_ready(request: Request, error: Exception) -> Any:
+    """Numbers that take long are worked out; the page says which, and looks again."""
+    if request.url.path.startswith("/api/"):
+        return await _busy(request, Busy(f"{error}; try again soon."))
+    again = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return templates.page(request, "wait.html", 202, message=str(error), again=again)
+
+
+async def _not_saved(request: Request, error: Exception) -> Any:
+    return templates.failure(request, 507, str(error))
+
+
+async def _unreadable(request: Request, error: Exception) -> Any:
+    """A file that the server was started with was moved, deleted or damaged."""
+    return templates.failure(
+        request,
+        500,
+        f"a file that is served can no longer be read ({type(error).__name__}). Put it back, or "
+        "start the server again.",
+    )
+
+
+async def _validation_error(request: Request, error: Exception) -> Any:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    unsaid = ("query", "body", "lists", "objects")
+    place = ".".join(str(part) for part in first["loc"] if part not in unsaid)
+    return templates.failure(request, 422, f"`{place}`: {first['msg']}.")
+
+
+async def _http_error(request: Request, error: Exception) -> Any:
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": str(error.detail)}, error.status_code)
+    return templates.failure(request, error.status_code, str(error.detail))

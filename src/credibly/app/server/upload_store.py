@@ -1,0 +1,154 @@
+"""Files that people bring: kept for a while, a bounded number of bytes, deleted at exit."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from credibly.app.server.forms import UploadedFile
+from credibly.app.server.limits import Turns
+from credibly.app.server.temporary import TemporaryFolder
+from credibly.checks import InputError
+
+MOST_UPLOADS = 8
+MOST_BYTES = 256 * 2**20
+"""Of all files and results together; the oldest go first."""
+
+KEPT_SECONDS = 3600.0
+"""Since they were last looked at."""
+
+
+@dataclass
+class Upload:
+    """A file that somebody brought, alone in a folder with what was made of it.
+
+    Attributes:
+        token: its name in addresses; nobody guesses it.
+        folder: where it is.
+        path: of the file, with the name that its owner gave it.
+        truth: file of the truth; None where there is none apart.
+        used: when it was last looked at.
+    """
+
+    token: str
+    folder: Path
+    path: Path
+    truth: Path | None = None
+    used: float = field(default_factory=time.monotonic)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes it takes, results included."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+
+class Uploads:
+    """The files of all people; what is too old or too much is deleted.
+
+    Attributes:
+        turns: bound on the files that are read at once.
+    """
+
+    def __init__(self) -> None:
+        self._uploads: dict[str, Upload] = {}
+        self.turns = Turns(1, "file is being read")
+        self._lock = Lock()
+        self._folder: TemporaryFolder | None = None
+
+    def add(self, file: UploadedFile, truth: UploadedFile | None) -> Upload:
+        """Keep a file, and perhaps the file of its truth."""
+        with self._lock:
+            if self._folder is None:
+                self._folder = TemporaryFolder()
+            token = secrets.token_urlsafe(18)
+            folder = self._folder.path / token
+            (folder / "values").mkdir(parents=True)
+            upload = Upload(token, folder, _written(folder / "values", file))
+            if truth is not None:
+                upload.truth = _truth(upload, truth)
+            self._uploads[token] = upload
+            self._tidy()
+            return upload
+
+    def add_truth(self, token: str, file: UploadedFile) -> Upload:
+        """Keep the truth of a file that is there, in place of one given before."""
+        upload = self.find(token)
+        with self._lock:
+            upload.truth = _truth(upload, file)
+            shutil.rmtree(upload.folder / "results", ignore_errors=True)
+            self._tidy()
+        return upload
+
+    def find(self, token: str) -> Upload:
+        """Return a file that is still there.
+
+        Raises:
+            InputError: if it is gone.
+        """
+        with self._lock:
+            self._tidy()
+            upload = self._uploads.get(token)
+            if upload is None:
+                minutes = KEPT_SECONDS / 60
+                raise InputError(
+                    f"this file is no longer here: files are kept for {minutes:.0f} minutes, at "
+                    f"most {MOST_UPLOADS} of them. Bring it again."
+                )
+            upload.used = time.monotonic()
+            return upload
+
+    def forget(self, token: str) -> None:
+        """Delete a file and everything made of it."""
+        with self._lock:
+            self._delete(token)
+
+    def tidy(self) -> None:
+        """Delete what is too old or too much."""
+        with self._lock:
+            self._tidy()
+
+    def close(self) -> None:
+        """Delete everything."""
+        with self._lock:
+            self._uploads.clear()
+            if self._folder is not None:
+                self._folder.close()
+                self._folder = None
+
+    def _tidy(self) -> None:
+        oldest = time.monotonic() - KEPT_SECONDS
+        for token in [t for t, each in self._uploads.items() if each.used < oldest]:
+            self._delete(token)
+        by_age = sorted(self._uploads.values(), key=lambda each: each.used)
+        sizes = {each.token: each.size for each in by_age}
+        for each in by_age[:-1]:  # the newest stays: it is bounded by the size of a request
+            if len(sizes) <= MOST_UPLOADS and sum(sizes.values()) <= MOST_BYTES:
+                break
+            self._delete(each.token)
+            del sizes[each.token]
+
+    def _delete(self, token: str) -> None:
+        upload = self._uploads.pop(token, None)
+        if upload is not None:
+            shutil.rmtree(upload.folder, ignore_errors=True)
+
+
+def _truth(upload: Upload, file: UploadedFile) -> Path:
+    folder = upload.folder / "truth"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return _written(folder, file)
+
+
+def _written(folder: Path, file: UploadedFile) -> Path:
+    """Write a file under a name that is safe, alike to its own."""
+    stem = file.name[: -len(file.ending)] if file.ending else file.name
+    letters = "".join(each if each.isalnum() or each in " ._-" else "_" for each in stem)
+    ending = "".join(each for each in file.ending if each.isalnum() or each == ".")
+    path = folder / ((letters.strip(" .")[:60] or "file") + ending[:10])
+    path.write_bytes(file.content)
+    return path

@@ -1,0 +1,184 @@
+"""What decisions cost where the truth is known: counts, cost per row, and cost over thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from credibly.types import Array
+
+STEPS = 200
+BLOCKS = 40
+"""Groups of rows whose spread gives the intervals."""
+
+_T = 2.023  # 97.5 % quantile of Student's t with 39 degrees of freedom
+
+
+@dataclass(frozen=True)
+class ThresholdCounts:
+    """Entries with known truth by probability, in groups of rows; costs are sums over them.
+
+    Attributes:
+        present, absent: (BLOCKS, STEPS + 1) entries from each grid point up to the next.
+        rows: (BLOCKS,) rows of each group.
+    """
+
+    present: Array
+    absent: Array
+    rows: Array
+
+    @property
+    def grid(self) -> Array:
+        """Return the thresholds at which costs are known, 0 to 1."""
+        return np.linspace(0, 1, STEPS + 1)
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """Mean cost per row over thresholds, with 95 % intervals from groups of rows."""
+
+    thresholds: Array
+    cost: Array
+    low: Array
+    high: Array
+
+    @property
+    def best(self) -> float:
+        """Return the threshold with the lowest measured cost."""
+        return float(self.thresholds[self.cost.argmin()])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the entries with known truth under accept, review and reject.
+
+    Attributes:
+        rows: rows that were looked at.
+        hits, false_alarms: entries accepted that are present, absent.
+        misses, rejected: entries rejected that are present, absent.
+        looked_present, looked_absent: entries that go to a person.
+        cost, low, high: mean cost per row with a 95 % interval.
+        expected: the same by the probabilities alone.
+    """
+
+    rows: int
+    hits: int
+    false_alarms: int
+    misses: int
+    rejected: int
+    looked_present: int
+    looked_absent: int
+    cost: float
+    low: float
+    high: float
+    expected: float
+
+    @property
+    def looked(self) -> int:
+        """Return how many entries go to a person."""
+        return self.looked_present + self.looked_absent
+
+    @property
+    def known(self) -> int:
+        """Return how many entries have known truth."""
+        return self.hits + self.false_alarms + self.misses + self.rejected + self.looked
+
+
+def threshold_counts(probabilities: Array, targets: Array) -> ThresholdCounts:
+    """Return how many present and absent entries lie from each threshold up to the next.
+
+    Args:
+        probabilities: (rows, labels) in [0, 1].
+        targets: decoded, same shape; −1 is unknown, soft ones are passed over.
+    """
+    from credibly.app.views.kernels import count_by_threshold
+
+    block = _blocks(len(probabilities))
+    present = np.zeros((BLOCKS, STEPS + 1), dtype=np.int64)
+    absent = np.zeros_like(present)
+    grid = np.linspace(0, 1, STEPS + 1)
+    count_by_threshold(probabilities, targets, grid, block, present, absent)
+    return ThresholdCounts(present, absent, np.bincount(block, minlength=BLOCKS))
+
+
+def cost_curve(counts: ThresholdCounts, miss: float, false_alarm: float) -> CostCurve:
+    """Return the mean cost per row where every label has one threshold, for each threshold.
+
+    Example:
+        >>> counts = threshold_counts(np.array([[0.9], [0.2]]), np.array([[1], [0]]))
+        >>> curve = cost_curve(counts, miss=5, false_alarm=1)
+        >>> curve.cost[[0, 100, 200]]
+        array([0.5, 0. , 2.5])
+    """
+    missed = np.cumsum(counts.present, 1) - counts.present
+    alarms = counts.absent.sum(1, keepdims=True) - np.cumsum(counts.absent, 1) + counts.absent
+    return _curve(counts, miss * missed + false_alarm * alarms)
+
+
+def _curve(counts: ThresholdCounts, total: Array) -> CostCurve:
+    cost, half = _mean(total, counts.rows)
+    return CostCurve(counts.grid, cost, np.maximum(cost - half, 0), cost + half)
+
+
+def _mean(total: Array, rows: Array) -> tuple[Array, Array]:
+    """Return the mean per row of sums by group, and half the width of its 95 % interval."""
+    used = rows > 0
+    mean = total.sum(0) / max(1, rows.sum())
+    if used.sum() < BLOCKS:
+        return mean, np.full(np.shape(mean), np.nan)
+    # The ratio of two sums: its spread is that of what each group has over its share.
+    excess = total - mean * rows.reshape(-1, *[1] * (total.ndim - 1))
+    spread = np.sqrt((excess**2).sum(0) * BLOCKS / (BLOCKS - 1)) / rows.sum()
+    return mean, _T * spread
+
+
+def _blocks(rows: int) -> Array:
+    """Return a group for each row, by chance and always the same."""
+    return np.random.default_rng(0).permutation(rows) % BLOCKS
+
+
+@dataclass(frozen=True)
+class EntryCosts:
+    """Costs and limits by label, (labels,) each: reject below ``review_from``, then review."""
+
+    miss: Array
+    false_alarm: Array
+    review: Array
+    review_from: Array
+    accept_from: Array
+
+
+def outcome(probabilities: Array, targets: Array, costs: EntryCosts) -> Outcome:
+    """Return counts and cost of accept, review and reject on entries with known truth.
+
+    Example:
+        >>> p, y = np.array([[0.9, 0.3], [0.2, 0.6]]), np.array([[1, 0], [1, -1]])
+        >>> ones = np.ones(2)
+        >>> costs = EntryCosts(5 * ones, ones, 0 * ones, 0.5 * ones, 0.5 * ones)
+        >>> found = outcome(p, y, costs)
+        >>> found.hits, found.misses, found.rejected, found.cost
+        (1, 1, 1, 2.5)
+    """
+    from credibly.app.views.kernels import count_outcomes
+
+    block = _blocks(len(probabilities))
+    counts, paid = np.zeros((3, 2), dtype=np.int64), np.zeros(BLOCKS)
+    limits = np.stack([costs.review_from, costs.accept_from]).astype(probabilities.dtype)
+    prices = np.stack([costs.miss, costs.false_alarm, costs.review]).astype(np.float64)
+    expected = count_outcomes(probabilities, targets, limits, prices, block, counts, paid)
+    mean, half = _mean(paid, np.bincount(block, minlength=BLOCKS))
+    hits, alarms, misses, rejected, looked_present, looked_absent = counts.ravel().tolist()
+    return Outcome(
+        rows=len(probabilities),
+        hits=hits,
+        false_alarms=alarms,
+        misses=misses,
+        rejected=rejected,
+        looked_present=looked_present,
+        looked_absent=looked_absent,
+        cost=float(mean),
+        low=float(max(mean - half, 0)),
+        high=float(mean + half),
+        expected=expected / max(1, len(probabilities)),
+    )

@@ -1,0 +1,288 @@
+"""Which calibrator, and on which log-odds: compared on rows left out, by log loss."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from credibly import checks
+from credibly.calibrate.base import Calibrator
+from credibly.calibrate.entries import Entries
+from credibly.calibrate.histogram import bin_numbers
+from credibly.calibrate.likelihood import log_loss
+from credibly.calibrate.registry import from_name
+from credibly.calibrate.softmax import MAX_LABELS, SoftmaxTemperature
+from credibly.targets import Coding, TargetsLike
+from credibly.types import Array, ArrayLike
+
+LABELWISE: tuple[str, ...] = ("none", "temperature", "affine", "beta", "per-label")
+"""What ``auto`` compares for labels on their own, from the simplest on; none of them makes ties."""
+
+EXCLUSIVE: tuple[str, ...] = ("none", "softmax-temperature", "vector")
+"""What ``auto`` compares for labels that exclude each other: rows keep summing to one."""
+
+MAX_ENTRIES = 4_000_000
+"""Entries that are compared; of more, rows are drawn. The chosen map is fitted on all."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the maps that were compared.
+
+    Attributes:
+        stage: name of the log-odds that it maps.
+        calibrator: name of the calibrator.
+        log_loss: mean over the known entries of rows that the map was not fitted on.
+        above_best: by how much that is above the lowest of all candidates.
+        error: standard error of ``above_best``; the labels of a row count as one observation.
+    """
+
+    stage: str
+    calibrator: str
+    log_loss: float
+    above_best: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen log-odds and calibrator, and what they were chosen from.
+
+    Attributes:
+        stage: name of the log-odds to map.
+        calibrator: fitted on all rows.
+        candidates: what was compared, from simple to flexible; empty if there was one row only.
+    """
+
+    stage: str
+    calibrator: Calibrator
+    candidates: tuple[Candidate, ...]
+
+
+def choose(
+    stages: Mapping[str, ArrayLike],
+    targets: TargetsLike,
+    weights: ArrayLike | None = None,
+    *,
+    exclusive: bool = False,
+    names: Sequence[str] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    coding: Coding | None = None,
+) -> Choice:
+    """Choose log-odds and calibrator by log loss on left-out rows, and fit on all rows.
+
+    Every candidate is fitted on all folds but one and judged on that one; whole rows go to a fold.
+    Chosen is the simplest candidate that no other beats by more than one standard error of their
+    difference (of equally simple ones the earlier stage). So the choice is never worse than any of
+    ``stages`` as given by more than one standard error, on the rows left out.
+
+    Args:
+        stages: log-odds to start from, each (n, L), by name: of a loss's link, of raw scores, ….
+        targets: as for ``Calibrator.fit``.
+        weights: as for ``Calibrator.fit``.
+        exclusive: whether exactly one label (or none) is present in each row: then the maps keep
+            the sum of a row.
+        names: calibrators to compare, from simple to flexible; ``LABELWISE`` or ``EXCLUSIVE`` by
+            default. Isotonic maps make ties, so they are compared only if named here.
+        folds: number of folds, at least 2; fewer if there are fewer rows.
+        seed: of the assignment of rows to folds.
+        coding: as for ``Calibrator.fit``.
+
+    Example:
+        >>> noise = np.random.default_rng(0)
+        >>> truth = noise.normal(-1, 2, (1000, 3))
+        >>> targets = noise.random((1000, 3)) < 1 / (1 + np.exp(-truth))
+        >>> found = choose({"scores": 3 * truth - 2}, targets)
+        >>> found.calibrator.name, len(found.candidates)
+        ('affine', 5)
+    """
+    checks.at_least("folds", folds, 2)
+    if names is None:
+        names = EXCLUSIVE if exclusive else LABELWISE
+    checked = {
+        stage: Entries.check(odds, targets, weights, coding=coding)
+        for stage, odds in stages.items()
+    }
+    first = next(iter(checked.values()))
+    if first.num_labels > MAX_LABELS:
+        names = [name for name in names if name != "vector"]
+    rows = _compared_rows(first, seed)
+    if len(rows) < 2:
+        best, compared = (next(iter(checked)), names[0]), ()
+    else:
+        fold = np.arange(len(rows)) % min(folds, len(rows))
+        costs: dict[tuple[str, str], Array] = {}
+        mass = np.zeros(len(rows))
+        for stage, entries in checked.items():
+            each, mass = _row_costs(entries.take(rows), fold, names)
+            costs |= {(stage, name): cost for name, cost in each.items()}
+        order = sorted(costs, key=lambda pair: names.index(pair[1]))
+        best, compared = _simplest({pair: costs[pair] for pair in order}, mass)
+    calibrator = from_name(best[1])
+    calibrator._fit(checked[best[0]])
+    return Choice(best[0], calibrator, compared)
+
+
+def fit(
+    method: str,
+    log_odds: ArrayLike,
+    targets: TargetsLike,
+    weights: ArrayLike | None = None,
+    *,
+    exclusive: bool = False,
+    seed: int = 0,
+    coding: Coding | None = None,
+) -> Calibrator:
+    """Return the calibrator that ``method`` names, fitted; ``auto`` chooses it as ``choose`` does.
+
+    Example:
+        >>> odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
+        >>> fit("temperature", odds, np.array([[0, 1], [1, 0], [0, 1], [0, -1]]))
+        Temperature(slope=0.314, floor=-2.708, ceiling=2.708)
+    """
+    if method != "auto":
+        return from_name(method).fit(log_odds, targets, weights, coding=coding)
+    stages = {"log-odds": log_odds}
+    options = {"exclusive": exclusive, "seed": seed, "coding": coding}
+    return choose(stages, targets, weights, **options).calibrator
+
+
+def _compared_rows(entries: Entries, seed: int) -> Array:
+    """Return rows with at least one entry that counts, in random order; some of very many."""
+    flags = [(w > 0).any(axis=1) for _, _, w in entries.pieces()]
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.concatenate(flags)))
+    return rows[: max(2, MAX_ENTRIES // entries.num_labels)]
+
+
+def _simplest(
+    costs: dict[tuple[str, str], Array], mass: Array
+) -> tuple[tuple[str, str], tuple[Candidate, ...]]:
+    """Return the first that no other beats by more than one standard error, and all."""
+    total = mass.sum()
+    losses = {pair: float(cost.sum() / total) for pair, cost in costs.items()}
+
+    def error(one: tuple[str, str], other: tuple[str, str]) -> float:
+        with np.errstate(invalid="ignore"):
+            apart = costs[one] - costs[other]
+            around = apart - mass * (losses[one] - losses[other])
+        count = len(mass)
+        return float(np.sqrt((around**2).sum() * count / (count - 1)) / total)
+
+    def beaten(one: tuple[str, str]) -> bool:
+        return not np.isfinite(losses[one]) or any(
+            losses[one] - losses[other] > error(one, other)
+            for other in costs
+            if losses[other] < losses[one]
+        )
+
+    lowest = min(losses, key=lambda pair: losses[pair])
+    chosen = next((pair for pair in costs if not beaten(pair)), lowest)
+    compared = tuple(
+        Candidate(*pair, loss, loss - losses[lowest], error(pair, lowest))
+        for pair, loss in losses.items()
+    )
+    return chosen, compared
+
+
+# Out-of-fold costs -------------------------------------------------------------------------------
+
+
+def _row_costs(
+    entries: Entries, fold: Array, names: Sequence[str]
+) -> tuple[dict[str, Array], Array]:
+    """Return the out-of-fold log loss of every row, summed over its labels, and its weight."""
+    parts = list(entries.pieces())
+    g, y, w = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    row, label = np.nonzero(w > 0)
+    known = g[row, label], y[row, label], w[row, label]
+    pooled: _Cells | None = None
+    found: dict[str, Array] = {}
+    with warnings.catch_warnings():  # of a fold; the fit on all rows warns
+        warnings.simplefilter("ignore", UserWarning)
+        for name in names:
+            kind = type(from_name(name))
+            if issubclass(kind, SoftmaxTemperature):
+                each = _exact_costs(entries, fold, name)[row, label]
+            elif name == "per-label":
+                cells = _Cells(*known, label, entries.num_labels, fold[row])
+                each = cells.costs(name)
+            else:
+                if pooled is None:
+                    pooled = _Cells(*known, np.zeros_like(label), 1, fold[row])
+                each = pooled.costs(name)
+            found[name] = np.bincount(row, known[2] * each, minlength=len(fold))
+    return found, np.bincount(row, known[2], minlength=len(fold))
+
+
+def _exact_costs(entries: Entries, fold: Array, name: str) -> Array:
+    """Return the log loss of every entry by a map fitted on the other folds."""
+    odds = np.empty(entries.log_odds.shape)
+    for held in range(fold.max() + 1):
+        calibrator = from_name(name)
+        calibrator._fit(entries.take(np.flatnonzero(fold != held)))
+        odds[fold == held] = calibrator._map(
+            entries.log_odds[fold == held].astype(np.float64, copy=False)
+        )
+    return log_loss(odds, entries.targets.astype(np.float64))
+
+
+class _Cells:
+    """Known entries in fine bins of their log-odds, with a weight per fold.
+
+    A bin stands for its entries by their mean, as in ``LogOddsHistogram``: fits and losses of maps
+    then cost as much as there are bins, whatever the number of entries.
+    """
+
+    def __init__(
+        self, g: Array, y: Array, w: Array, label: Array, num_labels: int, fold: Array
+    ) -> None:
+        bins = bin_numbers(g)
+        width = int(bins.max()) + 1
+        keys, self.cell = np.unique(label.astype(np.int64) * width + bins, return_inverse=True)
+        self.y, self.fold, self.folds = y, fold, int(fold.max()) + 1
+        weight = np.bincount(self.cell, w)
+        finite = np.isfinite(g)
+        means = np.bincount(self.cell, np.where(finite, w * np.where(finite, g, 0), 0)) / weight
+        infinite = np.zeros(len(keys))
+        infinite[self.cell[~finite]] = g[~finite]
+        means = np.where(infinite != 0, infinite, means)
+        # One column per label, filled up with bins of weight 0.
+        column = keys // width
+        sizes = np.bincount(column, minlength=num_labels)
+        place = np.arange(len(keys)) - (np.cumsum(sizes) - sizes)[column]
+        self.where = place, column
+        self.odds = np.zeros((int(sizes.max()), num_labels))
+        self.odds[self.where] = means
+        spots = fold * len(keys) + self.cell
+        size = self.folds * len(keys)
+        self.present, self.absent = (
+            np.bincount(spots, each, minlength=size).reshape(self.folds, -1)
+            for each in (w * y, w * (1 - y))
+        )
+
+    def costs(self, name: str) -> Array:
+        """Return the log loss of every entry by a map fitted on the other folds."""
+        mapped = np.empty(self.present.shape)
+        for fold in range(self.folds):
+            calibrator = from_name(name)
+            calibrator._fit(self._without(fold))
+            mapped[fold] = calibrator._map(self.odds)[self.where]
+        present, absent = log_loss(mapped, np.ones(1)), log_loss(mapped, np.zeros(1))
+        spots = self.fold, self.cell
+        with np.errstate(invalid="ignore"):
+            cost = np.where(self.y > 0, self.y * present[spots], 0)
+            return cost + np.where(self.y < 1, (1 - self.y) * absent[spots], 0)
+
+    def _without(self, fold: int) -> Entries:
+        """Return the bins as entries, weighted by all folds but one."""
+        weights = []
+        for each in (self.present, self.absent):
+            matrix = np.zeros(self.odds.shape)
+            matrix[self.where] = np.delete(each, fold, axis=0).sum(axis=0)
+            weights.append(matrix)
+        truth = np.concatenate([np.ones(self.odds.shape), np.zeros(self.odds.shape)])
+        return Entries(np.tile(self.odds, (2, 1)), truth, np.concatenate(weights))

@@ -1,0 +1,244 @@
+"""Turn a frozen dataclass into flags, and flags or a TOML file into the dataclass."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def option(
+    default: object = dataclasses.MISSING,
+    *,
+    help: str,
+    positional: bool = False,
+    choices: Sequence[object] | None = None,
+    metavar: str | None = None,
+    between: tuple[float, float] | None = None,
+    flag: str | None = None,
+) -> Any:
+    """Declare a field of an ``Options`` dataclass that is also a flag or a positional argument.
+
+    Args:
+        default: value if it is not given; without one the field is required.
+        help: one line of the help text.
+        positional: whether it is given without a flag.
+        choices: the values allowed.
+        metavar: what the help text calls its value.
+        between: the smallest and the largest number allowed.
+        flag: its name on the command line, where the name of the field cannot be it (``as``).
+    """
+    metadata = {
+        "help": help,
+        "positional": positional,
+        "choices": choices,
+        "metavar": metavar,
+        "between": between,
+        "flag": flag,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def with_fields(own: type, fields: Sequence[tuple[str, object, object]]) -> Any:
+    """Return the ``Options`` of a command with further fields: (name, type, field) each."""
+    return dataclasses.make_dataclass(
+        "Options",
+        fields,
+        bases=(own,),
+        frozen=True,
+        kw_only=True,
+        namespace={"__doc__": own.__doc__},
+    )
+
+
+def build_parser(
+    modules: Mapping[str, types.ModuleType], *, file_may_complete: bool = False
+) -> argparse.ArgumentParser:
+    """Return a parser with a sub-parser for each command module.
+
+    Args:
+        modules: command modules by name.
+        file_may_complete: whether a TOML file is named, which may hold what is else required.
+    """
+    parser = _Parser(
+        prog="credibly",
+        description="Classifiers with zero, one or many labels, and probabilities to act on.",
+        epilog="`credibly COMMAND --help` explains one command. Start with `credibly demo`.",
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, module in modules.items():
+        text = inspect.cleandoc(module.Options.__doc__ or "").replace("%", "%%")
+        sub = commands.add_parser(
+            name,
+            help=text.splitlines()[0],
+            description=text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+        )
+        hints = typing.get_type_hints(module.Options)
+        for field in dataclasses.fields(module.Options):
+            _add(sub, field, hints[field.name], file_may_complete)
+        sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
+        sub.known = (*map(flag_of, dataclasses.fields(module.Options)), "--config")
+    parser.known = tuple(modules)
+    return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests the nearest known name for a misspelt command or flag."""
+
+    known: tuple[str, ...] = ()
+    """The commands, or the flags of one command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore
+        namespace, rest = super().parse_known_args(args, namespace)
+        if rest:  # in the parser of the command itself, which knows its flags
+            flag = next((text for text in rest if text.startswith("-")), "").partition("=")[0]
+            self.error(f"unrecognized arguments: {' '.join(rest)}.{self._hint(flag)}")
+        return namespace, rest
+
+    def error(self, message: str) -> NoReturn:
+        from credibly.cli.terminal import safe_text
+
+        if match := re.search(r"argument COMMAND: invalid choice: '(.*?)'", message):
+            message = f"there is no command {match[1]!r}.{self._hint(match[1])}"
+        message += "" if message.endswith((".", "?")) else "."
+        self.exit(2, safe_text(f"{self.prog}: error: {message} Try `{self.prog} --help`.") + "\n")
+
+    def _hint(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self.known, n=1, cutoff=0.6)
+        return f" Did you mean {close[0]}?" if close else ""
+
+
+def _version() -> str:
+    from credibly import __version__
+
+    return f"credibly {__version__}"
+
+
+def _add(
+    parser: argparse.ArgumentParser,
+    field: dataclasses.Field[object],
+    hint: object,
+    file_may_complete: bool,
+) -> None:
+    kind, many = _kind(hint)
+    required = _required(field) and not file_may_complete
+    settings: dict[str, Any] = {"help": _help(field)}
+    if field.metadata.get("choices"):
+        settings["choices"] = field.metadata["choices"]
+    if field.metadata.get("metavar"):
+        settings["metavar"] = field.metadata["metavar"]
+    if field.metadata.get("positional"):
+        if many:
+            settings["nargs"] = "+" if required else "*"
+        elif not required:
+            settings["nargs"] = "?"
+        parser.add_argument(field.name, type=kind, **settings)
+        return
+    flag = flag_of(field)
+    settings["dest"] = field.name
+    if kind is bool:
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
+    elif many:
+        # Comma-separated, so that a list never swallows a positional.
+        settings["type"] = _list_of(kind)
+        parser.add_argument(flag, required=required, **settings)
+    else:
+        parser.add_argument(flag, type=kind, required=required, **settings)
+
+
+def flag_of(field: dataclasses.Field[object]) -> str:
+    """Return the flag of a field, such as ``--average-size``."""
+    return "--" + (field.metadata.get("flag") or field.name).replace("_", "-")
+
+
+def _list_of(kind: Any) -> Any:
+    def parse(text: str) -> tuple[Any, ...]:
+        return tuple(kind(part) for part in text.split(",") if part)
+
+    parse.__name__ = f"comma-separated {kind.__name__}"  # what argparse calls it in an error
+    return parse
+
+
+def _required(field: dataclasses.Field[object]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _help(field: dataclasses.Field[object]) -> str:
+    text = str(field.metadata.get("help", "")).replace("%", "%%")
+    if _required(field) or field.default is None or field.default is False or field.default == ():
+        return text
+    return f"{text} (default: {str(field.default).replace('%', '%%')})"
+
+
+def _kind(hint: object) -> tuple[Any, bool]:
+    """Return the scalar type of a field's annotation, and whether the field holds several."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+    if typing.get_origin(hint) is tuple:
+        return typing.get_args(hint)[0], True
+    return hint, False
+
+
+def resolve(options: type[DataclassInstance], arguments: Mapping[str, Any]) -> Any:
+    """Fill the options from defaults, then the TOML file, then flags; later ones win."""
+    from credibly.checks import InputError, between
+
+    config = arguments.get("config")
+    values = _from_toml(options, Path(config)) if config else {}
+    for key, value in arguments.items():
+        if key != "config":
+            values[key] = tuple(value) if isinstance(value, list) else value
+    for field in dataclasses.fields(options):
+        if _required(field) and values.get(field.name) in (None, ()):
+            raise InputError(f"`{field.name}` must be given, as an argument or in {config}.")
+        limits = field.metadata.get("between")
+        if limits and values.get(field.name) is not None:
+            between(field.name, values[field.name], *limits)
+    return options(**values)
+
+
+def _from_toml(options: type[DataclassInstance], path: Path) -> dict[str, Any]:
+    import tomllib
+
+    from credibly.checks import InputError, fits, nearest
+    from credibly.files import read_text
+
+    try:
+        table = tomllib.loads(read_text(path, max_bytes=2**20))
+    except (ValueError, RecursionError) as error:  # not TOML, not text, absurd numbers or depth
+        raise InputError(f"{path} must be a TOML file; {error}.") from error
+    hints = typing.get_type_hints(options)
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in fields:
+            raise InputError(f"{path}: unknown option {key!r}. {nearest(name, fields)}")
+        kind, many = _kind(hints[name])
+        parts = value if many and isinstance(value, list) else [value]
+        if not all(fits(kind, part) for part in parts):
+            several = "a list of " if many else ""
+            raise InputError(f"{path}: {key!r} must be {several}{kind.__name__}; got {value!r}.")
+        choices = fields[name].metadata.get("choices")
+        for part in parts:
+            if choices and part not in choices:
+                listed = ", ".join(map(str, choices))
+                raise InputError(f"{path}: {key!r} must be one of {listed}; got {part!r}.")
+        converted = tuple(kind(part) for part in parts)
+        values[name] = converted if many else converted[0]
+    return values

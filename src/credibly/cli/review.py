@@ -1,0 +1,207 @@
+"""``credibly review PREDICTIONS``: which entries of the truth are probably wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from credibly.cli.command import option
+
+if TYPE_CHECKING:
+    from credibly.predictions import Predictions
+    from credibly.review import LabelIssues, Review
+
+FORMATS = ("csv", "label-studio", "fiftyone")
+MOST_SHOWN = 20
+MOST_IN_MEMORY = 2**27  # probabilities; past it files are gone through in batches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Rank the entries whose truth and probability disagree, and count the errors to expect.
+
+    PREDICTIONS must hold the truth, and calibrated probabilities of a model that was not trained on
+    these rows. Entries are missing (marked absent, probably present), surplus (marked present,
+    probably absent) or unknown (not marked, probably present); the surest come first. The queue is
+    written as CSV with an empty column `decision`, as tasks of Label Studio or as labels of
+    FiftyOne. With --reviews, the decisions of people are applied and the corrected predictions
+    written.
+
+    Examples:
+      credibly review predictions.parquet --top 200 --out queue.csv
+      credibly review predictions.parquet --format label-studio --root /images --out tasks.json
+      credibly review predictions.parquet --reviews queue.csv --out corrected.parquet
+    """
+
+    predictions: str = option(
+        help="predictions file, or folder of parts", positional=True, metavar="PREDICTIONS"
+    )
+    top: int = option(200, help="entries of the queue, at most", between=(0, 2**31))
+    kinds: tuple[str, ...] = option(
+        ("missing", "surplus", "unknown"), help="kinds of entries, separated by commas"
+    )
+    min_disagreement: float = option(
+        0.9, help="list a label if the model gives its opposite at least this probability"
+    )
+    out: str | None = option(None, help="file to write", metavar="FILE")
+    format: str = option("csv", help="of the queue, and of --reviews", choices=FORMATS)
+    root: str = option("", help="with label-studio: address of the folder of the items")
+    suffix: str = option("", help="with label-studio: ending of the items, e.g. .jpg")
+    reviews: str | None = option(None, help="reviewed queue to apply", metavar="FILE")
+    queue: str | None = option(
+        None, help="with fiftyone and --reviews: the queue as CSV", metavar="FILE"
+    )
+    partial: bool = option(False, help="read a folder although some of its shards are missing")
+    engine: str = option(
+        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+    )
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="print nothing but errors")
+
+
+def run(options: Options) -> int:
+    from credibly.checks import InputError
+    from credibly.files import check_out
+
+    inputs = [each for each in (options.predictions, options.reviews, options.queue) if each]
+    if options.out is not None:
+        endings = (".parquet",) if options.reviews else _endings(options.format)
+        check_out(options.out, endings, inputs=inputs)
+    elif options.reviews is not None:
+        raise InputError("--out must be given with --reviews: the predictions file to write.")
+    if options.reviews is not None:
+        from credibly.predictions import Predictions
+
+        return _apply(options, Predictions.read(options.predictions, partial=options.partial))
+    return _inspect(options)
+
+
+def _endings(kind: str) -> tuple[str, ...]:
+    return (".csv",) if kind == "csv" else (".json",)
+
+
+def _inspect(options: Options) -> int:
+    from credibly.cli import tables
+    from credibly.predictions import Dataset
+    from credibly.review import label_issues, label_issues_of_files
+
+    kinds: Any = options.kinds
+    _check_kinds(options)
+    asked: Any = {
+        "top": options.top,
+        "kinds": kinds,
+        "min_disagreement": options.min_disagreement,
+    }
+    dataset = Dataset(options.predictions, partial=options.partial)
+    large = dataset.num_rows * len(dataset.labels) > MOST_IN_MEMORY
+    if options.engine == "spark" or dataset.top or large:
+        issues = label_issues_of_files(
+            options.predictions, partial=options.partial, engine=options.engine, **asked
+        )
+    else:
+        issues = label_issues(dataset.read(), **asked)
+    if options.out is not None:
+        _write(options, issues)
+    if options.json:
+        tables.print_json({"out": options.out, **issues.to_dict()})
+    elif not options.quiet:
+        _show(options, issues)
+    return 0
+
+
+def _check_kinds(options: Options) -> None:
+    from credibly.checks import InputError, nearest
+    from credibly.review import KINDS
+
+    for kind in options.kinds:
+        if kind not in KINDS:
+            raise InputError(f"--kinds has no kind {kind!r}. {nearest(kind, KINDS)}")
+
+
+def _write(options: Options, issues: LabelIssues) -> None:
+    assert options.out is not None
+    if options.format == "csv":
+        issues.write(options.out)
+    elif options.format == "label-studio":
+        from credibly.review import label_studio
+
+        label_studio.write_tasks(issues, options.out, root=options.root, suffix=options.suffix)
+    else:
+        from credibly.review import fiftyone
+
+        fiftyone.write_labels(issues, options.out)
+
+
+def _apply(options: Options, predictions: Predictions) -> int:
+    from credibly.cli import tables
+    from credibly.review import apply_reviews
+
+    reviews = _reviews(options)
+    corrected = apply_reviews(predictions, reviews)
+    changed = len(reviews)
+    if predictions.targets is not None and corrected.targets is not None:
+        changed = int((predictions.targets != corrected.targets).sum())
+    assert options.out is not None
+    corrected.write(options.out)
+    if options.json:
+        tables.print_json({"out": options.out, "reviews": len(reviews), "changed": changed})
+    elif not options.quiet:
+        tables.print_text(
+            f"{len(reviews):,} decisions, of which {changed:,} change the truth, written to "
+            f"{options.out}"
+        )
+    return 0
+
+
+def _reviews(options: Options) -> list[Review]:
+    from credibly.checks import InputError
+    from credibly.review import read_queue, read_reviews
+
+    assert options.reviews is not None
+    if options.format == "label-studio":
+        from credibly.review import label_studio
+
+        return label_studio.read_reviews(options.reviews)
+    if options.format == "fiftyone":
+        from credibly.review import fiftyone
+
+        if options.queue is None:
+            raise InputError(
+                "--queue must be given with --format fiftyone: the queue as CSV, which says what "
+                "was asked."
+            )
+        return fiftyone.read_reviews(options.reviews, read_queue(options.queue))
+    return read_reviews(options.reviews)
+
+
+def _show(options: Options, issues: LabelIssues) -> None:
+    from credibly.cli import tables
+
+    shown = issues.issues[:MOST_SHOWN]
+    rows = [
+        [each.id, each.label, each.kind, each.given, each.probability, each.disagreement]
+        for each in shown
+    ]
+    columns = ["id", "label", "kind", "truth", "probability", "disagreement"]
+    tables.print_text(
+        f"{issues.wrong:,} {'label is' if issues.wrong == 1 else 'labels are'} probably wrong: the "
+        "model gives the opposite 90 % or more."
+    )
+    tables.print_table(f"the first {len(shown)} of {len(issues):,} labels to review", columns, rows)
+    worst = sorted(issues.errors, key=lambda each: -each.expected)[:MOST_SHOWN]
+    if worst:
+        rows = [
+            [each.label, each.known, f"{each.expected:.1f}", f"{each.low:.1f} – {each.high:.1f}"]
+            for each in worst
+        ]
+        columns = ["label", "known", "errors, estimated", "95 % interval"]
+        tables.print_table("labels with the most errors", columns, rows)
+    if issues.total is not None:
+        total = issues.total
+        tables.print_text(
+            f"Estimated from all probabilities: {total.expected:,.1f} of {total.known:,} known "
+            f"labels are wrong (95 % interval {total.low:,.1f} to {total.high:,.1f}). The estimate "
+            "includes what the model cannot tell apart. Review a sample to check it."
+        )
+    if options.out is not None:
+        tables.print_text(f"{len(issues):,} entries written to {options.out}")

@@ -1,0 +1,224 @@
+"""Mulan's ARFF files, dense or sparse, with the XML that says which attributes are labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from credibly.checks import InputError, fits_memory
+from credibly.data.parsing import read_text, read_xml
+from credibly.data.rows import Data
+from credibly.data.splits import TEST, TRAIN
+from credibly.targets import Coding
+from credibly.types import Array
+
+_ATTRIBUTE = re.compile(
+    r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(\S+))\s+(.*)""", re.IGNORECASE
+)
+_CELL = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,]*?))\s*(?:,|$)""")
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column: numeric, or one of ``values``."""
+
+    name: str
+    values: tuple[str, ...] | None
+
+    def number(self, text: str, where: str) -> float:
+        """Return what a cell means; NaN for ``?``. Values that are not numbers count from 0."""
+        if text == "?":
+            return float("nan")
+        try:
+            return float(text)
+        except ValueError:
+            if self.values is not None and text in self.values:
+                return float(self.values.index(text))
+        expected = "a number" if self.values is None else f"one of {', '.join(self.values)}"
+        raise InputError(f"{where}: {self.name} must be {expected}; got {text!r}.")
+
+
+def read_arff(
+    path: Path,
+    *,
+    labels: Sequence[str] | None = None,
+    xml: str | None = None,
+    coding: Coding | None = None,
+) -> Data:
+    """Read one file, or ``NAME-train.arff`` together with the ``NAME-test.arff`` beside it.
+
+    The labels are those of ``xml`` (default: the ``.xml`` of the same name), of ``labels``, or of
+    MEKA's ``-C`` in the relation's name. Attributes with more than two values become one feature
+    per value.
+    """
+    relation, attributes, table = _parse(path)
+    split = np.zeros(len(table))
+    beside = path.with_name(re.sub(r"-train(?=\.arff$)", "-test", path.name))
+    if beside != path and beside.exists():
+        _, others, tested = _parse(beside)
+        if [a.name for a in others] != [a.name for a in attributes]:
+            raise InputError(f"{beside} must have the attributes of {path}, in order.")
+        table = np.concatenate([table, tested])
+        split = np.repeat([TRAIN, TEST], [len(split), len(tested)])
+    names = [attribute.name for attribute in attributes]
+    chosen = list(labels) if labels is not None else _label_names(path, xml, relation, names)
+    missing = [label for label in chosen if label not in names]
+    if missing:
+        raise InputError(f"{path} has no attribute {missing[0]!r}, which is named as a label.")
+    columns = [names.index(label) for label in chosen]
+    return Data(
+        labels=chosen,
+        targets=table[:, columns],
+        split=split,
+        features=_features(table, attributes, set(columns)),
+        feature_names=_feature_names(attributes, set(columns)),
+        source=path.name,
+        coding=coding,
+    )
+
+
+def _parse(path: Path) -> tuple[str, list[Attribute], Array]:
+    lines = read_text(path).splitlines()
+    relation, attributes, start = "", [], None
+    for number, line in enumerate(lines):
+        text = line.strip()
+        if not text or text.startswith("%"):
+            continue
+        keyword = text.split(None, 1)[0].lower()
+        if keyword == "@relation":
+            relation = text.partition(" ")[2]
+        elif keyword == "@attribute":
+            attributes.append(_attribute(text, f"{path}, line {number + 1}"))
+        elif keyword == "@data":
+            start = number + 1
+            break
+        else:
+            raise InputError(
+                f"{path}, line {number + 1} must be an ARFF header; got {text[:60]!r}."
+            )
+    if start is None or not attributes:
+        raise InputError(f"{path} must have @attribute lines and @data; it does not.")
+    rows = [
+        (number, line.strip())
+        for number, line in enumerate(lines[start:], start + 1)
+        if line.strip() and not line.lstrip().startswith("%")
+    ]
+    fits_memory(f"{path}", len(rows), len(attributes), itemsize=8)
+    table = np.full((len(rows), len(attributes)), np.nan)
+    for row, (number, line) in enumerate(rows):
+        where = f"{path}, line {number}"
+        read = _sparse_row if line.startswith("{") else _dense_row
+        read(line, attributes, table[row], where)
+    return relation, attributes, table
+
+
+def _attribute(text: str, where: str) -> Attribute:
+    match = _ATTRIBUTE.fullmatch(text)
+    if match is None:
+        raise InputError(f"{where} must be `@attribute name type`; got {text[:60]!r}.")
+    name = _plain(next(part for part in match.groups()[:3] if part is not None))
+    kind = match[4].strip()
+    if kind.startswith("{") and kind.endswith("}"):
+        return Attribute(name, tuple(_cells(kind[1:-1])))
+    if kind.lower().split()[0] in ("numeric", "real", "integer"):
+        return Attribute(name, None)
+    raise InputError(
+        f"{where}: attributes must be numeric or {{a, b, …}}; {name!r} is {kind!r}. "
+        "Turn text into numbers first."
+    )
+
+
+def _cells(line: str) -> list[str]:
+    """Return comma-separated cells, which are quoted where they hold commas."""
+    if "'" not in line and '"' not in line:
+        return [cell.strip() for cell in line.split(",")]
+    cells, position = [], 0
+    while position < len(line):
+        match = _CELL.match(line, position)
+        if match is None:
+            raise InputError(f"unbalanced quotes in {line[:60]!r}.")
+        found = next(part for part in match.groups() if part is not None)
+        cells.append(_plain(found))
+        position = match.end()
+    return cells
+
+
+def _plain(quoted: str) -> str:
+    """Return text without the backslashes that quoting asks for."""
+    return re.sub(r"\\(.)", r"\1", quoted)
+
+
+def _dense_row(line: str, attributes: list[Attribute], row: Array, where: str) -> None:
+    cells = _cells(line)
+    if len(cells) != len(attributes):
+        raise InputError(f"{where} must have {len(attributes)} values; got {len(cells)}.")
+    try:
+        row[:] = cells
+    except ValueError:
+        row[:] = [a.number(cell, where) for a, cell in zip(attributes, cells, strict=True)]
+
+
+def _sparse_row(line: str, attributes: list[Attribute], row: Array, where: str) -> None:
+    """Read ``{index value, …}``; what is left out is 0 (of values in words, the first)."""
+    if not line.endswith("}"):
+        raise InputError(f"{where} must end with }}; got {line[-20:]!r}.")
+    row[:] = 0
+    for cell in _cells(line[1:-1]) if line[1:-1].strip() else []:
+        index, _, value = cell.partition(" ")
+        if not index.isdecimal() or len(index) > 18 or int(index) >= len(attributes):
+            raise InputError(
+                f"{where}: {cell!r} must be `index value` with an index below {len(attributes)}."
+            )
+        row[int(index)] = attributes[int(index)].number(value.strip().strip("'\""), where)
+
+
+def _label_names(path: Path, xml: str | None, relation: str, names: list[str]) -> list[str]:
+    stem = re.sub(r"-(train|test)$", "", path.stem)
+    found = [path.with_suffix(".xml"), path.with_name(f"{stem}.xml")]
+    file = Path(xml) if xml is not None else next((f for f in found if f.exists()), None)
+    if file is not None:
+        labels = [_plain(label.get("name") or "") for label in read_xml(file).iter("label")]
+        if not labels:
+            raise InputError(f'{file} must name labels, as in <label name="beach"/>.')
+        return labels
+    match = re.search(r"-C\s+(-?\d{1,18})(?!\d)", relation)
+    if match is not None and 0 < abs(int(match[1])) < len(names):
+        count = int(match[1])
+        return names[:count] if count > 0 else names[count:]
+    raise InputError(
+        f"{path} needs to say which attributes are labels: put {found[0].name} beside it (Mulan), "
+        "name that file with `xml`, or the attributes with `labels`."
+    )
+
+
+def _features(table: Array, attributes: list[Attribute], labels: set[int]) -> Array:
+    columns = []
+    widths = (len(one.values or ()) for index, one in enumerate(attributes) if index not in labels)
+    fits_memory("features", len(table), sum(max(width, 1) for width in widths), itemsize=8)
+    for index, attribute in enumerate(attributes):
+        if index in labels:
+            continue
+        if attribute.values is None or len(attribute.values) <= 2:
+            columns.append(table[:, index])
+        else:
+            codes = [attribute.number(value, "") for value in attribute.values]
+            columns += [(table[:, index] == code).astype(float) for code in codes]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
+
+
+def _feature_names(attributes: list[Attribute], labels: set[int]) -> list[str] | None:
+    """Return a name per column of ``_features``, ``colour=red`` where a value has its own.
+
+    None where two are equal: such columns go by position.
+    """
+    names: list[str] = []
+    for index, attribute in enumerate(attributes):
+        values = attribute.values or ()
+        if index not in labels:
+            many = [f"{attribute.name}={value}" for value in values]
+            names += many if len(values) > 2 else [attribute.name]
+    return names if len(set(names)) == len(names) else None

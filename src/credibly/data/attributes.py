@@ -1,0 +1,133 @@
+"""Attributes of people and of images: WIDER-Attribute and VISPR."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from credibly.checks import InputError
+from credibly.data.image_files import EXTENSIONS
+from credibly.data.images import ImageFiles
+from credibly.data.parsing import field, first_folder, read_json, read_lines
+from credibly.data.rows import Data
+from credibly.data.splits import CALIBRATION, TEST, TRAIN
+from credibly.data.target_columns import listed_targets
+from credibly.targets import from_signed
+
+
+def read_wider(path: Path) -> Data:
+    """Read WIDER-Attribute: one row per person, cut out by its box; train and val train.
+
+    ``wider_attribute_trainval.json`` and ``wider_attribute_test.json``, in the folder or in
+    ``Anno``, and the images below ``Image``.
+    """
+    folder = first_folder(path, "Image", "image", "images")
+    labels: list[str] = []
+    names, ids, boxes, targets, split = [], [], [], [], []
+    for part, code in (("trainval", TRAIN), ("test", TEST)):
+        file = _wider_file(path, part)
+        content = read_json(file)
+        known = field(content, "attribute_id_map", str(file))
+        labels = labels or [str(known[key]) for key in sorted(known, key=int)]
+        for n, image in enumerate(field(content, "images", str(file))):
+            name = str(field(image, "file_name", f"{file}, image {n}"))
+            for k, person in enumerate(field(image, "targets", f"{file}, image {n}")):
+                where = f"{file}, image {n}, person {k}"
+                names.append(name)
+                ids.append(f"{name}#{k}")
+                boxes.append(_box(field(person, "bbox", where), where))
+                targets.append(_wider_targets(person, len(labels), where))
+                split.append(code)
+    return Data(
+        labels=labels,
+        # In the files 1 is present, −1 absent and 0 unspecified.
+        targets=from_signed(np.array(targets, dtype=np.int8).reshape(-1, len(labels))),
+        ids=np.array(ids, dtype=str),
+        split=np.array(split),
+        images=ImageFiles(folder, names, source=str(folder), boxes=np.array(boxes)),
+        source="wider",
+        augmentation="crop+flip",
+        coding="unknown",
+    )
+
+
+def _wider_file(path: Path, part: str) -> Path:
+    name = f"wider_attribute_{part}.json"
+    for folder in (path, path / "Anno", path / "annotations", path / "wider_attribute_annotation"):
+        if (folder / name).exists():
+            return folder / name
+    raise InputError(f"{path} must contain {name}, itself or in Anno.")
+
+
+def _box(box: object, where: str) -> list[float]:
+    if not isinstance(box, list) or len(box) != 4 or not all(np.isfinite(box)):
+        raise InputError(f"{where}: bbox must be [x, y, width, height]; got {box!r}.")
+    return [float(side) for side in box]
+
+
+def _wider_targets(person: object, num_labels: int, where: str) -> list[int]:
+    values = field(person, "attribute", where)
+    if len(values) != num_labels or not all(value in (1, -1, 0) for value in values):
+        raise InputError(
+            f"{where}: attribute must hold {num_labels} of 1, -1 and 0; got {values!r}."
+        )
+    return [int(value) for value in values]
+
+
+VISPR_PARTS = {"train2017": TRAIN, "val2017": CALIBRATION, "test2017": TEST}
+
+
+def read_vispr(path: Path) -> Data:
+    """Read VISPR: one JSON file per image with its ``labels``; val calibrates.
+
+    The files are in ``annotations/{train,val,test}2017``, or beside the images.
+
+    Label names and their order come from ``attributes.tsv`` where it is there, else from the
+    training annotations.
+    """
+    rows, names, split = [], [], []
+    for part, code in VISPR_PARTS.items():
+        folder = first_folder(path, f"annotations/{part}", part, f"images/{part}")
+        images = first_folder(path, f"images/{part}", part).relative_to(path)
+        files = sorted(folder.glob("*.json"))
+        if not files:
+            raise InputError(f"{folder} must hold one JSON file per image; none are there.")
+        for file in files:
+            note = read_json(file)
+            rows.append([str(label) for label in field(note, "labels", str(file))])
+            image = Path(str(field(note, "image_path", str(file)))).name
+            if not image.lower().endswith(EXTENSIONS):
+                raise InputError(f"{file}: image_path must name an image; got {image!r}.")
+            names.append(f"{images.as_posix()}/{image}")
+            split.append(code)
+    labels = _vispr_labels(
+        path, [row for row, part in zip(rows, split, strict=True) if part == TRAIN]
+    )
+    return Data(
+        labels=labels,
+        targets=listed_targets(rows, labels, str(path)),
+        ids=np.array([f"{Path(name).parent.name}/{Path(name).name}" for name in names]),
+        split=np.array(split),
+        images=ImageFiles(path, names, source=str(path)),
+        source="vispr",
+        augmentation="crop+flip",
+    )
+
+
+def _vispr_labels(path: Path, rows: list[list[str]]) -> list[str]:
+    table = path / "attributes.tsv"
+    if table.exists():
+        cells = [re.split(r"\t", line) for line in read_lines(table)]
+        found = [cell for row in cells for cell in row if re.fullmatch(r"a\d+_\w+", cell.strip())]
+        if found:
+            return [label.strip() for label in found]
+        raise InputError(f"{table} must name attributes like a0_safe; none are there.")
+    return sorted({label for row in rows for label in row}, key=_natural)
+
+
+def _natural(label: str) -> tuple[int, str]:
+    """Return a sort key that puts ``a2_…`` before ``a10_…``."""
+    match = re.match(r"a(\d+)", label)
+    return (int(match[1]) if match else 1 << 30, label)

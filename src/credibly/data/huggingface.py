@@ -1,0 +1,136 @@
+"""A local Hugging Face dataset: ``save_to_disk`` folders, or Parquet files with its metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from credibly.checks import InputError, input_file
+from credibly.data.class_folders import SPLIT_NAMES, published_parts
+from credibly.data.parsing import field, read_json
+from credibly.data.rows import Data
+from credibly.data.splits import TRAIN
+from credibly.data.tables import LIST_NAMES, Layout, from_table
+
+
+def read_huggingface(path: Path, layout: Layout) -> Data:
+    """Read the splits of a dataset as one; ``ClassLabel`` columns give the label names.
+
+    The arrow files are read directly: the ``datasets`` package is not needed, and no loading
+    script is run.
+    """
+    tables = _splits(path)
+    parts = published_parts({name: _part(name, path) for name in tables})
+    merged, split = [], []
+    features: dict[str, Any] = {}
+    for name, table in tables.items():
+        features = features or _features(table, path / name)
+        merged.append(table.replace_schema_metadata())
+        split += [parts[name]] * table.num_rows
+    try:
+        table = pa.concat_tables(merged)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: all splits must have the same columns; {error}.") from None
+    labels, column = layout.labels, layout.label_column
+    column = column or next((c for c in table.column_names if c.lower() in LIST_NAMES), None)
+    if column is not None and column in table.column_names:
+        names = _class_names(features.get(column))
+        if names:
+            table = table.set_column(
+                table.column_names.index(column), column, _named(table.column(column), names, path)
+            )
+            labels = names if labels is None else labels
+    layout = dataclasses.replace(layout, labels=labels, label_column=column, images=str(path))
+    codes = pa.array(np.array(split, dtype=np.int8))
+    table = table.append_column("split", codes) if "split" not in table.column_names else table
+    return from_table(table, path, layout).named(f"hf:{path.name}")
+
+
+def _splits(path: Path) -> dict[str, pa.Table]:
+    if (path / "dataset_dict.json").exists():
+        names = field(read_json(path / "dataset_dict.json"), "splits", str(path))
+        return {str(name): _arrow(path / str(name), path) for name in names}
+    if (path / "state.json").exists():
+        return {"train": _arrow(path, path)}
+    files = sorted([*path.glob("*.parquet"), *path.glob("data/*.parquet")])
+    if not files:
+        raise InputError(
+            f"{path} must be a folder written by `save_to_disk`, or hold Parquet files such as "
+            "data/train-00000-of-00001.parquet."
+        )
+    found: dict[str, list[Path]] = {}
+    for file in files:
+        input_file(file)
+        found.setdefault(file.stem.partition("-")[0], []).append(file)
+    return {name: pa.concat_tables([pq.read_table(f) for f in fs]) for name, fs in found.items()}
+
+
+def _arrow(folder: Path, root: Path) -> pa.Table:
+    if folder.resolve() != root.resolve() and folder.resolve().parent != root.resolve():
+        raise InputError(f"{root}: splits must be folders inside it; got {str(folder)!r}.")
+    state = read_json(folder / "state.json")
+    if state.get("_indices_files"):
+        raise InputError(f"{folder} keeps its rows in another order; save it flattened.")
+    tables = []
+    for item in field(state, "_data_files", str(folder / "state.json")):
+        name = str(field(item, "filename", str(folder / "state.json")))
+        if Path(name).name != name:
+            raise InputError(
+                f"{folder / 'state.json'}: data files must be beside it; got {name!r}."
+            )
+        if not (folder / name).exists():
+            raise InputError(f"{folder / name} is missing; {folder / 'state.json'} names it.")
+        input_file(folder / name)
+        source = pa.memory_map(str(folder / name))
+        try:
+            tables.append(pa.ipc.open_stream(source).read_all())
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{folder / name} must be an Arrow stream; {error}.") from None
+    return pa.concat_tables(tables)
+
+
+def _part(name: str, path: Path) -> int:
+    if name.lower() not in SPLIT_NAMES:
+        raise InputError(f"{path}: splits must be called train, validation or test; got {name!r}.")
+    return SPLIT_NAMES.get(name.lower(), TRAIN)
+
+
+def _features(table: pa.Table, folder: Path) -> dict[str, Any]:
+    info = folder / "dataset_info.json"
+    metadata = (table.schema.metadata or {}).get(b"huggingface")
+    if metadata is not None:
+        try:
+            return json.loads(metadata)["info"]["features"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise InputError(f"{folder}: the dataset's metadata must be JSON.") from None
+    return read_json(info).get("features", {}) if info.exists() else {}
+
+
+def _class_names(feature: Any) -> list[str] | None:
+    """Return the names of a ClassLabel, or of a list of them."""
+    if isinstance(feature, list) and feature:
+        feature = feature[0]
+    if isinstance(feature, dict) and isinstance(feature.get("feature"), (dict, list)):
+        return _class_names(feature["feature"])
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return [str(name) for name in names] if names else None
+
+
+def _named(column: pa.ChunkedArray, names: list[str], path: Path) -> pa.Array:
+    """Return class numbers as lists of names; −1 or nothing is unknown."""
+    rows: list[list[str] | None] = []
+    for row, cell in enumerate(column.to_pylist()):
+        numbers = cell if isinstance(cell, list) else [cell]
+        if cell is None or numbers == [-1]:
+            rows.append(None)
+            continue
+        if not all(isinstance(n, int) and 0 <= n < len(names) for n in numbers):
+            raise InputError(f"{path}, row {row}: classes must lie below {len(names)}; got {cell}.")
+        rows.append([names[n] for n in numbers])
+    return pa.array(rows, type=pa.list_(pa.string()))

@@ -1,0 +1,376 @@
+"""``load``: find the reader of a name, a file or ``KIND:PATH``, and complete the split."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from credibly import checks
+from credibly.arrays import to_numpy
+from credibly.checks import InputError, input_file, nearest
+from credibly.data.columns import column_names
+from credibly.data.images import LazyImages
+from credibly.data.readers import (
+    EMBEDDED,
+    FRAME,
+    KINDS,
+    LAYOUT,
+    OPTIONS,
+    SHARED,
+    Option,
+    Reader,
+)
+from credibly.data.rows import Data
+from credibly.data.sparse_features import is_sparse_matrix
+from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, split_rows
+from credibly.data.target_columns import default_labels
+from credibly.targets import Coding, SparseTargets
+from credibly.types import ArrayLike, ArrowTable
+
+_ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
+
+
+def load(
+    source: str | os.PathLike[str] | Data | ArrowTable,
+    *,
+    seed: int = 0,
+    test: float | None = None,
+    calibration: float = 0.2,
+    labels: Sequence[str] | None = None,
+    skip_bad_images: bool = False,
+    **options: object,
+) -> Data:
+    """Read rows from ``digits``, ``synthetic``, a file, ``KIND:PATH`` or a data frame.
+
+    A published split is kept. Where there is none, ``test`` (default 0.2) of the rows become test
+    rows; where none are set aside, ``calibration`` of the training rows are held out. Both are
+    chosen by ``seed`` and stratified, so that rare labels appear in each part.
+
+    Args:
+        source: what to read. A data frame (pandas, polars, pyarrow) is read as a table, see
+            docs/data.md; rows already read pass through unchanged.
+        seed: of the split; for embedded data, of everything random.
+        test: share of test rows, where no split is published.
+        calibration: share of the training rows to hold out; 0 for none.
+        labels: the label names to expect, and their order in ``targets``. Data that fix their
+            own labels must have just these. Of a table, they are columns, or names in a column of
+            lists.
+        skip_bad_images: decode every image once and leave out those that do not decode
+            (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
+        options: of the reader or of the embedded data, such as ``coding`` for tables or ``n`` for
+            digits; ``credibly.data.OPTIONS`` describes them.
+
+    Example:
+        >>> load("synthetic", n=1000, seed=3)
+        Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
+    """
+    parts = (seed, test, calibration)
+    return _loaded(source, options, labels, parts, skip_bad_images, {})
+
+
+def load_new(
+    source: str | os.PathLike[str] | Data | ArrowTable,
+    *,
+    labels: Sequence[str],
+    feature_names: Sequence[str] | None = None,
+    seed: int = 0,
+    skip_bad_images: bool = False,
+    **options: object,
+) -> Data:
+    """Read rows to predict: as ``load`` does, for a model that knows its labels and features.
+
+    Args:
+        source: what to read.
+        labels: of the model. A table that has none of them gets them all unknown.
+        feature_names: of the model. Columns of a table are taken by these names, in this order;
+            None takes all columns that are no label, by position.
+        seed: as for ``load``.
+        skip_bad_images: as for ``load``.
+        options: of the reader; ``test`` and ``calibration`` as for ``load``.
+
+    Raises:
+        InputError: that names all missing features, beside what ``load`` refuses.
+    """
+    test: Any = options.pop("test", None)
+    calibration: Any = options.pop("calibration", 0.2)
+    known = {"features": feature_names, "to_predict": True}
+    wanted = None if isinstance(source, str) and source in EMBEDDED else labels
+    return _loaded(source, options, wanted, (seed, test, calibration), skip_bad_images, known)
+
+
+def _loaded(
+    source: str | os.PathLike[str] | Data | ArrowTable,
+    options: dict[str, Any],
+    labels: Sequence[str] | None,
+    parts: tuple[int, float | None, float],
+    skip_bad_images: bool,
+    known: Mapping[str, Any],
+) -> Data:
+    """Read rows; ``known`` are fields of ``Layout`` that are no options of a reader."""
+    seed, test, calibration = parts
+    if isinstance(source, Data):
+        return source
+    if isinstance(labels, str):
+        raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
+    if isinstance(source, ArrowTable):
+        if labels is not None:
+            options["labels"] = list(labels)
+        check_options("a data frame", FRAME, options)
+        data = _in_order(_read(FRAME, source, options, known), labels)
+        return _split(_without_bad_images(data, skip_bad_images), seed, test, calibration)
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(
+            f"data must be a name, a file, KIND:PATH or a data frame; got "
+            f"{type(source).__name__}. For arrays, call "
+            "`cr.data.from_arrays(features=…, targets=…)`."
+        )
+    name = str(source)
+    if name in EMBEDDED:
+        reader = EMBEDDED[name]
+        check_options(name, reader, options)
+        shares = {"calibration": calibration} | ({} if test is None else {"test": test})
+        return _in_order(_function(reader)(seed=seed, **shares, **options), labels)
+    kind, path = _kind_and_path(name)
+    reader = KINDS[kind]
+    if labels is not None and "labels" in reader.options:
+        options["labels"] = list(labels)
+    check_options(kind, reader, options)
+    data = _in_order(_read(reader, path, options, known), labels)
+    data = _without_bad_images(data, skip_bad_images)
+    return _split(data, seed, test, calibration)
+
+
+def from_arrays(
+    *,
+    targets: ArrayLike | SparseTargets,
+    features: Any = None,
+    images: ArrayLike | None = None,
+    texts: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+    test: float = 0.2,
+    calibration: float = 0.2,
+    seed: int = 0,
+) -> Data:
+    """Return rows from arrays in memory, split as ``load`` splits a file.
+
+    Args:
+        targets: (n, L), class indices of shape (n,), or ``SparseTargets``; see
+            ``credibly.targets``.
+        features: (n, d) numbers: an array, a data frame, whose column names a run then asks for,
+            or a ``scipy.sparse`` matrix, which stays sparse. One of these, ``images`` and
+            ``texts``.
+        images: (n, h, w[, c]) uint8.
+        texts: n texts, or n pairs of texts.
+        labels: names of the labels; by default ``label-0``, ``label-1``, ….
+        coding: what −1 means where ``targets`` holds only −1 and +1.
+        test: share of test rows.
+        calibration: share of the other rows to hold out.
+        seed: of the split.
+
+    Example:
+        >>> from_arrays(features=np.eye(10), targets=np.arange(10) % 2)
+        Data(10 rows: 6 train, 2 calibration, 2 test; 2 labels, 1 per row; features 10)
+    """
+    sparse = isinstance(targets, SparseTargets)
+    truth: Any = targets if sparse else to_numpy(targets)
+    if labels is None and sparse:
+        labels = default_labels(truth.num_labels)
+    if labels is None:
+        whole = truth.ndim == 1 and truth.dtype.kind in "iu"
+        count = int(truth.max(initial=0)) + 1 if whole else truth.shape[-1]
+        labels = default_labels(count)
+    rows = Data(
+        labels=list(labels),
+        targets=truth,
+        features=features if features is None or is_sparse_matrix(features) else to_numpy(features),
+        feature_names=column_names(features),
+        images=None if images is None else to_numpy(images),
+        texts=texts,
+        augmentation="none" if images is None else "shift",
+        coding=coding,
+    )
+    return _split(rows, seed, test, calibration)
+
+
+def load_texts(
+    source: str | os.PathLike[str] | Data,
+    labels: Sequence[str],
+    *,
+    text: Sequence[str] | None = None,
+) -> dict[str, str]:
+    """Return the texts of a data source by the ids of its rows, to show beside predictions.
+
+    Args:
+        source: what the predictions were made of.
+        labels: the labels of the predictions.
+        text: the columns of the texts, where their names do not tell.
+
+    Example:
+        >>> load_texts(from_arrays(texts=["good", "bad"], targets=[[1], [0]]), ["label-0"])
+        {'0': 'good', '1': 'bad'}
+    """
+    options: dict[str, Any] = {} if text is None else {"text": list(text)}
+    rows = load_new(source, labels=labels, **options)
+    if rows.texts is None:
+        raise InputError(
+            f"{rows.source} must hold texts to show; it holds {rows.kind}. Name the column of the "
+            "texts."
+        )
+    return {str(key): rows.text(row) for row, key in enumerate(rows.ids)}
+
+
+def _kind_and_path(name: str) -> tuple[str, Path]:
+    kind, colon, rest = name.partition(":")
+    if colon and kind in KINDS:
+        path = Path(rest).expanduser()
+    else:
+        path = Path(name).expanduser()
+        kind = _ENDINGS.get(path.suffix.lower(), "")
+        if path.suffix.lower() == ".gz":
+            kind = _ENDINGS.get("".join(path.suffixes[-2:]).lower(), "")
+        if not kind or path.is_dir():
+            raise InputError(_not_understood(name, path))
+    if not path.exists():
+        raise InputError(f"{path} does not exist. Give a file or folder that does.")
+    if not path.is_dir():
+        input_file(path)
+    return kind, path
+
+
+def _not_understood(name: str, path: Path) -> str:
+    if path.is_dir():
+        return f"{name} is a folder; say how to read it, as in imagefolder:{name} or coco:{name}."
+    kinds = ", ".join(f"{kind}:PATH" for kind in KINDS)
+    hint = nearest(name.partition(":")[0], [*EMBEDDED, *KINDS])
+    hint = hint if hint.startswith("Did") else ""
+    return (
+        f"data must be one of {', '.join(EMBEDDED)}, a file ({', '.join(_ENDINGS)}) or "
+        f"one of {kinds}; got {name!r}. {hint}"
+    ).strip()
+
+
+def _read(
+    reader: Reader,
+    source: Path | ArrowTable,
+    options: Mapping[str, object],
+    known: Mapping[str, Any],
+) -> Data:
+    """Call a reader; options on the columns of a table go together, as a ``Layout``."""
+    if not reader.table:
+        return _function(reader)(source, **options)
+    from credibly.data.tables import Layout
+
+    columns: dict[str, Any] = {name: options[name] for name in options if name in LAYOUT}
+    others = {name: options[name] for name in options if name not in LAYOUT}
+    return _function(reader)(source, Layout(**columns, **known), **others)
+
+
+def _function(reader: Reader) -> Callable[..., Data]:
+    return getattr(import_module(f"credibly.data.{reader.module}"), reader.function)
+
+
+def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> None:
+    """Check that ``reader`` takes these options, and that their values have the right type.
+
+    Raises:
+        InputError: naming the source, the option, and the options it has.
+
+    Example:
+        >>> check_options("voc", KINDS["voc"], {"year": 7})
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: voc has no option 'year'; it has labels, test, calibration.
+    """
+    known = [*reader.options, *(option for option in SHARED if option not in reader.options)]
+    for option, value in options.items():
+        if option not in reader.options:
+            hint = nearest(option, known)
+            hint = f" {hint}" if hint.startswith("Did") else ""
+            listed = ", ".join(known)
+            raise InputError(f"{name} has no option {option!r}; it has {listed}.{hint}")
+        declared = SHARED.get(option) or OPTIONS[option]
+        if value is not None and not _fits(declared, value):
+            several = "a list of " if declared.many else ""
+            kind = declared.kind.__name__
+            raise InputError(f"`{option}` of {name} must be {several}{kind}; got {value!r:.80}.")
+
+
+def _fits(option: Option, value: object) -> bool:
+    if option.many:
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            return False
+        return all(checks.fits(option.kind, part) for part in value)
+    return checks.fits(option.kind, value)
+
+
+def _in_order(data: Data, labels: Sequence[str] | None) -> Data:
+    """Return ``data`` with its labels in the order of ``labels``, which must be the same names."""
+    if labels is None or list(labels) == data.labels:
+        return data
+    known, wanted = set(data.labels), [str(label) for label in labels]
+    for label in wanted:
+        if label not in known:
+            raise InputError(
+                f"{data.source} must have the {len(wanted)} labels asked for; it has no {label!r}. "
+                f"{nearest(label, data.labels)}"
+            )
+    expected = set(wanted)
+    extra = next((label for label in data.labels if label not in expected), None)
+    if extra is not None:
+        raise InputError(
+            f"{data.source} must have just the {len(wanted)} labels asked for; it also has "
+            f"{extra!r}."
+        )
+    place = {label: number for number, label in enumerate(data.labels)}
+    order = [place[label] for label in wanted]
+    truth = None if data.truth is None else data.truth[:, order]
+    if isinstance(data.targets, SparseTargets):
+        targets = data.targets.relabelled(np.argsort(order))
+    else:
+        targets = data.targets[:, order]
+    return dataclasses.replace(data, labels=wanted, targets=targets, truth=truth, _hash=[])
+
+
+def _without_bad_images(data: Data, skip: bool) -> Data:
+    if not isinstance(data.images, LazyImages):
+        return data
+    missing = data.images.missing()
+    if not skip:
+        if missing:
+            listed = ", ".join(data.images.names[row] for row in missing[:3])
+            raise InputError(
+                f"{data.source}: {len(missing)} of {len(data)} images are missing: {listed}"
+                f"{', …' if len(missing) > 3 else ''}. Add them, or load with "
+                "`skip_bad_images=True` to leave them out."
+            )
+        return data
+    bad = {*missing, *(row for row, _ in data.images.bad())}
+    good = np.array([row for row in range(len(data)) if row not in bad], dtype=int)
+    skipped = tuple(str(data.ids[row]) for row in sorted(bad))
+    if not len(good):
+        raise InputError(f"{data.source}: not one of its {len(data)} images decodes.")
+    return dataclasses.replace(data.take(good), skipped=skipped)
+
+
+def _split(data: Data, seed: int, test: float | None, calibration: float) -> Data:
+    """Return ``data`` with the published split completed; without one, all rows are in training."""
+    calibration = checks.fraction("calibration", calibration, high_open=True)
+    split = data.split
+    if (split == TRAIN).all():
+        share = 0.2 if test is None else test
+        split = split_rows(data.targets, test=share, calibration=calibration, seed=seed)
+    elif not (split == CALIBRATION).any() and calibration > 0:
+        split = hold_out(data.targets, split, calibration, seed)
+    if test is not None and (data.split == TEST).any():
+        raise InputError(
+            f"{data.source} publishes its own test rows; leave `test` out to keep them."
+        )
+    drawn = not (data.split == CALIBRATION).any() and bool((split == CALIBRATION).any())
+    return dataclasses.replace(data, split=split, drawn=drawn, _hash=[])

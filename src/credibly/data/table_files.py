@@ -1,0 +1,150 @@
+"""CSV and Parquet files as tables."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from credibly.checks import InputError, fits_memory
+from credibly.data.rows import Data
+from credibly.data.tables import ID_NAMES, Layout, from_table
+from credibly.data.texts import invalid_utf8
+from credibly.types import ArrowTable
+
+DELIMITERS = (",", "\t", ";", "|")
+BLOCK = 1 << 20
+"""Bytes of a CSV file that are parsed at once; a row may be longer."""
+
+
+def read_csv(path: Path, layout: Layout, *, delimiter: str | None = None) -> Data:
+    """Read a CSV file with a header: features, image paths or texts, and labels in three ways.
+
+    Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
+    (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images or texts,
+    any other columns of 0 and 1 are labels too. Empty or ``?`` is unknown. Columns ``id`` and
+    ``split`` are used where present, those in ``ignore`` not at all. ``text`` names the columns of
+    texts. Image paths start from the folder of the
+    file, or ``images``, and ``suffix`` is appended to them. ``coding`` is what −1 means in label
+    columns of only −1 and +1.
+    """
+    delimiter = _delimiter(path) if delimiter is None else delimiter
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    header = _header(path, parse)
+    return from_table(_cells(path, parse, header), path, dataclasses.replace(layout, first_row=2))
+
+
+def _cells(path: Path, parse: pyarrow.csv.ParseOptions, header: list[str]) -> pa.Table:
+    """Return a CSV file as text: types guessed from the first block would fail without a place."""
+
+    def read(kind: pa.DataType, block: int) -> pa.Table:
+        return pyarrow.csv.read_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(block_size=block),
+            parse_options=parse,
+            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, kind)),
+        )
+
+    block = BLOCK
+    try:
+        try:
+            return read(pa.string(), block)
+        except pa.ArrowInvalid as error:
+            if "straddl" not in str(error):
+                raise
+            # One row is longer than a block: a very long text.
+            block = min(path.stat().st_size + 1, 2**31 - 1)
+            return read(pa.string(), block)
+    except MemoryError:
+        raise
+    except pa.ArrowException as error:
+        if "UTF8" in str(error) or "UTF-8" in str(error):
+            _name_invalid(read(pa.binary(), block), path)
+        raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
+
+
+def _name_invalid(table: pa.Table, path: Path) -> None:
+    """Raise an error that names the first cell that is not UTF-8."""
+    # By place, not by name: names may be doubled.
+    columns = zip(table.column_names, table.columns, strict=True)
+    found = [(name, invalid_utf8(column.to_pylist())) for name, column in columns]
+    places = [(at[0], name, at[1]) for name, at in found if at is not None]
+    if places:
+        row, name, reason = min(places)
+        raise InputError(
+            f"{path}, row {row + 2}, column {name!r} must be UTF-8 text; {reason}. Convert the "
+            "file to UTF-8."
+        )
+
+
+def read_parquet(path: Path, layout: Layout) -> Data:
+    """Read a Parquet file (or a folder of them), with the columns of ``read_csv``.
+
+    A column ``features`` may hold lists of numbers, a column ``labels`` lists of names, and an
+    image column the bytes of image files.
+    """
+    try:
+        if path.is_file():
+            with pq.ParquetFile(path) as file:
+                footer = file.metadata
+            fits_memory(f"{path}", footer.num_rows, footer.num_columns)
+        table = pq.read_table(path)
+        _ = table.column_names  # decoded here: names may be no text at all
+    except MemoryError:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be Parquet; {error}.") from None
+    return from_table(table, path, layout)
+
+
+def read_frame(frame: ArrowTable, layout: Layout) -> Data:
+    """Read a data frame of pandas, polars or pyarrow, with the columns of ``read_parquet``.
+
+    An index of one column gives the ids where no column does. Image paths start from the working
+    directory, or ``images``.
+    """
+    try:
+        table = pa.table(frame)
+    except MemoryError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"the data frame must fit into Arrow columns; {error}.") from None
+    return from_table(_without_index(table), Path("data frame"), layout)
+
+
+def _without_index(table: pa.Table) -> pa.Table:
+    """Return the columns of a pandas frame without its index, which becomes ``id`` if it can."""
+    stored = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    index = stored.get("index_columns", [])
+    kept = table.drop_columns([name for name in index if isinstance(name, str)])
+    if len(index) == 1 and not any(name.lower() in ID_NAMES for name in kept.column_names):
+        if isinstance(index[0], str):
+            ids = table.column(index[0])
+        else:  # a range is stored by its ends
+            ids = pa.array(range(*(index[0][end] for end in ("start", "stop", "step"))))
+        kept = kept.append_column("id", ids.cast(pa.string()))
+    return kept.replace_schema_metadata()
+
+
+def _delimiter(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        header = file.readline()
+    if not header.strip():
+        raise InputError(f"{path} must start with a header line of column names; it is empty.")
+    return max(DELIMITERS, key=header.count)
+
+
+def _header(path: Path, parse: pyarrow.csv.ParseOptions) -> list[str]:
+    # Not by pyarrow: a row after the header may be longer than the block it would read.
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        try:
+            names = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
+            "".join(names).encode("utf-8")
+        except (csv.Error, UnicodeEncodeError) as error:
+            raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
+    return names

@@ -1,0 +1,456 @@
+"""Tables, from any file: which columns are labels, features, images, texts, ids and parts."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from credibly.checks import InputError, located, nearest
+from credibly.data.class_folders import SPLIT_NAMES, published_parts
+from credibly.data.columns import match_columns, warn_of_extra
+from credibly.data.image_files import EXTENSIONS
+from credibly.data.images import EncodedImages, ImageFiles
+from credibly.data.rows import Data
+from credibly.data.splits import TRAIN
+from credibly.data.target_columns import listed_targets, unknown_targets
+from credibly.data.texts import MOST_COLUMNS, text_cells
+from credibly.targets import Coding, SparseTargets, allowed, decode, first_invalid
+from credibly.types import Array
+
+pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
+
+ID_NAMES = ("id", "ids", "image_id", "row_id")
+SPLIT_COLUMNS = ("split", "set", "subset", "part", "partition")
+IMAGE_NAMES = (
+    *("image", "images", "path", "file", "filename", "file_name", "image_path", "filepath"),
+    *("img", "image_name"),
+)
+LIST_NAMES = ("labels", "label", "tags", "classes", "class", "categories", "category", "targets")
+SEPARATORS = ("|", ";", ",", " ")
+TEXT_NAMES = ("text", "texts", "sentence", "comment", "document", "content", "review", "body")
+FEATURE_LISTS = ("features", "embedding", "embeddings")
+MISSING = ("?", "NA", "N/A", "n/a", "<NA>", "nan", "NaN", "null", "NULL")
+"""Cells that say that nothing is known."""
+
+WHOLE = "none"
+"""The separator of cells that are one name each."""
+
+SAVED_INDEX = re.compile(r"(Unnamed: 0(\.\d+)*|__index_level_\d+__)?")
+"""What the index of a pandas frame is called in a file."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the caller says about a table; the rest is found by name and content."""
+
+    labels: Sequence[str] | None = None
+    label_column: str | None = None
+    separator: str | None = None
+    text: Sequence[str] | None = None
+    image_column: str | None = None
+    images: str | None = None
+    suffix: str = ""
+    ignore: Sequence[str] = ()
+    coding: Coding | None = None
+    features: Sequence[str] | None = None
+    """Names of the features that a model was trained on; None where it goes by position."""
+    to_predict: bool = False
+    """Whether the labels may all be absent: they are what is asked for."""
+    first_row: int = 0
+    """What errors call the first row: 2 for a CSV file, whose first line is the header."""
+
+
+def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
+    """Return the rows of a table; errors name file, row and column of a cell that does not fit."""
+    reader = _Reader(table, path, layout)
+    split = reader.split()
+    texts = reader.texts()
+    image_column = reader.image_column() if texts is None else None
+    ids = reader.ids(image_column)
+    labels, targets = reader.targets(split)
+    images = None if image_column is None else reader.images(image_column, ids)
+    features, names = reader.features() if images is None and texts is None else (None, None)
+    if ids is None and isinstance(images, ImageFiles):
+        ids = np.array(images.names)
+    return Data(
+        labels=labels,
+        targets=targets,
+        ids=ids,  # pyright: ignore[reportArgumentType]
+        split=split,
+        features=features,
+        feature_names=names,
+        images=images,
+        texts=texts,
+        source=path.name,
+        augmentation="none" if images is None else "crop+flip",
+        coding="unknown",  # decoded here, where row and column have names
+    )
+
+
+class _Reader:
+    """Takes columns out of a table one use at a time; what is left are features."""
+
+    def __init__(self, table: pa.Table, path: Path, layout: Layout) -> None:
+        names = table.column_names
+        twice = next((name for name, times in Counter(names).items() if times > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"{path}: columns must have different names; {twice!r} is there twice."
+            )
+        self.columns = {name: _plain(table.column(name)) for name in names}
+        self.rows, self.path, self.layout = table.num_rows, path, layout
+        self.with_texts = False
+        self.known_features = frozenset(layout.features or ())
+        for name in layout.ignore:
+            self._must_have(name)
+            del self.columns[name]
+        self.index = self._saved_index()
+
+    def ids(self, image_column: str | None) -> Array | None:
+        name = self._by_name(ID_NAMES)
+        if name is None and image_column is None:
+            return self.index
+        if name is None or name == image_column:
+            return None
+        return np.array(self.columns.pop(name).cast(pa.string()).to_pylist(), dtype=str)
+
+    def _saved_index(self) -> Array | None:
+        """Take out the index that pandas wrote as a column, and return its cells."""
+        found = None
+        for name in [name for name in self.columns if SAVED_INDEX.fullmatch(name)]:
+            cells = self.columns[name].cast(pa.string()).to_pylist()
+            if None in cells or len(set(cells)) < len(cells) or any("." in cell for cell in cells):
+                continue  # a feature without a name
+            del self.columns[name]
+            found = np.array(cells, dtype=str) if found is None else found
+            warnings.warn(
+                f"{self.path}: column {name!r} is a saved pandas index. It gives the ids where no "
+                "column does, and is not a feature.",
+                stacklevel=2,
+            )
+        return found
+
+    def split(self) -> Array:
+        name = self._by_name(SPLIT_COLUMNS)
+        if name is None:
+            return np.zeros(self.rows, dtype=np.int8)
+        cells = [str(cell).strip().lower() for cell in self.columns.pop(name).to_pylist()]
+        known: dict[str, int] = {**SPLIT_NAMES, "0": 0, "1": 1, "2": 2}
+        for row, cell in enumerate(cells):
+            if cell not in known:
+                raise InputError(
+                    f"{self._at(row)}, column {name!r} must be train, test or calibration (or 0, "
+                    f"1, 2); got {cell!r}."
+                )
+        parts = published_parts({cell: known[cell] for cell in dict.fromkeys(cells)})
+        return np.array([parts[cell] for cell in cells], dtype=np.int8)
+
+    def texts(self) -> Array | None:
+        """Return the columns that ``text`` names, or one that is called like a text."""
+        names = self._text_columns()
+        if not names:
+            return None
+        for name in names:
+            self._must_have(name)
+        self.with_texts = True
+        cells = [text_cells(self.columns.pop(name), name, self._at) for name in names]
+        matrix = np.empty((self.rows, len(names)), dtype=object)
+        for place, column in enumerate(cells):
+            matrix[:, place] = column
+        return matrix
+
+    def _text_columns(self) -> list[str]:
+        given = self.layout.text
+        if given is not None:
+            if isinstance(given, str) or not 1 <= len(given) <= MOST_COLUMNS:
+                raise InputError(
+                    f"`text` must be a list of one or two columns of {self.path}; got {given!r}."
+                )
+            if self.layout.image_column is not None:
+                raise InputError(
+                    f"{self.path}: rows are texts or images; got `text` and `image_column`."
+                )
+            if len(set(given)) < len(given):
+                raise InputError(f"`text` must be two different columns; got {given[0]!r} twice.")
+            return list(given)
+        if self.image_column() is not None:
+            return []
+        found = self._by_name(TEXT_NAMES)
+        labels = {*(self.layout.labels or ()), self.layout.label_column}
+        texts = found is not None and pa.types.is_string(self.columns[found].type)
+        if found is None or not texts or found in labels or _all_numbers(self.columns[found]):
+            return []
+        return [found]
+
+    def image_column(self) -> str | None:
+        given = self.layout.image_column
+        if given is not None:
+            self._must_have(given)
+            return given
+        for name, column in self.columns.items():
+            if (
+                name.lower() in IMAGE_NAMES
+                and not pa.types.is_floating(column.type)
+                and name not in self.known_features
+            ):
+                return name
+        for name, column in self.columns.items():
+            cells = column.slice(0, 20).to_pylist() if pa.types.is_string(column.type) else []
+            if cells and all(cell and cell.lower().endswith(EXTENSIONS) for cell in cells):
+                return name
+        return None
+
+    def images(self, name: str, ids: Array | None) -> ImageFiles | EncodedImages:
+        column = self.columns.pop(name)
+        if pa.types.is_struct(column.type):
+            fields = [column.type.field(i).name for i in range(column.type.num_fields)]
+            if "bytes" in fields and pc.struct_field(column, "bytes").null_count < self.rows:
+                column = pc.struct_field(column, "bytes")
+            elif "path" in fields:
+                column = pc.struct_field(column, "path")
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            names = [str(row) for row in range(self.rows)] if ids is None else ids.tolist()
+            return EncodedImages(column, names, source=str(self.path))
+        folder = self.path.parent if self.layout.images is None else Path(self.layout.images)
+        names = [f"{cell}{self.layout.suffix}" for cell in column.to_pylist()]
+        return ImageFiles(folder, names, source=str(self.path))
+
+    def targets(self, split: Array) -> tuple[list[str], Array | SparseTargets]:
+        """Return labels and targets: columns ``y:NAME``, those in ``labels``, or one of lists."""
+        given = self.layout.labels
+        marked = [name for name in self.columns if name.startswith("y:")]
+        if marked and self.layout.label_column is None:
+            names = [name.removeprefix("y:") for name in marked]
+            return names, self._matrix(marked)
+        there = self.columns.keys() - self.known_features
+        absent = [name for name in given or () if name not in there]
+        if given is not None and not absent:
+            return list(given), self._matrix(list(given))
+        column = self.layout.label_column
+        if column is None and len(absent) == len(given or ()):
+            column = self._by_name(LIST_NAMES)
+        if column is not None:
+            self._must_have(column)
+            return self._lists(column, split)
+        if given is None:
+            return self._rest_as_labels()
+        if self.layout.to_predict and len(absent) == len(given):
+            return list(given), unknown_targets(self.rows, len(given))
+        raise self._no_label_columns(absent)
+
+    def _no_label_columns(self, absent: Sequence[str]) -> InputError:
+        hints = [nearest(name, self.columns) for name in absent]
+        hints = [hint for hint in hints if hint.startswith("Did")] or [nearest("", self.columns)]
+        listed = ", ".join(repr(name) for name in absent)
+        return InputError(
+            f"{self.path} has no column for label {listed}, so that all of it would be unknown. "
+            f"{' '.join(dict.fromkeys(hints))}"
+        )
+
+    def _rest_as_labels(self) -> tuple[list[str], Array]:
+        """Return every column beside the images or texts as a label."""
+        if self.image_column() is None and not self.with_texts:
+            raise InputError(
+                f"{self.path} must say which columns are labels: name them y:NAME, pass "
+                f"`labels=[…]`, or put label names into one column called labels. "
+                f"Its columns: {', '.join(list(self.columns)[:10])}."
+            )
+        names = [name for name in self.columns if name != self.image_column()]
+        if not names:
+            raise InputError(
+                f"{self.path} must have a column of labels beside the images or texts."
+            )
+        return names, self._matrix(names)
+
+    def _matrix(self, names: list[str]) -> Array:
+        columns = [self._numbers(name, empty=float("nan")) for name in names]
+        targets = np.stack(columns, axis=1) if columns else np.zeros((self.rows, 0))
+        coding = self.layout.coding
+        place = first_invalid(targets, coding=coding)
+        if place is not None:
+            row, column = place
+            raise InputError(
+                f"{self._at(row)}, column {names[column]!r} must be {allowed(coding)}; got "
+                f"{targets[place]:g}."
+            )
+        with located(str(self.path)):
+            return decode(targets, coding=coding)
+
+    def _lists(self, name: str, split: Array) -> tuple[list[str], Array | SparseTargets]:
+        if self.layout.coding is not None:
+            raise InputError(
+                f"{self.path}: `coding` is for columns of numbers; column {name!r} holds label "
+                "names. Leave `coding` out."
+            )
+        cells = self.columns.pop(name).to_pylist()
+        where = f"{self.path}, column {name!r}"
+        given = None if self.layout.labels is None else [str(label) for label in self.layout.labels]
+        missing = frozenset(MISSING).difference(given or ())
+        cells = [None if _says_nothing(cell, missing) else cell for cell in cells]
+        separator = self._separator(cells, given, where)
+        rows = [_names(cell, separator) for cell in cells]
+        for row, names in enumerate(rows):
+            if not missing.isdisjoint(names):
+                said = next(each for each in names if each in missing)
+                beside = next((each for each in names if each not in missing), said)
+                raise InputError(
+                    f"{self._at(row)}, column {name!r}: {said!r} stands beside {beside!r}. A cell "
+                    f"must be {said!r} alone if its labels are unknown. If {said!r} is a label, "
+                    "name all labels by `labels`."
+                )
+        labels = given
+        if labels is None:
+            # Test rows may not bring labels of their own: nothing could have learnt them.
+            held = split == TRAIN if (split == TRAIN).any() else np.ones(self.rows, dtype=bool)
+            labels = sorted({label for row in np.flatnonzero(held) for label in rows[row]})
+        unknown = [row for row, cell in enumerate(cells) if cell is None]
+        return labels, listed_targets(
+            rows, labels, where, first_row=self.layout.first_row, unknown=unknown
+        )
+
+    def _separator(
+        self, cells: Sequence[object], labels: Sequence[str] | None, where: str
+    ) -> str | None:
+        """Return what joins the names in a cell; None where a cell is one name.
+
+        Raises:
+            InputError: if spaces may separate names or be part of them.
+        """
+        if self.layout.separator is not None:
+            return None if self.layout.separator == WHOLE else self.layout.separator
+        texts = {cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()}
+        if labels is not None:
+            for separator in (None, *SEPARATORS):
+                if {name for text in texts for name in _names(text, separator)} <= set(labels):
+                    return separator
+        found = next((s for s in SEPARATORS[:3] if any(s in text for text in texts)), None)
+        words = {word for text in texts for word in text.split()}
+        if found is None and labels is None and len(words) < len(texts):
+            raise InputError(
+                f"{where} has {len(texts)} different cells, made of {len(words)} words. Pass "
+                f'`separator=" "` for {len(words)} labels, of which a cell lists several, or '
+                f'`separator="{WHOLE}"` for {len(texts)} labels, whose names contain spaces.'
+            )
+        return found
+
+    def features(self) -> tuple[Array, list[str] | None]:
+        """Return what is left, or what ``layout.features`` asks for, with its names."""
+        for name in FEATURE_LISTS:
+            column = self.columns.get(name)
+            if column is not None and _is_list(column.type):
+                return self._feature_list(name), None
+        names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
+        if not names:
+            raise InputError(f"{self.path} must have columns of features or of image paths.")
+        if self.layout.features is not None:
+            order, extra = match_columns(names, self.layout.features, str(self.path))
+            warn_of_extra(extra, str(self.path))
+            names = [names[place] for place in order]
+        columns = [self._numbers(name, empty=float("nan")) for name in names]
+        return np.stack(columns, axis=1), names
+
+    def _feature_list(self, name: str) -> Array:
+        cells = self.columns.pop(name).to_pylist()
+        sizes = [0 if cell is None else len(cell) for cell in cells]
+        wrong = next((row for row, size in enumerate(sizes) if size != sizes[0]), None)
+        if wrong is not None:
+            raise InputError(
+                f"{self._at(wrong)}, column {name!r} must hold {sizes[0]} numbers like the first "
+                f"row; got {sizes[wrong]}."
+            )
+        return np.array(cells, dtype=np.float32).reshape(self.rows, -1)
+
+    def _numbers(self, name: str, empty: float) -> Array:
+        column = self.columns.pop(name)
+        if pa.types.is_string(column.type):
+            column = _without_blanks(column)
+        try:
+            numbers = column.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            row, cell = _first_non_number(column)
+            raise InputError(
+                f"{self._at(row)}, column {name!r} must be a number; got {cell!r}."
+            ) from None
+        return pc.fill_null(numbers, empty).to_numpy()
+
+    def _by_name(self, names: Sequence[str]) -> str | None:
+        return next(
+            (
+                name
+                for name in self.columns
+                # What the model knows as a feature is one, whatever its name suggests.
+                if name.lower() in names and name not in self.known_features
+            ),
+            None,
+        )
+
+    def _must_have(self, name: str) -> None:
+        if name not in self.columns:
+            raise InputError(f"{self.path} has no column {name!r}. {nearest(name, self.columns)}")
+
+    def _at(self, row: int) -> str:
+        return f"{self.path}, row {row + self.layout.first_row}"
+
+
+def _says_nothing(cell: object, missing: Set[str]) -> bool:
+    """Return whether nothing is known of the labels of a row."""
+    if isinstance(cell, list):
+        return bool(cell) and all(_says_nothing(part, missing) for part in cell)
+    return cell is None or cell != cell or (isinstance(cell, str) and cell.strip() in missing)
+
+
+def _names(cell: object, separator: str | None) -> list[str]:
+    """Return the label names in one cell: a list, or text with a separator."""
+    if cell is None:
+        return []
+    whole = isinstance(cell, list) or separator is None
+    parts = (cell if isinstance(cell, list) else [cell]) if whole else str(cell).split(separator)
+    return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of categories or long texts as one of plain values."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.string()
+    return column if kind == column.type else column.cast(kind)
+
+
+def _without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    trimmed = pc.utf8_trim_whitespace(column)
+    blank = pc.is_in(trimmed, value_set=pa.array(["", *MISSING]))
+    return pc.if_else(blank, pa.scalar(None, pa.string()), trimmed)
+
+
+def _all_numbers(column: pa.ChunkedArray) -> bool:
+    try:
+        _without_blanks(column).cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def _first_non_number(column: pa.ChunkedArray) -> tuple[int, object]:
+    for row, cell in enumerate(column.to_pylist()):
+        try:
+            float(cell if cell is not None else 0)
+        except (TypeError, ValueError):
+            return row, cell
+    return 0, column[0].as_py()
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )

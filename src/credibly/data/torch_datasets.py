@@ -1,0 +1,252 @@
+"""Rows as tensors; augmentation is a function of (seed, epoch, row), never of what came before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly.checks import InputError
+from credibly.data.augment import UNIFORMS, Augment, changed, mixed_targets, shares
+from credibly.data.images import LazyImages
+from credibly.data.token_rows import Tensors
+from credibly.targets import SparseTargets
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.data.rows import Data
+
+Sample = tuple[Any, Tensor, int]
+Batch = tuple[Any, Any, Tensor]
+
+DEFAULT_SIZE = 224
+"""For image files, when no size is given."""
+
+
+class Rows(torch.utils.data.Dataset[Sample]):
+    """See ``Data.torch_dataset``. Works with any number of DataLoader workers, kept or not."""
+
+    def __init__(
+        self,
+        data: Data,
+        *,
+        train: bool,
+        image_size: int | tuple[int, int] | None = None,
+        seed: int = 0,
+        augment: Augment | None = None,
+    ) -> None:
+        self.data, self.train, self.seed = data, train, seed
+        self.augment = augment if train and augment is not None else Augment()
+        self.size = _size(image_size)
+        # Shared, so that workers which live longer than an epoch see the next one.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        # Tensors, or for very many labels lists, which the loss takes as they are.
+        self._targets: Any = data.targets
+        if not isinstance(data.targets, SparseTargets):
+            self._targets = torch.from_numpy(np.ascontiguousarray(data.targets))
+        if data.features is not None:
+            self._features = torch.from_numpy(np.ascontiguousarray(data.features))
+
+    @property
+    def lengths(self) -> Array | None:
+        """Return the tokens of each row, where rows of like length should share a batch."""
+        return None if self.data.encoded is None else self.data.encoded.lengths
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch's augmentation to give from now on."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, row: int) -> Sample:
+        if not -len(self) <= row < len(self):
+            raise IndexError(row)
+        row = int(row) % len(self)
+        inputs, targets, _ = self.batch([row])
+        if isinstance(targets, SparseTargets):
+            targets = torch.from_numpy(targets.dense())
+        return (inputs if isinstance(inputs, Tensors) else inputs[0]), targets[0], row
+
+    def batch(self, rows: Tensor | Array | list[int]) -> Batch:
+        """Many rows at once: inputs, targets, row numbers."""
+        index = torch.as_tensor(rows, dtype=torch.int64)
+        sparse = isinstance(self._targets, SparseTargets)
+        inputs, targets = self._inputs(index), self._targets[index.numpy() if sparse else index]
+        if self.augment.mixup and len(index) and self.data.texts is None:
+            inputs, targets = self._mixed(inputs, targets, index)
+        return inputs, targets, index
+
+    def _mixed(self, inputs: Tensor, targets: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Each row with another of the data set, which row and how much by (seed, epoch, row)."""
+        chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:]
+        share = shares(self.augment.mixup, chance[:, 0])
+        other = torch.from_numpy((chance[:, 1] * len(self)).astype(np.int64))
+        own_share = torch.from_numpy(share).view(-1, *[1] * (inputs.ndim - 1))
+        inputs = torch.lerp(self._inputs(other), inputs, own_share)
+        soft = mixed_targets(targets.numpy(), self._targets[other].numpy(), share)
+        return inputs, torch.from_numpy(soft)
+
+    def _inputs(self, index: Tensor) -> Any:
+        if self.data.features is not None:
+            return self._features[index]
+        rows = index.numpy()
+        if self.data.sparse_features is not None:
+            return self.data.sparse_features.batch(rows)
+        if self.data.texts is not None:
+            return self._texts(rows)
+        style = self.data.augmentation if self.train else "none"
+        chance = uniforms(self.seed, int(self._epoch), rows, UNIFORMS)
+        if isinstance(self.data.images, LazyImages):
+            pixels = (
+                np.stack(
+                    [
+                        self._from_file(int(row), style, u)
+                        for row, u in zip(rows, chance, strict=True)
+                    ]
+                )
+                if len(rows)
+                else np.zeros((0, *(self.size or (1, 1)), 3), np.uint8)
+            )
+        else:
+            pixels = self._from_memory(rows, style, chance)
+        if self.augment.changes_pixels and len(rows):
+            pixels = changed(pixels, self.augment, chance[:, 6:15])
+        return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
+
+    def _texts(self, rows: Array) -> Tensors:
+        if self.data.encoded is None:
+            raise InputError(
+                f"{self.data.source}: texts must be encoded by the model that takes them: "
+                "`data.encoded_by(model.encode)`."
+            )
+        inputs = self.data.encoded.batch(rows)
+        if self.data.regions is not None:
+            features, boxes, mask = self.data.regions.batch(rows)
+            inputs["visual_feats"] = torch.from_numpy(features)
+            inputs["visual_pos"] = torch.from_numpy(boxes)
+            inputs["visual_attention_mask"] = torch.from_numpy(mask)
+        return inputs
+
+    def _from_memory(self, rows: Array, style: str, chance: Array) -> Array:
+        images = self.data.images[rows]
+        if self.size is not None and images.shape[1:3] != self.size:
+            images = np.stack([scaled(image, self.size) for image in images])
+        if style == "crop+flip":
+            whole = images.shape[1:3]
+            return np.stack(
+                [
+                    flipped(scaled(image, whole, crop_box(image.shape[1::-1], u)), u[5])
+                    for image, u in zip(images, chance, strict=True)
+                ]
+            )
+        if style.startswith("shift"):
+            images = shifted(images, chance)
+        if style.endswith("flip"):
+            images = np.where((chance[:, 5] < 0.5)[:, None, None, None], images[:, :, ::-1], images)
+        return images
+
+    def _from_file(self, row: int, style: str, chance: Array) -> Array:
+        files = self.data.images
+        size = self.size or (DEFAULT_SIZE, DEFAULT_SIZE)
+        # A crop takes at least 70 % of the area, so half as much again is sharp enough.
+        wanted = (size[1] * 3 // 2, size[0] * 3 // 2)
+        pixels = files.pixels(row, at_least=wanted)
+        box = crop_box(pixels.shape[1::-1], chance) if style == "crop+flip" else None
+        pixels = scaled(pixels, size, box)
+        if style.startswith("shift"):
+            pixels = shifted(pixels[None], chance[None])[0]
+        return flipped(pixels, chance[5]) if style.endswith("flip") else pixels
+
+
+def uniforms(seed: int, epoch: int, rows: Array, count: int) -> Array:
+    """(rows, count) numbers in [0, 1) that depend on seed, epoch, row and column alone.
+
+    SplitMix64 of a counter: no state, so any row can be drawn in any order, in any process.
+
+    Example:
+        >>> a = uniforms(0, 3, np.array([5, 7]), 2)
+        >>> bool((a[1] == uniforms(0, 3, np.array([7]), 2)[0]).all())
+        True
+    """
+    with np.errstate(over="ignore"):
+        state = _mix(np.uint64(seed & 0xFFFFFFFFFFFFFFFF))
+        state = _mix(state ^ np.uint64(epoch))
+        state = _mix(state ^ rows.astype(np.uint64))
+        columns = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        bits = _mix(state[:, None] + columns[None, :])
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(bits: object) -> Any:
+    bits = np.asarray(bits) + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def shifted(images: Array, chance: Array) -> Array:
+    """Each image moved by up to an eighth of its side, the uncovered edge filled with zeros."""
+    count, height, width, _ = images.shape
+    reach_y, reach_x = height // 8, width // 8
+    down = (chance[:, 0] * (2 * reach_y + 1)).astype(int)
+    right = (chance[:, 1] * (2 * reach_x + 1)).astype(int)
+    padded = np.pad(images, ((0, 0), (reach_y, reach_y), (reach_x, reach_x), (0, 0)))
+    ys = down[:, None, None] + np.arange(height)[None, :, None]
+    xs = right[:, None, None] + np.arange(width)[None, None, :]
+    return padded[np.arange(count)[:, None, None], ys, xs]
+
+
+def flipped(image: Array, chance: float) -> Array:
+    """Mirrored left to right half of the time."""
+    return image[:, ::-1] if chance < 0.5 else image
+
+
+def crop_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float, float]:
+    """70–100 % of the area, sides 4:5 to 5:4 of the image's own: objects seldom fall out."""
+    width, height = size
+    area = 0.7 + 0.3 * chance[0]
+    stretch = np.exp((2 * chance[1] - 1) * np.log(5 / 4) / 2)
+    w, h = min(1.0, np.sqrt(area) * stretch), min(1.0, np.sqrt(area) / stretch)
+    left, top = (1 - w) * chance[2], (1 - h) * chance[3]
+    return (left * width, top * height, (left + w) * width, (top + h) * height)
+
+
+def scaled(
+    pixels: Array, size: tuple[int, int], box: tuple[float, float, float, float] | None = None
+) -> Array:
+    """Return the whole image (or ``box``, to whole pixels) at this size, as uint8.
+
+    Nothing is cut off, so the labels stay true. Torch scales as PIL does, in a third of the time;
+    of 1,000 values about one differs from PIL's, by 1.
+
+    Args:
+        pixels: (height, width, channels), uint8.
+        size: height and width.
+        box: left, top, right, bottom.
+
+    Example:
+        >>> scaled(np.arange(4, dtype=np.uint8).reshape(2, 2, 1), (1, 1)).tolist()
+        [[[2]]]
+    """
+    if box is not None:
+        left, top, right, bottom = (round(edge) for edge in box)
+        pixels = pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
+    if pixels.shape[:2] == size:
+        return pixels
+    # Torch warns of memory that may not be written, as that of PIL's images.
+    pixels = np.require(pixels, requirements=["C", "W"])
+    planes = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+    planes = torch.nn.functional.interpolate(planes, size, mode="bilinear", antialias=True)
+    return planes[0].permute(1, 2, 0).numpy()
+
+
+def _size(image_size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    if image_size is None:
+        return None
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    if not (0 < height <= 4096 and 0 < width <= 4096):
+        raise InputError(f"`image_size` must lie between 1 and 4096; got {image_size!r}.")
+    return int(height), int(width)

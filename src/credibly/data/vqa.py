@@ -1,0 +1,193 @@
+"""VQA v2: questions, the answers of ten people each, and features of image regions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from credibly.checks import InputError, choice, fits_memory
+from credibly.data.parsing import field, read_json
+from credibly.data.regions import Regions, image_number, open_regions
+from credibly.data.rows import Data
+from credibly.data.splits import TEST, TRAIN
+from credibly.metrics import normalize_answer
+from credibly.types import Array
+
+QUESTIONS = "v2_OpenEnded_mscoco_{}_questions.json"
+ANNOTATIONS = "v2_mscoco_{}_annotations.json"
+PARTS = {"train2014": TRAIN, "val2014": TEST}
+MIN_OCCURRENCE = 9
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about an image, and what people answered."""
+
+    number: str
+    image: str
+    text: str
+    part: int
+    answers: tuple[str, ...]
+    usual: str
+    """The most frequent answer: what the vocabulary is counted on."""
+
+
+def read_vqa(
+    path: Path,
+    *,
+    labels: Sequence[str] | None = None,
+    regions: str | None = None,
+    soft: Literal["lxmert", "printed"] | None = None,
+    min_occurrence: int | None = None,
+) -> Data:
+    """Read VQA v2 as published: ``train2014`` trains, ``val2014`` tests.
+
+    The labels are the answers that are the most frequent one of at least ``min_occurrence``
+    questions (9, which gives LXMERT's 3,129), normalised as in the official evaluation.
+
+    Args:
+        path: folder of ``v2_OpenEnded_mscoco_*_questions.json`` and
+            ``v2_mscoco_*_annotations.json``.
+        labels: the answers, where they are given; an answer outside them is no label.
+        regions: features of image regions, see ``docs/vqa.md``; without it rows are the questions.
+        soft: targets of an answer that n of ten people gave: ``lxmert`` (default) min(1, 0.3 n),
+            which is its official accuracy; ``printed`` min(1, n / 3).
+        min_occurrence: see above.
+    """
+    how = choice("soft", soft or "lxmert", ("lxmert", "printed"))
+    questions = read_questions(path)
+    least = MIN_OCCURRENCE if min_occurrence is None else min_occurrence
+    answers = list(labels) if labels is not None else vocabulary(questions, least, path)
+    counts = answer_counts(questions, answers)
+    answered = next((each for each in questions if each.answers), None)
+    if answered is not None and not counts.any():
+        raise InputError(
+            f"{path}: the {len(answers)} answers asked for must be among those people gave; none "
+            f"is. Question {answered.number} was answered {answered.usual!r}. Give answers in the "
+            "form of `cr.metrics.normalize_answer`, or leave `labels` out."
+        )
+    targets = np.minimum(1, counts * np.float32(0.3) if how == "lxmert" else counts / np.float32(3))
+    # Without human answers (the test questions as published) nothing is known.
+    targets[[not question.answers for question in questions]] = -1
+    return Data(
+        labels=answers,
+        targets=targets.astype(np.float32),
+        ids=np.array([question.number for question in questions]),
+        split=np.array([question.part for question in questions], dtype=np.int8),
+        texts=[question.text for question in questions],
+        regions=None if regions is None else _regions(questions, Path(regions).expanduser()),
+        source=f"vqa:{path.name}",
+        coding="unknown",
+    )
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Return the questions of all parts that are there, with the answers where they are."""
+    found = [part for part in PARTS if (path / QUESTIONS.format(part)).exists()]
+    if not found:
+        raise InputError(
+            f"{path} must hold {QUESTIONS.format('train2014')} or {QUESTIONS.format('val2014')}, "
+            "as published for VQA v2."
+        )
+    return [question for part in found for question in _part(path, part)]
+
+
+def _part(path: Path, part: str) -> list[Question]:
+    file, beside = path / QUESTIONS.format(part), path / ANNOTATIONS.format(part)
+    annotations = _annotations(beside) if beside.exists() else {}
+    questions = []
+    for row, record in enumerate(field(read_json(file), "questions", str(file))):
+        where = f"{file}, question {row}"
+        number = str(field(record, "question_id", where))
+        text = field(record, "question", where)
+        if not isinstance(text, str):
+            raise InputError(f"{where}: `question` must be a text; got {text!r:.60}.")
+        if annotations and number not in annotations:
+            raise InputError(f"{where} (question_id {number}) has no answers in {beside.name}.")
+        answers, usual = annotations.get(number, ((), ""))
+        image = image_number(field(record, "image_id", where))
+        questions.append(Question(number, image, text, PARTS[part], answers, usual))
+    return questions
+
+
+def _annotations(file: Path) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Return by question the normalised answers of each person, and the most frequent answer."""
+    found: dict[str, tuple[tuple[str, ...], str]] = {}
+    cache: dict[str, str] = {}
+
+    def plain(answer: Any, where: str) -> str:
+        if not isinstance(answer, str):
+            raise InputError(f"{where} must be a text; got {answer!r:.60}.")
+        if answer not in cache:
+            cache[answer] = normalize_answer(answer)
+        return cache[answer]
+
+    for row, record in enumerate(field(read_json(file), "annotations", str(file))):
+        where = f"{file}, annotation {row}"
+        people = field(record, "answers", where)
+        if not isinstance(people, list) or not people:
+            raise InputError(f"{where}: `answers` must be a list of answers; got {people!r:.60}.")
+        answers = [plain(field(each, "answer", where), f"{where}, `answer`") for each in people]
+        usual = plain(
+            field(record, "multiple_choice_answer", where), f"{where}, `multiple_choice_answer`"
+        )
+        found[str(field(record, "question_id", where))] = (tuple(answers), usual)
+    return found
+
+
+def vocabulary(questions: Sequence[Question], least: int, path: Path) -> list[str]:
+    """Return the answers that are the usual one of at least ``least`` questions, sorted."""
+    counts = Counter(question.usual for question in questions if question.usual)
+    chosen = sorted(answer for answer, count in counts.items() if count >= least)
+    if not chosen:
+        most = counts.most_common(1)
+        raise InputError(
+            f"{path} must hold an answer that is right for at least {least} questions; the most "
+            f"frequent is right for {most[0][1] if most else 0}. Lower `min_occurrence`, or give "
+            "the answers by `labels`."
+        )
+    return chosen
+
+
+def answer_counts(questions: Sequence[Question], answers: Sequence[str]) -> Array:
+    """Return how many people gave each answer, (questions, answers) float32."""
+    column = {answer: place for place, answer in enumerate(answers)}
+    fits_memory("targets", len(questions), len(answers))
+    counts = np.zeros((len(questions), len(answers)), np.float32)
+    for row, question in enumerate(questions):
+        for answer in question.answers:
+            if answer in column:
+                counts[row, column[answer]] += 1
+    return counts
+
+
+def vqa_counts(path: str | Path, ids: Sequence[str], answers: Sequence[str]) -> Array:
+    """Return how many people gave each answer to the questions ``ids`` of the VQA folder ``path``.
+
+    For ``cr.metrics.vqa_accuracy`` on predictions, whose ids are question numbers.
+    """
+    by_number = {question.number: question for question in read_questions(Path(path))}
+    for number in ids:
+        if str(number) not in by_number:
+            raise InputError(f"{path} has no question {str(number)!r}, which the predictions name.")
+    chosen = [by_number[str(number)] for number in ids]
+    silent = next((question for question in chosen if not question.answers), None)
+    if silent is not None:
+        raise InputError(f"{path} has no human answers to question {silent.number!r}.")
+    return answer_counts(chosen, answers)
+
+
+def _regions(questions: Sequence[Question], path: Path) -> Regions:
+    source = open_regions(path)
+    for question in questions:
+        if question.image not in source.names:
+            raise InputError(
+                f"{path} has no features of image {question.image}, which question "
+                f"{question.number} asks about. Add them, or leave the question out."
+            )
+    return Regions(source, [question.image for question in questions])

@@ -1,0 +1,172 @@
+"""SVMlight files with several labels per row, and data of the extreme classification repository.
+
+A row is ``label,label feature:value feature:value``; the repository puts the numbers of rows,
+features and labels on a first line. Label and feature numbers begin at 0.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from credibly.checks import InputError, input_file, located
+from credibly.data.rows import Data
+from credibly.data.sparse_features import MANY_FEATURES, SparseFeatures
+from credibly.data.splits import TEST, TRAIN
+from credibly.data.target_columns import UNNAMED, default_labels, numbered_targets
+
+TRAIN_FILES = ("train.txt", "train.svm", "train.svmlight", "train.libsvm")
+
+MOST_FEATURES = 2**31
+"""Larger feature numbers are a mistake in the file."""
+
+MOST_LABELS = 2**23
+"""The first line may claim so many labels; without it, label numbers end at a million."""
+
+
+@dataclass
+class _Rows:
+    """The rows of one file, as they are read; features and values of all rows in one array each."""
+
+    labels: list[list[int]] = field(default_factory=list)
+    counts: array[int] = field(default_factory=lambda: array("q"))
+    features: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("f"))
+    num_features: int = 0
+    num_labels: int = 0
+    claimed: tuple[int, int] | None = None  # features and labels, by the first line
+
+
+def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
+    """Read a file, or a folder with ``train.txt`` and ``test.txt`` as its split.
+
+    Features become a dense matrix, or stay sparse from ``MANY_FEATURES`` on; so do labels where
+    there are very many. ``labels`` names them in the order of their numbers.
+    """
+    train = path
+    if path.is_dir():
+        named = [path / name for name in TRAIN_FILES if (path / name).exists()]
+        if not named:
+            raise InputError(f"{path} must hold one of {', '.join(TRAIN_FILES)}; it has none.")
+        train = named[0]
+    files = [(train, TRAIN)]
+    test = train.with_name(train.name.replace("train", "test", 1))
+    if path.is_dir() and test.exists():
+        files.append((test, TEST))
+    parts = [_read(file) for file, _ in files]
+    width = max(part.num_features for part in parts)
+    count = max(part.num_labels for part in parts) if labels is None else len(labels)
+    with located(str(path)):
+        most = MOST_LABELS if all(part.claimed for part in parts) else UNNAMED
+        names = default_labels(count, most) if labels is None else list(labels)
+        targets = numbered_targets([row for part in parts for row in part.labels], count, str(path))
+    split = np.concatenate(
+        [np.full(len(part.labels), kind) for part, (_, kind) in zip(parts, files, strict=True)]
+    )
+    with located(f"{path}"):
+        features = _matrix(parts, width)
+    return Data(
+        labels=names,
+        targets=targets,
+        split=split,
+        features=features,
+        source=path.name,
+        coding="unknown",
+    )
+
+
+def _matrix(parts: list[_Rows], width: int) -> Any:
+    """Return the features of all rows: dense, or a CSR matrix where there are many."""
+    from scipy import sparse
+
+    counts, columns, values = (
+        np.concatenate([np.frombuffer(getattr(part, name), kind) for part in parts])
+        for name, kind in (("counts", np.int64), ("features", np.int64), ("values", np.float32))
+    )
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    shape = (len(counts), max(width, 1))
+    features = SparseFeatures(sparse.csr_matrix((values, columns, starts), shape=shape))
+    return features.matrix if width >= MANY_FEATURES else features.dense()
+
+
+def _read(path: Path) -> _Rows:
+    input_file(path)
+    rows = _Rows()
+    expected = 0
+    for number, line in _lines(path):
+        cells = line.split()
+        if number == 1 and len(cells) == 3 and all(cell.isdigit() for cell in cells):
+            expected = _claim(rows, cells, f"{path}, line 1")
+            continue
+        # Where the first line tells the number of rows, an empty line is a row with nothing in it.
+        if not cells and len(rows.labels) >= expected:
+            continue
+        _add(rows, line, cells, f"{path}, line {number}")
+    if expected and expected != len(rows.labels):
+        raise InputError(
+            f"{path} must hold {expected:,} rows, as its first line says; it holds "
+            f"{len(rows.labels):,}. Is the file complete?"
+        )
+    if not rows.labels:
+        raise InputError(f"{path} must hold rows; it has none.")
+    return rows
+
+
+def _claim(rows: _Rows, cells: list[str], where: str) -> int:
+    """Note the numbers of features and labels that the first line claims; return that of rows."""
+    count, rows.num_features, rows.num_labels = (int(cell) for cell in cells)
+    for name, claimed, most in (
+        ("features", rows.num_features, MOST_FEATURES),
+        ("labels", rows.num_labels, MOST_LABELS),
+    ):
+        if claimed > most:
+            raise InputError(f"{where}: there must be at most {most:,} {name}; got {claimed:,}.")
+    rows.claimed = rows.num_features, rows.num_labels
+    return count
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="ascii") as file:
+            for number, line in enumerate(file, start=1):
+                yield number, line.split("#", 1)[0].rstrip()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} must be plain text of numbers; {error}.") from error
+
+
+def _add(rows: _Rows, line: str, cells: list[str], where: str) -> None:
+    first = cells[0] if cells and ":" not in cells[0] and not line[0].isspace() else ""
+    pairs = [cell.partition(":") for cell in (cells[1:] if first else cells)]
+    try:
+        labels = [int(part) for part in first.split(",") if part]
+        features = [int(place) for place, _, _ in pairs]
+        values = [float(value) for _, _, value in pairs]
+    except ValueError:
+        raise InputError(
+            f"{where} must be `label,label feature:value …` with whole numbers before each colon; "
+            f"got {line[:80]!r}."
+        ) from None
+    if min(labels, default=0) < 0 or min(features, default=0) < 0:
+        raise InputError(f"{where}: label and feature numbers must be at least 0; {line[:80]!r}.")
+    if max(features, default=0) >= MOST_FEATURES:
+        raise InputError(
+            f"{where}: feature numbers must be below {MOST_FEATURES:,}; {line[:80]!r}."
+        )
+    if len(set(features)) < len(features):
+        raise InputError(f"{where} must hold each feature once; {line[:80]!r}.")
+    rows.labels.append(labels)
+    rows.counts.append(len(features))
+    rows.features.extend(features)
+    rows.values.extend(values)
+    rows.num_features = max(rows.num_features, max(features, default=-1) + 1)
+    rows.num_labels = max(rows.num_labels, max(labels, default=-1) + 1)
+    if rows.claimed is not None and (rows.num_features, rows.num_labels) != rows.claimed:
+        raise InputError(
+            f"{where}: feature numbers must be below {rows.claimed[0]:,} and label numbers below "
+            f"{rows.claimed[1]:,}, as the first line says; got {line[:80]!r}."
+        )

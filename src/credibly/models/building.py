@@ -1,0 +1,251 @@
+"""From a model's name to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from credibly import checks
+from credibly.checks import InputError, nearest
+from credibly.data import DEFAULT_SIZE, Data, SparseFeatures
+from credibly.models import densenet, efficientnet, external, resnet, small, vgg
+from credibly.models.network import LIMIT, SPARSE, VIEWS, Network, Standardize
+from credibly.models.sparse_inputs import Flatten, Linear
+from credibly.models.trees import TREES
+
+OUTSIDE = {"timm": external.timm_backbone, "hf": external.huggingface_backbone}
+
+CONVOLUTIONAL: dict[str, Callable[[int], Any]] = {
+    "resnet20-32": resnet.resnet20,
+    "resnet18-32": resnet.resnet18,
+    "vgg16": vgg.VGG16,
+    "densenet40-12": partial(densenet.DenseNet, growth=12),
+    "densenet40-40": densenet.DenseNet,
+    "densenet-bc40-40": partial(densenet.DenseNet, bottleneck=True),
+    "efficientnet-lite0": efficientnet.EfficientNetLite0,
+}
+"""Networks for images, from the number of channels; each says its ``num_features``."""
+
+MODELS = ("linear", "mlp", *TREES, "tfidf", "cnn", *CONVOLUTIONAL, "timm:NAME", "hf:NAME")
+"""Names for ``build``; NAME stands for one of that library's."""
+
+INPUTS = {"efficientnet-lite0": (efficientnet.INPUT_MEAN, efficientnet.INPUT_SCALE)}
+"""Mean and scale of the pixels that published weights of a network expect."""
+
+DROPOUT = {"linear": 0.0, "mlp": 0.5, "cnn": 0.2, "efficientnet-lite0": 0.2}
+SMALLEST = {"vgg16": 32, "efficientnet-lite0": 32}
+"""Fewest pixels per side; 4 for the other convolutional networks."""
+
+HIDDEN = {"mlp": 512, "cnn": 16}
+"""What ``dropout`` and ``hidden`` are when not given."""
+
+
+def build(
+    name: str,
+    inputs: Data | Sequence[int],
+    num_labels: int | None = None,
+    scores_per_label: int = 1,
+    *,
+    num_outputs: int | None = None,
+    dropout: float | None = None,
+    hidden: int | None = None,
+    frozen: bool = False,
+    weights: str | Path | None = None,
+    image_size: int | None = None,
+    fixed_norms: bool = False,
+    views: str = "one",
+) -> Network:
+    """A model by name, its standardisation fitted on the training rows of ``inputs``.
+
+    Args:
+        name: one of ``MODELS``; docs/models.md describes them.
+        inputs: the data, or the shape of one input, (features,) or (channels, height, width).
+            By shape, the standardisation starts as the identity, for weights to be loaded.
+        num_labels: number of labels; that of the data if not given.
+        scores_per_label: ``loss.scores_per_label``.
+        num_outputs: ``loss.num_outputs(num_labels)``, where that is not a multiple of the labels.
+        dropout: before the head; the default depends on the model.
+        hidden: width of ``mlp``'s hidden layer or of ``cnn``'s first stage.
+        frozen: train the head alone.
+        weights: a local ``.safetensors`` file (for ``hf:`` a folder) for the backbone, or
+            ``"pretrained"`` for those the library has of this name.
+        image_size: side of the images, where they come from files.
+        fixed_norms: keep the statistics of batch norms in training, as for small batches.
+        views: ``one``; ``flip`` or ``crops`` average the scores of several views of an image in
+            evaluation mode.
+
+    Example:
+        >>> build("linear", (3,), num_labels=2, scores_per_label=2).head
+        Linear(in_features=3, out_features=4, bias=True)
+    """
+    _not_texts(name, inputs)
+    if name in TREES:
+        raise InputError(
+            f"{name} is no network: `cr.models.Trees` holds it, and training grows it."
+        )
+    shape = _shape(inputs, image_size)
+    if num_labels is None:
+        if not isinstance(inputs, Data):
+            raise InputError("`num_labels` must be given when the model is built by input shape.")
+        num_labels = inputs.num_labels
+    num_scores = int(checks.at_least("num_labels", num_labels, 1)) * scores_per_label
+    num_scores = num_scores if num_outputs is None else num_outputs
+    dropout = DROPOUT.get(name, 0.0) if dropout is None else dropout
+    checks.fraction("dropout", dropout, high_open=True)
+    if isinstance(inputs, Data) and inputs.sparse_features is not None:
+        _check_sparse(name, shape, num_scores if name == "linear" else hidden or HIDDEN["mlp"])
+    standardize = Standardize(shape[0])
+    if isinstance(inputs, Data):
+        _fit(standardize, inputs)
+    checks.choice("views", views, VIEWS)
+    if views != "one":
+        _images_only(f"`views` {views}", shape)
+    backbone, width = _backbone(name, shape, hidden, dropout, weights, standardize)
+    network = Network(
+        name,
+        shape,
+        standardize,
+        backbone,
+        width,
+        num_scores,
+        dropout=dropout,
+        frozen=frozen,
+        fixed_norms=fixed_norms,
+        views=views,
+    )
+    if isinstance(inputs, Data) and inputs.sparse_features is not None:
+        train = inputs.part("train").sparse_features
+        _start_sparse(
+            network, train if train is not None and len(train) else inputs.sparse_features
+        )
+    return network
+
+
+def _check_sparse(name: str, shape: tuple[int, ...], outputs: int) -> None:
+    if name not in SPARSE:
+        raise InputError(
+            f"`model` {name} takes dense inputs; the data hold {shape[0]:,} sparse features. Use "
+            f"{' or '.join(SPARSE)}."
+        )
+    # Weights, their gradient and two moments of the optimizer.
+    checks.fits_memory(f"the first layer of {name}", shape[0], outputs, itemsize=16)
+
+
+@torch.no_grad()
+def _start_sparse(network: Network, rows: SparseFeatures) -> None:
+    """Scale the first weights to the values that a row has, not to its mostly zero columns.
+
+    Weights of columns that training rows do not have, and all of ``linear``, start at 0: what was
+    never seen says nothing.
+    """
+    filled = max(rows.matrix.nnz / max(len(rows), 1), 1.0)
+    seen = np.bincount(rows.matrix.indices, minlength=rows.shape[1]) > 0
+    first = next(each for each in network.modules() if isinstance(each, Linear))
+    scale = 0.0 if network.name == "linear" else (rows.shape[1] / filled) ** 0.5
+    first.weight.mul_(torch.from_numpy(np.where(seen, scale, 0.0).astype(np.float32)))
+
+
+def _not_texts(name: str, inputs: Data | Sequence[int]) -> None:
+    if name == "tfidf" or (isinstance(inputs, Data) and inputs.texts is not None):
+        what = inputs.kind if isinstance(inputs, Data) else f"inputs of shape {tuple(inputs)}"
+        if what.startswith("text"):
+            raise InputError("networks for texts are built by `cr.models.build_text`.")
+        raise InputError(f"tfidf takes texts; the data hold {what}. Use mlp or linear.")
+
+
+def _shape(inputs: Data | Sequence[int], image_size: int | None) -> tuple[int, ...]:
+    if isinstance(inputs, Data):
+        shape = inputs.input_shape or (3, DEFAULT_SIZE, DEFAULT_SIZE)
+        inputs = shape if image_size is None or len(shape) == 1 else (shape[0], *[image_size] * 2)
+    shape = tuple(int(side) for side in inputs)
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise InputError(
+            f"an input must have shape (features,) or (channels, height, width); got {shape}."
+        )
+    return shape
+
+
+def _fit(standardize: Standardize, data: Data) -> None:
+    train = data.part("train")
+    train = train if len(train) else data
+    if train.features is not None:
+        standardize.fit(train.features, LIMIT)
+    elif train.sparse_features is not None:
+        standardize.fit_sparse(train.sparse_features, LIMIT)
+    elif isinstance(train.images, np.ndarray):
+        # A thousand images fix a channel's mean and deviation well enough.
+        sample = train.images[:: max(1, len(train) // 1000)]
+        standardize.fit(sample.reshape(-1, sample.shape[3]) / np.float32(255))
+
+
+def _backbone(
+    name: str,
+    shape: tuple[int, ...],
+    hidden: int | None,
+    dropout: float,
+    weights: str | Path | None,
+    standardize: Standardize,
+) -> tuple[nn.Module, int]:
+    kind, _, inner = name.partition(":")
+    if name in ("linear", "mlp"):
+        backbone, width = _flat(name, shape, hidden, dropout)
+    elif name == "cnn" or name in CONVOLUTIONAL:
+        backbone, width = _convolutional(name, shape, hidden)
+        if name in INPUTS:
+            mean, scale = INPUTS[name]
+            standardize.set(np.full(shape[0], mean), np.full(shape[0], scale))
+    elif kind in OUTSIDE and inner:
+        _images_only(name, shape)
+        backbone = OUTSIDE[kind](inner, shape, weights, standardize)
+        width = external.output_size(backbone, shape, name)
+        weights = None if kind == "hf" or weights == external.PRETRAINED else weights
+    else:
+        known = ", ".join(MODELS)
+        raise InputError(f"`model` must be one of {known}; got {name!r}. {nearest(name, MODELS)}")
+    if weights == external.PRETRAINED and kind not in OUTSIDE:
+        raise InputError(
+            "`weights` pretrained stands for weights that timm or transformers have; the built-in "
+            f"{name} comes without. Give a file, --weights FILE.safetensors, or start from random "
+            "weights, --weights none."
+        )
+    if weights is not None:
+        external.load_weights(backbone, weights, name)
+    return backbone, width
+
+
+def _flat(
+    name: str, shape: tuple[int, ...], hidden: int | None, dropout: float
+) -> tuple[nn.Module, int]:
+    size = int(np.prod(shape))
+    if name == "linear":
+        return Flatten(), size
+    width = HIDDEN["mlp"] if hidden is None else int(checks.at_least("hidden", hidden, 1))
+    return nn.Sequential(Flatten(), small.hidden_layer(size, width, dropout)), width
+
+
+def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tuple[nn.Module, int]:
+    _images_only(name, shape)
+    if name == "cnn":
+        width = HIDDEN["cnn"] if hidden is None else int(checks.at_least("hidden", hidden, 1))
+        backbone = small.Convolutions(shape[0], width)
+    else:
+        # A third faster on processors, and what tensor cores want.
+        backbone = CONVOLUTIONAL[name](shape[0]).to(memory_format=torch.channels_last)
+    smallest = SMALLEST.get(name, 4)
+    if min(shape[1:]) < smallest:
+        raise InputError(
+            f"{name} takes images of at least {smallest} × {smallest} pixels; got {shape[1:]}. "
+            f"Give `image_size` {smallest} or more."
+        )
+    return backbone, backbone.num_features
+
+
+def _images_only(name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) != 3:
+        raise InputError(f"{name} takes images; the data hold {shape[0]} features. Use mlp.")

@@ -1,0 +1,164 @@
+"""What a frozen backbone says of each row, computed once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from credibly.checks import InputError
+from credibly.child_processes import WORKER_START, end_with_parent
+from credibly.data import Data
+from credibly.files import atomic_path, make_folder, read_json_object
+from credibly.models.network import Network
+
+CHUNK = 4096
+"""Rows in one part of the cache; an interrupted run continues after the last whole part."""
+
+
+def cache_features(
+    model: Network,
+    data: Data,
+    path: str | Path,
+    *,
+    image_size: int | tuple[int, int] | None = None,
+    batch_size: int = 64,
+    workers: int = 0,
+    device: str | torch.device = "cpu",
+) -> Data:
+    """``data`` with the backbone's features in place of images, kept in the folder ``path``.
+
+    The folder holds one ``.npy`` a few thousand rows, each written whole, and says which model and
+    data they belong to: another model or other data is an error, a half-done folder is continued.
+
+    Example:
+        >>> import tempfile, credibly as cr
+        >>> scenes = cr.data.digits(50)
+        >>> model = cr.models.build("cnn", scenes, hidden=8, frozen=True)
+        >>> cache_features(model, scenes, tempfile.mkdtemp()).features.shape
+        (50, 64)
+    """
+    folder = Path(path)
+    make_folder(folder)
+    _claim(folder, model, data, image_size)
+    rows = data.torch_dataset(train=False, image_size=image_size)
+    parts = []
+    for start in range(0, len(data), CHUNK):
+        part = folder / f"features-{start:09d}.npy"
+        stop = min(start + CHUNK, len(data))
+        if not part.exists():
+            chunk = _Batches(rows, start, stop, batch_size)
+            with atomic_path(part) as beside, beside.open("wb") as file:
+                np.save(file, _features(model, chunk, workers, device))
+        parts.append(_read(part, stop - start, model.num_features))
+    features = np.concatenate(parts) if parts else np.zeros((0, model.num_features), np.float32)
+    return Data(
+        labels=data.labels,
+        targets=data.targets,
+        ids=data.ids,
+        split=data.split,
+        features=features,
+        truth=data.truth,
+        source=f"{data.source} through {model.name}",
+        skipped=data.skipped,
+    )
+
+
+class _Batches(torch.utils.data.Dataset[Any]):
+    """Batches of rows as items; rows of like length share one, where they have lengths."""
+
+    def __init__(self, rows: Any, start: int, stop: int, batch_size: int) -> None:
+        order = np.arange(start, stop)
+        if rows.lengths is not None:
+            order = order[np.argsort(rows.lengths[start:stop], kind="stable")]
+        self.rows, self.start = rows, start
+        self.batches = [order[at : at + batch_size] for at in range(0, len(order), batch_size)]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.rows.batch(self.batches[number])
+
+    def places(self) -> np.ndarray:
+        """Return for each row, in the order of the batches, its place in the chunk."""
+        return np.concatenate(self.batches) - self.start
+
+
+def _features(
+    model: Network, rows: _Batches, workers: int, device: str | torch.device
+) -> np.ndarray:
+    loader = torch.utils.data.DataLoader(
+        rows,
+        batch_size=None,
+        num_workers=workers,
+        worker_init_fn=end_with_parent,
+        multiprocessing_context=WORKER_START if workers else None,
+    )
+    training = model.training
+    model.eval().to(device)
+    try:
+        with torch.inference_mode():
+            found = [model.features(inputs.to(device)).float().cpu() for inputs, _, _ in loader]
+    finally:
+        model.train(training)
+    features = torch.cat(found).numpy()
+    if not np.isfinite(features).all():
+        bad = int((~np.isfinite(features)).any(axis=1).sum())
+        raise InputError(
+            f"features of {model.name} must be finite numbers; those of {bad} of {len(features)} "
+            "rows are not. Check its weights."
+        )
+    in_order = np.empty_like(features)
+    in_order[rows.places()] = features
+    return in_order
+
+
+def _claim(folder: Path, model: Network, data: Data, image_size: object) -> None:
+    """Write what the folder holds, or check that it holds what is asked for."""
+    size = list(image_size) if isinstance(image_size, tuple) else image_size
+    wanted = {
+        "version": 1,
+        "data": data.fingerprint(),
+        "model": model.name,
+        "weights": _weights_hash(model),
+        "image_size": size,
+    }
+    card = folder / "cache.json"
+    if not card.exists():
+        with atomic_path(card) as beside:
+            beside.write_text(json.dumps(wanted, indent=1), encoding="utf-8")
+        return
+    found = read_json_object(card, "Delete the folder to start over.")
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            raise InputError(
+                f"{folder} caches features of another {key.replace('_', ' ')}; "
+                "give another folder, or delete this one."
+            )
+
+
+def _weights_hash(model: Network) -> str:
+    digest = hashlib.sha256()
+    for part in (model.standardize, model.backbone):
+        for name, value in part.state_dict().items():
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _read(part: Path, rows: int, columns: int) -> np.ndarray:
+    try:
+        features = np.load(part, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{part} must be a .npy file; {error}. Delete it and run again.") from None
+    if features.shape != (rows, columns):
+        raise InputError(
+            f"{part} must have shape {(rows, columns)}; got {features.shape}. Delete it and run "
+            "again."
+        )
+    return features

@@ -1,0 +1,349 @@
+"""What every model is: standardise, backbone, dropout, head."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from credibly.checks import InputError
+from credibly.data import SparseFeatures, Tensors
+from credibly.models.sparse_inputs import Dropout, Linear, with_values
+from credibly.types import Array
+
+SPARSE = ("linear", "mlp")
+"""Networks that take sparse features."""
+
+LIMIT = 3.0
+"""Largest standardised value of a feature, in deviations; docs/models.md says how it was chosen."""
+
+TAILS = 40.0
+"""Deviations above this many interquartile ranges are those of outliers; docs/models.md."""
+
+REACH = 5.0
+"""How far beyond the quartiles values of such columns count, in interquartile ranges."""
+
+QUARTILE_ROWS = 4096
+"""About how many rows quartiles are taken from."""
+
+
+class Standardize(nn.Module):
+    """(input − mean) / scale, a column or channel at a time; fixed, and saved with the model.
+
+    Values beyond ±``limit`` deviations are set to it, so that an outlier, of which training saw
+    none, cannot dominate a row's scores. A missing feature (NaN) becomes 0, the mean. Buffers, not
+    parameters: they are fitted once on training rows, follow the model to any device and into any
+    export, and no optimiser touches them.
+
+    Example:
+        >>> layer = Standardize(2).fit(np.array([[1.0, 5.0], [3.0, 5.0]]), limit=5.0)
+        >>> layer(torch.tensor([[3.0, 5.0], [99.0, torch.nan]]))
+        tensor([[1., 0.],
+                [5., 0.]])
+    """
+
+    mean: Tensor
+    scale: Tensor
+    limit: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+        self.register_buffer("limit", torch.tensor(math.inf))
+
+    def fit(self, values: Any, limit: float = math.inf) -> Standardize:
+        """Take mean and deviation of each column's values, as ``column_moments`` returns them.
+
+        Columns of sparse values are scaled only, see ``fit_sparse``.
+        """
+        if not isinstance(values, np.ndarray):
+            return self.fit_sparse(SparseFeatures(values), limit)
+        return self.set(*column_moments(values, heavy_tails=limit < math.inf), limit)
+
+    def set(self, mean: object, scale: object, limit: float = math.inf) -> Standardize:
+        """Take these numbers, one mean and one scale per column or channel."""
+        self.mean.copy_(torch.as_tensor(np.asarray(mean)))
+        self.scale.copy_(torch.as_tensor(np.asarray(scale)))
+        self.limit.fill_(limit)
+        return self
+
+    def fit_sparse(self, rows: SparseFeatures, limit: float = math.inf) -> Standardize:
+        """Take for each column the root mean square of its non-zero values; the mean stays 0.
+
+        Zeros then stay zeros. A deviation over all rows would instead blow up rare columns.
+        """
+        matrix = rows.matrix
+        known = np.flatnonzero(np.nan_to_num(matrix.data))
+        columns, values = matrix.indices[known], matrix.data[known].astype(np.float64)
+        count = np.bincount(columns, minlength=rows.shape[1])
+        square = np.bincount(columns, values**2, minlength=rows.shape[1])
+        scale = np.sqrt(square / np.maximum(count, 1))
+        return self.set(np.zeros(rows.shape[1]), np.where(scale > 0, scale, 1.0), limit)
+
+    def forward(self, inputs: Any) -> Any:
+        if isinstance(inputs, Tensors):
+            return self._sparse(inputs)
+        shape = (1, -1) + (1,) * (inputs.ndim - 2)
+        standard = (inputs - self.mean.view(shape)) / self.scale.view(shape)
+        standard = standard.clamp(-self.limit, self.limit)
+        return standard if inputs.ndim > 2 else torch.where(standard.isnan(), 0.0, standard)
+
+    @torch.no_grad()
+    def applied(self, values: Any) -> Any:
+        """Return standardised features in float64: an array, of a CSR matrix a CSR matrix."""
+        if isinstance(values, np.ndarray):
+            own = np.require(values, np.float64, ["C", "W"])
+            return copy.deepcopy(self).double()(torch.from_numpy(own)).numpy()
+        scaled = values.astype(np.float64)
+        limit = float(self.limit)
+        scaled.data = (scaled.data / self.scale.numpy()[scaled.indices]).clip(-limit, limit)
+        scaled.data[np.isnan(scaled.data)] = 0.0
+        return scaled
+
+    def _sparse(self, inputs: Tensors) -> Tensors:
+        terms = inputs["terms"].long()
+        if int(terms.max() if len(terms) else 0) >= len(self.mean):
+            raise InputError(
+                f"feature numbers must be below {len(self.mean):,}; got {int(terms.max()):,}."
+            )
+        if bool(self.mean.any()):
+            raise InputError(
+                "the network was trained on dense features, whose zeros mean something else; got "
+                "sparse ones. Give a dense matrix: `SparseFeatures.dense`."
+            )
+        values = (inputs["values"] / self.scale[terms]).clamp(-self.limit, self.limit)
+        return with_values(inputs, torch.where(values.isnan(), 0.0, values))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Read runs of version 0.2 and before too: they had no limit."""
+        state_dict.setdefault(prefix + "limit", torch.tensor(math.inf))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def column_moments(
+    values: Array, *, heavy_tails: bool, tolerance: float = 1e-6
+) -> tuple[Array, Array]:
+    """Return mean and deviation of each column's known values, in float64.
+
+    A constant column has scale 1: its deviation is at most ``tolerance`` times its mean. With
+    ``heavy_tails``, a column whose deviation exceeds 40 interquartile ranges gets the moments of
+    its values limited to five interquartile ranges beyond the quartiles: a few huge values would
+    else leave the rest without a difference.
+
+    Example:
+        >>> column = np.append(np.arange(100.0), 1e30)[:, None]
+        >>> [float(moment[0].round()) for moment in column_moments(column, heavy_tails=True)]
+        [52.0, 40.0]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = _moments(values)
+    if heavy_tails and len(values):
+        low, high = _quartiles(values[:: -(-len(values) // QUARTILE_ROWS)])
+        width = high - low
+        # Not `>`: the squares of the largest numbers overflow.
+        heavy = np.flatnonzero((width > 0) & ~(deviation <= TAILS * width))
+        if len(heavy):
+            reach = REACH * width[heavy]
+            inside = values[:, heavy].astype(np.float64)
+            inside = inside.clip(low[heavy] - reach, high[heavy] + reach)
+            mean[heavy], deviation[heavy] = _moments(inside)
+    constant = deviation <= tolerance * np.maximum(np.abs(mean), 1e-30)
+    return mean, np.where(constant, 1.0, deviation)
+
+
+def _moments(values: Array) -> tuple[Array, Array]:
+    # In blocks, in float64: exact enough, and never a copy of the whole.
+    width = values.shape[1]
+    total, square, count = np.zeros(width), np.zeros(width), np.zeros(width)
+    shift = np.nan_to_num(values[:1].astype(np.float64).reshape(-1)) if len(values) else 0.0
+    for start in range(0, len(values), 65536):
+        block = values[start : start + 65536].astype(np.float64) - shift
+        missing = np.isnan(block)
+        block[missing] = 0
+        total += block.sum(axis=0)
+        square += (block**2).sum(axis=0)
+        count += len(block) - missing.sum(axis=0)
+    mean = total / np.maximum(count, 1)
+    deviation = np.sqrt(np.maximum(square / np.maximum(count, 1) - mean**2, 0))
+    return mean + shift, deviation
+
+
+def _quartiles(values: Array) -> tuple[Array, Array]:
+    """Return the first and third quartile of each column's known values; 0 where none is known."""
+    ordered = np.sort(values.astype(np.float64), axis=0)  # missing values last
+    known = (~np.isnan(ordered)).sum(axis=0)
+    places = (known // 4, (3 * known) // 4)
+    low, high = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in places)
+    return np.where(known > 0, low, 0.0), np.where(known > 0, high, 0.0)
+
+
+VIEWS = ("one", "flip", "crops")
+"""Whole image; also mirrored; also four corners and the middle of it, each also mirrored."""
+
+CROP = 7 / 8
+"""Side of a view of ``crops``, as a share of the image's side."""
+
+
+class Scorer(nn.Module):
+    """Scores are those of the last layer, ``head``, on what ``hidden`` returns.
+
+    With very many labels the trainer asks for ``hidden`` and computes last layer and loss in one
+    (``cr.losses.fused_linear``).
+    """
+
+    head: Any
+
+    def hidden(self, inputs: Any) -> Tensor:
+        """Return what the last layer sees: (rows, features)."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Any) -> Tensor:
+        return self.head(self.hidden(inputs))
+
+
+class Head(Scorer):
+    """The last layers of ``model``, sharing its weights: takes what the backbone puts out."""
+
+    def __init__(self, model: Network) -> None:
+        super().__init__()
+        self.dropout, self.head = model.dropout, model.head
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        return self.dropout(inputs)
+
+
+class Network(Scorer):
+    """Scores of a batch, through ``standardize``, ``backbone``, ``dropout`` and ``head``.
+
+    ``head`` is the last ``nn.Linear``: its columns are the scores of all labels, and, for losses
+    with two scores per label, then the second scores of all labels. A frozen backbone stays in
+    evaluation mode, gets no gradient, and its output can be cached (``cache_features``).
+
+    Args:
+        name: what the model is called in errors.
+        input_shape: of one input.
+        standardize: the first layer.
+        backbone: maps standardized inputs to (rows, ``num_features``).
+        num_features: what the backbone returns per row.
+        num_scores: columns of the head.
+        dropout: before the head.
+        frozen: train the head alone.
+        fixed_norms: batch norms of the backbone keep the statistics they came with, in training
+            too. Their weights are trained.
+        views: in evaluation mode, average the scores over these views of each image.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_shape: tuple[int, ...],
+        standardize: Standardize,
+        backbone: nn.Module,
+        num_features: int,
+        num_scores: int,
+        *,
+        dropout: float = 0.0,
+        frozen: bool = False,
+        fixed_norms: bool = False,
+        views: str = "one",
+    ) -> None:
+        super().__init__()
+        self.name, self.input_shape, self.frozen = name, tuple(input_shape), frozen
+        self.num_features, self.fixed_norms, self.views = num_features, fixed_norms, views
+        self.standardize, self.backbone = standardize, backbone
+        self.dropout = Dropout(dropout)
+        self.head = self._head(num_features, num_scores)
+        if frozen:
+            self.freeze()
+
+    def _head(self, num_features: int, num_scores: int) -> Any:
+        # Of a linear model the head sees the inputs, which may be sparse.
+        return (Linear if self.name == "linear" else nn.Linear)(num_features, num_scores)
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Take the backbone out of training, or put it back."""
+        self.frozen = frozen
+        self.backbone.requires_grad_(not frozen)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Network:
+        super().train(mode)
+        if self.frozen:
+            self.backbone.eval()
+        elif self.fixed_norms:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
+    def layers(self) -> list[list[nn.Parameter]]:
+        """Return the backbone's parameters by layer, from the input to the features.
+
+        A layer is a child of the backbone, or of a sequence of layers inside it. Parameters of
+        the backbone's own (tokens, positions) belong to the first.
+        """
+        modules = list(_unrolled(self.backbone))
+        inside = {id(p) for module in modules for p in module.parameters()}
+        own = [p for p in self.backbone.parameters() if id(p) not in inside]
+        found = [list(module.parameters()) for module in modules]
+        found = [parameters for parameters in found if parameters]
+        return [own + found[0], *found[1:]] if found else [own] if own else []
+
+    def features(self, inputs: Any) -> Any:
+        """What the head sees: (rows, num_features); of ``linear`` sparse rows stay sparse."""
+        if isinstance(inputs, Tensors):
+            self._check_sparse()
+        elif inputs.ndim != 1 + len(self.input_shape) or inputs.shape[1] != self.input_shape[0]:
+            shape = ", ".join(map(str, self.input_shape))
+            raise InputError(
+                f"{self.name} takes inputs of shape (rows, {shape}); got {tuple(inputs.shape)}."
+            )
+        if self.frozen:
+            with torch.no_grad():
+                return self.backbone(self.standardize(inputs))
+        return self.backbone(self.standardize(inputs))
+
+    def _check_sparse(self) -> None:
+        if self.name not in SPARSE:
+            raise InputError(
+                f"{self.name} takes dense inputs; got sparse features. Use {' or '.join(SPARSE)}."
+            )
+
+    def hidden(self, inputs: Any) -> Any:
+        return self.dropout(self.features(inputs))
+
+    def forward(self, inputs: Any) -> Tensor:
+        if self.training or self.views == "one":
+            return super().forward(inputs)
+        views = [inputs, *(_crops(inputs) if self.views == "crops" else [])]
+        both = [each for view in views for each in (view, view.flip(-1))]
+        return torch.stack([self.head(self.hidden(each)) for each in both]).mean(dim=0)
+
+
+def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
+    """The children of a module; those of sequences instead of the sequences."""
+    for child in module.children():
+        if isinstance(child, nn.Sequential):
+            yield from _unrolled(child)
+        else:
+            yield child
+
+
+def _crops(images: Tensor) -> list[Tensor]:
+    """Four corners and the middle, scaled to the size of the whole."""
+    height, width = images.shape[2:]
+    tall, wide = max(round(CROP * height), 1), max(round(CROP * width), 1)
+    down, right = height - tall, width - wide
+    corners = ((0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2))
+    return [
+        nn.functional.interpolate(
+            images[:, :, top : top + tall, left : left + wide], (height, width), mode="bilinear"
+        )
+        for top, left in corners
+    ]

@@ -1,0 +1,418 @@
+"""A predictions dataset: one file or a folder of shards, opened but not read.
+
+Every reader of predictions goes through it: ``Predictions.read``, metrics over files, label sets,
+search, report and server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from credibly.checks import InputError, fits_memory, nearest, whole_number
+from credibly.predictions import validation
+from credibly.predictions.completeness import check_complete, place_of
+from credibly.predictions.dense import Predictions, Rows, label_mismatch, row_index
+from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH
+from credibly.predictions.shard import (
+    BATCH_ROWS,
+    LABELS_AT_ONCE,
+    Batch,
+    Selection,
+    Shard,
+    rows_at_once,
+)
+from credibly.predictions.top_k import TopPredictions, joined
+from credibly.predictions.work_units import Piece, PieceReader, with_unknown
+from credibly.targets import UNKNOWN
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+What = Literal["probabilities", "scores"]
+_IDS = Selection([], [ID], BATCH_ROWS)
+_CHECKED: dict[tuple[Any, ...], None] = {}
+"""Files whose ids were compared in this process, the latest last."""
+_MOST_CHECKED = 64
+
+
+class Dataset:
+    """A predictions file, or a folder of them (shards of one dataset), read in batches.
+
+    Opening reads footers only and checks columns, types and versions; reading checks every value
+    it returns.
+
+    Args:
+        path: a Parquet file, or a folder of Parquet files.
+        partial: whether a folder may lack shards; otherwise that is an error.
+        batch_rows: how many rows to read at a time, at most; fewer where a row has many labels.
+        labels_at_once: how many columns of labels to read at a time from a file of very many.
+
+    Attributes:
+        path, files: as given, and the Parquet files behind it in order of their names.
+        shards: one ``Shard`` per file: its path, its schema and its number of rows.
+        labels, metadata: as in ``Predictions``; those of the first file.
+        num_rows: rows of all files together.
+        has_targets: whether some file has the truth; elsewhere it is unknown.
+        has_scores: whether all files have scores.
+        soft: whether the truth may lie between 0 and 1.
+        top: whether the files hold the most probable labels of each row (``TopPredictions``), the
+            layout for very many labels; ``top_batches`` reads them.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "predictions.parquet"
+        >>> Predictions.from_arrays(probabilities=[[0.9, 0.1]], labels=["dog", "cat"]).write(path)
+        >>> dataset = Dataset(path)
+        >>> dataset.num_rows, dataset.labels, dataset.has_targets
+        (1, ['dog', 'cat'], False)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        partial: bool = False,
+        batch_rows: int = BATCH_ROWS,
+        labels_at_once: int = LABELS_AT_ONCE,
+    ) -> None:
+        self.path = Path(path)
+        self.batch_rows = whole_number("batch_rows", batch_rows, 1)
+        self.labels_at_once = whole_number("labels_at_once", labels_at_once, 1)
+        self.shards = [Shard(file) for file in parquet_files(self.path)]
+        if self.path.is_dir():
+            check_complete(self.path, self.shards, partial=partial)
+        self.files = [shard.path for shard in self.shards]
+        first = self.shards[0].schema
+        self.labels, self.metadata = first.labels, first.metadata
+        expected = set(first.labels)
+        for shard in self.shards:
+            if set(shard.schema.labels) != expected:
+                raise InputError(label_mismatch(str(shard.path), shard.schema.labels, first.labels))
+        self.top = first.top
+        mixed = next((shard for shard in self.shards if shard.schema.top != first.top), None)
+        if mixed is not None:
+            raise InputError(
+                f"{self.path} must hold files of one layout; {self.shards[0].path.name} and "
+                f"{mixed.path.name} differ: one has a column per label, the other the most "
+                "probable labels of each row. Keep them in folders of their own."
+            )
+        self.num_rows = sum(shard.num_rows for shard in self.shards)
+        self.has_targets = any(shard.schema.has_targets for shard in self.shards)
+        self.has_scores = all(shard.schema.has_scores for shard in self.shards)
+        self.soft = any(shard.schema.soft for shard in self.shards)
+        if self.num_rows == 0:
+            raise InputError(f"{self.path} must have at least one row; it is empty.")
+
+    def read(self, labels: Sequence[str] | None = None, rows: Rows | None = None) -> Predictions:
+        """Return everything in memory, or some labels and rows in the order asked for."""
+        names, kinds = self.check_labels(labels), self._kinds()
+        if rows is None:
+            table = self._predictions(names, self._gather(names, kinds))
+            validation.check_unique(table.ids, f"{self.path}: ")
+            return table
+        ordered, back = np.unique(self._row_numbers(rows), return_inverse=True)
+        keep = np.zeros(self.num_rows, dtype=bool)
+        keep[ordered] = True
+        picked = self._predictions(names, self._gather(names, kinds, keep))
+        return picked if len(back) == len(ordered) and (np.diff(back) == 1).all() else picked[back]
+
+    def batches(
+        self, rows: int | None = None, labels: Sequence[str] | None = None
+    ) -> Iterator[Predictions]:
+        """Yield at most ``rows`` rows at a time, in order. Ids are not compared between batches.
+
+        By default ``batch_rows``, or fewer where a row has many labels: 32 MB of probabilities.
+        """
+        names, kinds = self.check_labels(labels), self._kinds()
+        if rows is None:
+            rows = rows_at_once(self.batch_rows, len(names))
+        if rows < 1:
+            raise InputError(f"`rows` must be at least 1; got {rows!r}.")
+        for batch in self._batches(Selection(names, kinds, rows)):
+            yield self._predictions(names, batch)
+
+    def top_batches(self, rows: int | None = None) -> Iterator[TopPredictions]:
+        """Yield at most ``rows`` rows at a time of files with the most probable labels.
+
+        By default ``batch_rows``.
+
+        Raises:
+            InputError: if the files have one column per label; read those by ``batches``.
+        """
+        if not self.top:
+            raise InputError(
+                f"{self.path} has one column per label; read it by `batches`, not `top_batches`."
+            )
+        for shard in self.shards:
+            yield from shard.top_batches(self.batch_rows if rows is None else rows)
+
+    def read_top(self) -> TopPredictions:
+        """Return all rows of files with the most probable labels in memory.
+
+        Raises:
+            InputError: if the files have one column per label, two ids are alike, or they do not
+                fit into memory.
+        """
+        parts: list[TopPredictions] = []
+        for part in self.top_batches():
+            fits_memory(f"{self.path}", self.num_rows, part.k, itemsize=12)
+            parts.append(part)
+        rows = joined(parts)
+        validation.check_unique(rows.ids, f"{self.path}: ")
+        return rows
+
+    def pieces(self, cells: int = 2**24) -> list[Piece]:
+        """Return the dataset as pieces of some row groups each, for workers that share the rows.
+
+        Args:
+            cells: probabilities per piece, about; a piece has at least one row group.
+        """
+        width = 64 if self.top else len(self.labels)
+        found: list[Piece] = []
+        first = 0
+        for shard in self.shards:
+            begin, rows, sizes = 0, 0, shard.group_rows
+            for group, size in enumerate(sizes, start=1):
+                rows += size
+                if rows * width >= cells or group == len(sizes):
+                    if rows:
+                        found.append(Piece(len(found), str(shard.path), begin, group, first, rows))
+                    begin, first, rows = group, first + rows, 0
+        return found
+
+    @property
+    def piece_reader(self) -> PieceReader:
+        """Return what reads a piece on another machine, without opening the other files."""
+        return PieceReader(self.labels, self._kinds(), self.soft, self.top, self.batch_rows)
+
+    @property
+    def ids_compared(self) -> bool:
+        """Whether the writer compared all ids with each other, so that nobody needs to again."""
+        return self._written_together() and not any(s.ids_may_be_missing() for s in self.shards)
+
+    def _one_column_per_label(self) -> None:
+        if self.top:
+            raise InputError(
+                f"{self.path} holds the most probable labels of each row, not a column per label, "
+                f"for {len(self.labels):,} labels. `evaluate`, `calibrate`, `sets`, `review`, "
+                "`search`, `report`, `serve` and `check` read it, and `Dataset.top_batches`; this "
+                "needs one column per label."
+            )
+
+    def matrices(
+        self, labels: Sequence[str] | None = None, keep: Array | None = None
+    ) -> Iterator[Array]:
+        """Yield probabilities alone, (rows, labels) at a time; ``keep`` is a mask over all rows."""
+        names = self.check_labels(labels)
+        rows = rows_at_once(self.batch_rows, len(names))
+        for batch in self._batches(Selection(names, [PROBABILITY], rows), keep):
+            yield _present(batch.probabilities)
+
+    def columns(
+        self, labels: Sequence[str], what: What = "probabilities", *, label_major: bool = False
+    ) -> tuple[Array, Array | None]:
+        """Return values and targets of some labels over all rows, each (rows, labels).
+
+        Ids are not read.
+
+        Args:
+            labels: names of the labels to read.
+            what: ``"probabilities"`` or ``"scores"``.
+            label_major: store the values of one label next to each other, for work per label.
+        """
+        kind = SCORE if what == "scores" else PROBABILITY
+        if kind not in self._kinds():
+            raise InputError(f"{self.path} has no scores; read its probabilities.")
+        kinds = [kind, TRUTH] if self.has_targets else [kind]
+        batch = self._gather(self.check_labels(labels), kinds, order="F" if label_major else "C")
+        return _present(batch.scores if what == "scores" else batch.probabilities), batch.targets
+
+    def column_batches(
+        self, label: str, what: What = "probabilities"
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield values and targets of one label, some rows at a time, each (rows,).
+
+        Targets are −1, unknown, where there are none.
+        """
+        kind = SCORE if what == "scores" else PROBABILITY
+        kinds = [kind, TRUTH] if self.has_targets else [kind]
+        wanted = Selection(self.check_labels([label]), kinds, self.batch_rows)
+        for batch in self._batches(wanted):
+            values = _present(batch.scores if what == "scores" else batch.probabilities)[:, 0]
+            targets = batch.targets
+            unknown = np.full(len(values), UNKNOWN, dtype=np.int8)
+            yield values, unknown if targets is None else targets[:, 0]
+
+    def column(self, label: str, what: What = "probabilities") -> tuple[Array, Array | None]:
+        """Return values and targets of one label over all rows, each (rows,)."""
+        values, targets = self.columns([label], what)
+        return values[:, 0], None if targets is None else targets[:, 0]
+
+    def ids(self) -> Array:
+        """Return all ids, in order."""
+        return _present(self._gather([], [ID]).ids)
+
+    def arrow_ids(self) -> pa.Array:
+        """Return all ids, in order, as one Arrow array of strings."""
+        import pyarrow as pa
+
+        chunks = [pa.array(batch.ids, pa.string()) for batch in self._batches(_IDS)]
+        return pa.concat_arrays(chunks)
+
+    def hashed_ids(self) -> Array:
+        """Return a 64-bit hash per id, in order; equal ids have equal hashes in this process."""
+        batches = self._batches(_IDS)
+        hashes = [
+            np.fromiter(map(hash, batch.ids), np.int64, len(batch.ids))
+            for batch in batches
+            if batch.ids is not None
+        ]
+        return np.concatenate(hashes)
+
+    def check_ids(self, *, trust_writer: bool = False) -> None:
+        """Raise if an id is missing or two are alike; takes eight bytes of memory per row.
+
+        Args:
+            trust_writer: skip what is known without reading the ids: ``Writer`` compared those of
+                each file it wrote and noted their number, shards of one prediction come from rows
+                with distinct ids, and files that were checked once in this process stay checked
+                until they change.
+        """
+        known = self._written_together() or self._fingerprint() in _CHECKED
+        if trust_writer and known and not any(each.ids_may_be_missing() for each in self.shards):
+            return
+        hashes = self.hashed_ids()
+        hashes.sort()
+        if (hashes[1:] == hashes[:-1]).any():  # equal ids, or (hardly ever) only equal hashes
+            validation.check_unique(self.ids(), f"{self.path}: ")
+        _CHECKED[self._fingerprint()] = None
+        while len(_CHECKED) > _MOST_CHECKED:
+            del _CHECKED[next(iter(_CHECKED))]
+
+    def _written_together(self) -> bool:
+        """Return whether a writer compared all ids with each other."""
+        if not all(shard.ids_checked for shard in self.shards):
+            return False
+        origins = [shard.schema.metadata.get("origin") for shard in self.shards]
+        placed = all(place_of(shard) is not None for shard in self.shards)
+        same = placed and origins[0] is not None and all(each == origins[0] for each in origins)
+        return len(self.shards) == 1 or same
+
+    def _fingerprint(self) -> tuple[Any, ...]:
+        return tuple((str(shard.path), shard.identity) for shard in self.shards)
+
+    def check_labels(self, labels: Sequence[str] | None) -> list[str]:
+        """Return ``labels``, all of them if None; each must be a label of this dataset."""
+        known = set(self.labels)
+        for name in labels or []:
+            if name not in known:
+                raise InputError(f"{self.path} has no label {name!r}. {nearest(name, self.labels)}")
+        return self.labels if labels is None else validation.as_labels(labels)
+
+    def _kinds(self) -> list[str]:
+        kinds = [ID, PROBABILITY]
+        kinds += [SCORE] if self.has_scores else []
+        return [*kinds, TRUTH] if self.has_targets else kinds
+
+    def _row_numbers(self, rows: Rows) -> Array:
+        try:
+            numbers = np.arange(self.num_rows)[row_index(rows)]
+        except IndexError as error:
+            raise InputError(f"{self.path} has {self.num_rows} rows; {error}.") from error
+        if not len(numbers):
+            raise InputError(f"`rows` must pick at least one row of {self.path}; got none.")
+        return numbers
+
+    def _batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
+        if any(kind != ID for kind in wanted.kinds):
+            self._one_column_per_label()
+        first = 0
+        for shard in self.shards:
+            mask = None if keep is None else keep[first : first + shard.num_rows]
+            lacks_truth = TRUTH in wanted.kinds and not shard.schema.has_targets
+            kinds = [kind for kind in wanted.kinds if not (lacks_truth and kind == TRUTH)]
+            chosen = Selection(wanted.labels, kinds, wanted.rows, self.labels_at_once)
+            for batch in shard.batches(chosen, mask):
+                yield with_unknown(batch) if lacks_truth else batch
+            first += shard.num_rows
+
+    def _gather(
+        self,
+        names: list[str],
+        kinds: list[str],
+        keep: Array | None = None,
+        order: Literal["C", "F"] = "C",
+    ) -> Batch:
+        """Return all batches as one, filled in place: there is never a second copy."""
+        rows = self.num_rows if keep is None else int(keep.sum())
+        fits_memory(f"{self.path}", rows, max(1, len(names)))
+        arrays: dict[str, Array] = {}
+        start = size = 0
+        # Batches of a few MB: turning columns into rows then happens in cache.
+        wanted = Selection(names, kinds, max(1024, 2**20 // max(1, len(names))))
+        for batch in self._batches(wanted, keep):
+            for name, values in zip(Batch._fields[1:], batch[1:], strict=True):
+                if values is None:
+                    continue
+                if name not in arrays:
+                    kind = np.float32 if name == "targets" and self.soft else values.dtype
+                    arrays[name] = np.empty((rows, *values.shape[1:]), dtype=kind, order=order)
+                size = len(values)
+                arrays[name][start : start + size] = values
+            start += size
+        if start != rows:
+            raise InputError(f"{self.path} must hold {rows} rows, as it claims; it holds {start}.")
+        return Batch(0, *(arrays.get(name) for name in Batch._fields[1:]))
+
+    def _predictions(self, names: list[str], batch: Batch) -> Predictions:
+        targets = batch.targets
+        if targets is not None and self.soft:
+            targets = targets.astype(np.float32, copy=False)
+        return Predictions(
+            _present(batch.probabilities),
+            names,
+            _present(batch.ids),
+            targets,
+            batch.scores,
+            self.metadata,
+        )
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return the file itself, or the finished Parquet files of a folder in order of their names.
+
+    Names that begin with ``.`` or ``_`` are files still being written, by convention.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(
+        file
+        for file in path.iterdir()
+        if file.suffix == ".parquet" and not file.name.startswith((".", "_"))
+    )
+    if not files:
+        raise InputError(f"the folder {path} must hold Parquet files (*.parquet); it has none.")
+    return files
+
+
+def identity(path: str | os.PathLike[str]) -> tuple[tuple[str, int, int, int], ...]:
+    """Return what changes when a file of the dataset is replaced, added or removed."""
+    try:
+        found = [(file, file.stat()) for file in parquet_files(Path(path))]
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no file {error.filename}") from None
+    return tuple(
+        (str(file), status.st_ino, status.st_size, status.st_mtime_ns) for file, status in found
+    )
+
+
+def _present(values: Array | None) -> Array:
+    """Return ``values``; a column that was selected is never None."""
+    assert values is not None
+    return values

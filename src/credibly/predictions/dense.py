@@ -1,0 +1,533 @@
+"""The table in memory: probabilities of every label for every row, with ids and truth."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from credibly import __version__
+from credibly.arrays import to_numpy
+from credibly.checks import InputError, nearest
+from credibly.frames import aligned, in_order
+from credibly.notebook import COLUMNS, ROWS, html_table
+from credibly.predictions import validation
+from credibly.targets import UNKNOWN, Coding
+from credibly.types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from credibly.losses import Loss
+    from credibly.predictions.dataset import Dataset
+    from credibly.predictions.importing import Layout, Values
+
+
+class Evaluated(Protocol):
+    """What the Trainer of Hugging Face gives back: logits and truth."""
+
+    @property
+    def predictions(self) -> Any: ...
+
+    @property
+    def label_ids(self) -> Any: ...
+
+
+Path = str | os.PathLike[str]
+Rows = slice | Sequence[int] | Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions:
+    """Probabilities of every label for every row; made by ``from_arrays`` or ``read``.
+
+    Attributes:
+        probabilities: (rows, labels) float32 in [0, 1].
+        labels: the label names, in the order of the columns.
+        ids: (rows,) array of str, no two alike.
+        targets: None, or (rows, labels) int8: 1 present, 0 absent, −1 unknown; float32 where some
+            truth is soft (a share of votes).
+        scores: None, or (rows, labels) float32: what the model put out.
+        metadata: anything JSON holds: loss, link, calibrator, decision, seed, created_by.
+
+    Example:
+        >>> predictions = Predictions.from_arrays(
+        ...     probabilities=[[0.9, 0.2], [0.4, 0.6]], targets=[[1, 0], [-1, 1]],
+        ...     labels=["dog", "dining table"], ids=["a", "b"])
+        >>> predictions
+        Predictions(2 rows × 2 labels, with targets)
+        >>> predictions.select(["dining table"])[1:].probabilities
+        array([[0.6]], dtype=float32)
+    """
+
+    probabilities: Array
+    labels: list[str]
+    ids: Array
+    targets: Array | None = None
+    scores: Array | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        probabilities: ArrayLike | object,
+        labels: Sequence[str] | Array,
+        targets: ArrayLike | object = None,
+        ids: Sequence[object] | Array | None = None,
+        scores: ArrayLike | object = None,
+        metadata: Mapping[str, object] | None = None,
+        coding: Coding | None = None,
+        where: str = "",
+    ) -> Predictions:
+        """Return checked predictions from arrays or tensors, which are not modified.
+
+        Columns of data frames are matched with ``labels`` by name, rows by their index.
+
+        Args:
+            probabilities: (rows, labels) in [0, 1].
+            labels: one name per column.
+            targets: (rows, labels) coded as ``credibly.targets`` says, or integer class indices
+                (rows,), −1 unknown.
+            ids: one per row, all different; the row numbers if not given.
+            scores: (rows, labels), the model's output.
+            metadata: anything JSON can hold.
+            coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
+            where: goes in front of error messages: a file name.
+
+        Raises:
+            InputError: if shapes disagree or a value is out of range; names row and label.
+        """
+        names = validation.as_labels(labels, where)
+        probabilities = in_order(probabilities, names, "probabilities")
+        targets, scores = (
+            aligned(probabilities, in_order(each, names, what), "probabilities", what)
+            for each, what in ((targets, "targets"), (scores, "scores"))
+        )
+        matrix = validation.as_matrix("probabilities", probabilities, len(names), where)
+        rows = len(matrix)
+        truth = None
+        if targets is not None:
+            truth = validation.as_targets(targets, names, where, coding=coding)
+        raw = None if scores is None else validation.as_matrix("scores", scores, len(names), where)
+        for name, other in (("targets", truth), ("scores", raw)):
+            if other is not None and len(other) != rows:
+                raise InputError(
+                    f"{where}`{name}` must have as many rows as the probabilities, {rows}; "
+                    f"got {len(other)}."
+                )
+        return cls(
+            probabilities=validation.as_probabilities(matrix, names, where),
+            labels=names,
+            ids=validation.as_ids(ids, rows, where),
+            targets=truth,
+            scores=None if raw is None else validation.as_scores(raw, names, where),
+            metadata={"created_by": f"credibly {__version__}", **(metadata or {})},
+        )
+
+    # Files -----------------------------------------------------------------------------------
+
+    @classmethod
+    def read(
+        cls,
+        path: Path,
+        labels: Sequence[str] | None = None,
+        rows: Rows | None = None,
+        *,
+        partial: bool = False,
+    ) -> Predictions:
+        """Read a predictions file, or a folder of shards as one; all of it or some labels, rows.
+
+        A folder that lacks shards is an error unless ``partial``.
+        """
+        return cls.scan(path, partial=partial).read(labels=labels, rows=rows)
+
+    @classmethod
+    def scan(cls, path: Path, *, partial: bool = False, **limits: int) -> Dataset:
+        """Open without reading: labels, rows and metadata, and ways to read some of it.
+
+        ``limits`` are those of ``Dataset``.
+        """
+        from credibly.predictions.dataset import Dataset
+
+        return Dataset(path, partial=partial, **limits)
+
+    @classmethod
+    def batches(
+        cls,
+        path: Path,
+        rows: int | None = None,
+        labels: Sequence[str] | None = None,
+        *,
+        partial: bool = False,
+    ) -> Iterator[Predictions]:
+        """Yield at most ``rows`` rows of a file of any size at a time (see ``Dataset``)."""
+        return cls.scan(path, partial=partial).batches(rows=rows, labels=labels)
+
+    def write(self, path: Path) -> None:
+        """Write one Parquet file; ``path`` holds its old content or all of the new one."""
+        from credibly.predictions.writer import Writer
+
+        with Writer(path, self.labels, metadata=self.metadata) as writer:
+            writer.append(self)
+
+    @classmethod
+    def from_npz(
+        cls, path: Path, *, loss: str | Loss | None = None, coding: Coding | None = None
+    ) -> Predictions:
+        """Import arrays ``probabilities`` or ``scores``, ``labels``, optional ``targets``, ``ids``.
+
+        Scores need the ``loss`` they were trained with (an object or a name of the command line):
+        it owns the map to probabilities. ``coding`` is that of ``from_arrays``.
+        """
+        from credibly.predictions.importers import from_file
+
+        return from_file(path, "npz", loss=loss, coding=coding)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: Path,
+        *,
+        loss: str | Loss | None = None,
+        labels: Sequence[str] | None = None,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import a CSV file with a header; an empty cell of truth is unknown.
+
+        Columns are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and ``id``; or plain label names
+        (all columns but ``id`` and ``split``, or those of ``labels``): probabilities, or scores if
+        the ``loss`` they were trained with is given. ``coding`` is that of ``from_arrays``.
+        """
+        from credibly.predictions.importers import from_file
+
+        return from_file(path, "csv", loss=loss, labels=labels, coding=coding)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Path,
+        *,
+        loss: str | Loss | None = None,
+        labels: Sequence[str] | None = None,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import another program's Parquet file, its columns named as for ``from_csv``."""
+        from credibly.predictions.importers import from_file
+
+        return from_file(path, "parquet", loss=loss, labels=labels, coding=coding)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: Path,
+        values: Values,
+        *,
+        loss: str | Loss | None = None,
+        truth: Any = None,
+        layout: Layout | None = None,
+        certain: bool = False,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import values that another program wrote, declared as logits or as probabilities.
+
+        Args:
+            path: an ``.npy``, ``.npz``, ``.pt`` (tensors only, nothing is executed), ``.csv``,
+                ``.parquet``, ``.arrow`` or ``.feather`` file.
+            values: ``"logits"`` (what a model puts out before any sigmoid: margins, scores) or
+                ``"probabilities"``.
+            loss: of logits, the loss that they were trained with, or its name; it owns the map to
+                probabilities. ``"bce"`` where a plain sigmoid belongs.
+            truth: a file, a data frame or a matrix with the truth, matched by id and label name
+                where both have ids, by order otherwise. A file has one column per label, or one
+                that lists the labels of a row (``cat dog``).
+            layout: how rows and labels are named there.
+            certain: accept logits that all lie in [0, 1].
+            coding: how to read targets of only −1 and +1.
+
+        Raises:
+            InputError: if the values contradict the declaration, or a row or label has no truth.
+        """
+        from credibly.predictions.importing import bring
+
+        return bring(
+            path, values, loss=loss, truth=truth, layout=layout, certain=certain, coding=coding
+        )
+
+    @classmethod
+    def from_values(
+        cls,
+        source: Any,
+        values: Values,
+        *,
+        loss: str | Loss | None = None,
+        truth: Any = None,
+        layout: Layout | None = None,
+        ids: Sequence[object] | Array | None = None,
+        certain: bool = False,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import values in memory, declared as logits or as probabilities.
+
+        Args:
+            source: a matrix (array or tensor); a list with one array per label, (rows, 2) as
+                forests of scikit-learn return them or (rows,) as boosters trained per label do; a
+                data frame of pandas, polars or pyarrow, whose column names become labels.
+            values, loss, truth, layout, certain, coding: as for ``from_file``.
+            ids: one per row; by default the id column or the named index of a data frame.
+
+        Example:
+            >>> forest = [np.array([[0.1, 0.9]]), np.array([[0.6, 0.4]])]  # predict_proba
+            >>> from credibly.predictions import Layout
+            >>> layout = Layout(labels=["cat", "dog"])
+            >>> Predictions.from_values(forest, "probabilities", layout=layout).probabilities
+            array([[0.9, 0.4]], dtype=float32)
+        """
+        from credibly.predictions.importing import bring
+
+        return bring(
+            source,
+            values,
+            loss=loss,
+            truth=truth,
+            layout=layout,
+            ids=ids,
+            certain=certain,
+            coding=coding,
+        )
+
+    @classmethod
+    def from_evaluation(
+        cls,
+        evaluation: Evaluated,
+        *,
+        loss: str | Loss,
+        layout: Layout | None = None,
+        ids: Sequence[object] | Array | None = None,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Import what the Trainer of Hugging Face gives back: ``trainer.predict(rows)``.
+
+        Args:
+            evaluation: an ``EvalPrediction`` or ``PredictionOutput``: logits in ``predictions``
+                (of a tuple, the first), truth in ``label_ids`` (None without any).
+            loss: the loss that the model was trained with, or its name.
+            layout, ids, coding: as for ``from_values``.
+        """
+        logits = evaluation.predictions
+        logits = logits[0] if isinstance(logits, tuple) else logits
+        return cls.from_values(
+            logits,
+            "logits",
+            loss=loss,
+            truth=evaluation.label_ids,
+            layout=layout,
+            ids=ids,
+            coding=coding,
+        )
+
+    # Parts and wholes ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Rows) -> Predictions:
+        """Return some rows: a slice, indices or a bool mask."""
+        chosen = row_index(rows)
+        return replace(
+            self,
+            probabilities=self.probabilities[chosen],
+            ids=self.ids[chosen],
+            targets=None if self.targets is None else self.targets[chosen],
+            scores=None if self.scores is None else self.scores[chosen],
+        )
+
+    def select(self, labels: Sequence[str]) -> Predictions:
+        """Return some labels, in the order given."""
+        columns = positions(labels, self.labels)
+        return replace(
+            self,
+            labels=validation.as_labels(labels),
+            probabilities=self.probabilities[:, columns],
+            targets=None if self.targets is None else self.targets[:, columns],
+            scores=None if self.scores is None else self.scores[:, columns],
+        )
+
+    def join_truth(
+        self,
+        truth: Predictions | ArrayLike | object,
+        *,
+        ids: Sequence[object] | Array | None = None,
+        labels: Sequence[str] | None = None,
+        coding: Coding | None = None,
+    ) -> Predictions:
+        """Return the same predictions with the truth of another table, matched by id and label.
+
+        Args:
+            truth: ``Predictions`` with targets, or a target matrix. Rows and labels it lacks
+                become unknown.
+            ids, labels: of the matrix; those of these predictions if not given.
+            coding: how to read a matrix of only −1 and +1.
+        """
+        if isinstance(truth, Predictions):
+            if truth.targets is None:
+                raise InputError("`truth` must have targets; got predictions without any.")
+            matrix, ids, names = truth.targets, truth.ids, truth.labels
+        else:
+            names = self.labels if labels is None else validation.as_labels(labels)
+            matrix = validation.as_targets(truth, names, coding=coding)
+        columns = positions(names, self.labels)
+        given = self.ids if ids is None else validation.as_ids(ids, len(matrix))
+        if len(given) != len(matrix):
+            raise InputError(f"`truth` must have one row per id, {len(given)}; got {len(matrix)}.")
+        row_of = {name: row for row, name in enumerate(given.tolist())}
+        source = np.array([row_of.get(name, -1) for name in self.ids.tolist()], dtype=np.intp)
+        if len(self) and (source < 0).all():
+            raise InputError(
+                f"no id of the truth is one of the predictions';"
+                f" it has {given[:1].tolist()}, "
+                f"the predictions {self.ids[:1].tolist()}. Use the same ids in both."
+            )
+        targets = np.full(self.probabilities.shape, UNKNOWN, dtype=matrix.dtype)
+        found = np.flatnonzero(source >= 0)
+        targets[found[:, None], columns] = matrix[source[found]]
+        return replace(self, targets=targets)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Predictions]) -> Predictions:
+        """Return the rows of several tables, one after the other; labels must agree, ids differ.
+
+        Truth that a table lacks becomes unknown; scores are kept if every table has them. The
+        metadata is the first table's.
+        """
+        if not parts:
+            raise InputError("`parts` must hold at least one table; got none.")
+        first = parts[0]
+        for number, part in enumerate(parts):
+            if set(part.labels) != set(first.labels):
+                raise InputError(label_mismatch(f"part {number}", part.labels, first.labels))
+        aligned = [
+            part if part.labels == first.labels else part.select(first.labels) for part in parts
+        ]
+        ids = np.concatenate([part.ids for part in aligned])
+        validation.check_unique(ids)
+        targets = None
+        if any(part.targets is not None for part in aligned):
+            targets = np.concatenate([_targets_or_unknown(part) for part in aligned])
+        scores = [part.scores for part in aligned if part.scores is not None]
+        return replace(
+            first,
+            probabilities=np.concatenate([part.probabilities for part in aligned]),
+            ids=ids,
+            targets=targets,
+            scores=np.concatenate(scores) if len(scores) == len(aligned) else None,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Predictions):
+            return NotImplemented
+        pairs = (
+            (self.probabilities, other.probabilities),
+            (self.ids, other.ids),
+            (self.targets, other.targets),
+            (self.scores, other.scores),
+        )
+        return (
+            self.labels == other.labels
+            and self.metadata == other.metadata
+            and all(_same(one, two) for one, two in pairs)
+        )
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    # Elsewhere -------------------------------------------------------------------------------
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table with the columns of the file: ``id``, ``p:…``, ``s:…``, ``y:…``."""
+        from credibly.predictions import file_schema
+
+        kind = None
+        if self.targets is not None:
+            kind = "soft" if self.targets.dtype.kind == "f" else "hard"
+        schema = file_schema.arrow_schema(self.labels, scores=self.scores is not None, targets=kind)
+        return file_schema.to_arrow(schema, self.ids, self.probabilities, self.scores, self.targets)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with the columns of the file; ``id`` is the index.
+
+        Unknown truth is NaN.
+        """
+        return self.to_arrow().to_pandas().set_index("id")
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as a table, for notebooks."""
+        first = self[:ROWS]
+        columns = ["id", *self.labels]
+        rows = []
+        for place, (name, values) in enumerate(zip(first.ids, first.probabilities, strict=True)):
+            truth = None if first.targets is None else first.targets[place]
+            rows.append([name, *_marked(values, truth)])
+        note = "" if self.targets is None else "✓ present, ? unknown, by the truth."
+        return html_table(repr(self), columns, rows, note=note, total=len(self))
+
+    def __repr__(self) -> str:
+        known = [name for name in ("targets", "scores") if getattr(self, name) is not None]
+        extra = f", with {' and '.join(known)}" if known else ""
+        return f"Predictions({len(self)} rows × {self.num_labels} labels{extra})"
+
+
+def row_index(rows: Rows) -> slice | Array:
+    """Return ``rows`` as numpy takes them: a slice, indices or a mask."""
+    if isinstance(rows, slice):
+        return rows
+    if isinstance(rows, (int, np.integer)):
+        raise InputError(f"rows must be a slice, indices or a mask; got {rows!r}. Use [{rows}].")
+    chosen = to_numpy(rows)
+    return chosen if chosen.size else chosen.astype(np.intp)  # numpy takes [] for floats
+
+
+def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
+    """Return where each of ``labels`` stands among ``known``."""
+    place = {name: position for position, name in enumerate(known)}
+    for name in labels:
+        if name not in place:
+            raise InputError(f"no label {name!r} in the predictions. {nearest(str(name), known)}")
+    return [place[name] for name in labels]
+
+
+def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
+    """Return a message that names the first few labels on which two tables differ."""
+    missing = [name for name in expected if name not in set(labels)][:3]
+    surplus = [name for name in labels if name not in set(expected)][:3]
+    parts = [f"lacks {missing}"] if missing else []
+    parts += [f"has {surplus} besides"] if surplus else []
+    return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
+
+
+def _marked(values: Array, truth: Array | None) -> list[str]:
+    """Return probabilities as text, with a mark where the truth says present or unknown."""
+    columns = values[: COLUMNS + 1]
+    if truth is None:
+        return [f"{value:.3f}" for value in columns]
+    marks = ["✓" if y >= 0.5 else "?" if y < 0 else "" for y in truth[: COLUMNS + 1]]
+    return [f"{value:.3f} {mark}".strip() for value, mark in zip(columns, marks, strict=True)]
+
+
+def _targets_or_unknown(part: Predictions) -> Array:
+    if part.targets is not None:
+        return part.targets
+    return np.full(part.probabilities.shape, UNKNOWN, dtype=np.int8)
+
+
+def _same(one: Array | None, two: Array | None) -> bool:
+    if one is None or two is None:
+        return one is two
+    return one.dtype == two.dtype and np.array_equal(one, two)

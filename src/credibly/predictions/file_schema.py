@@ -1,0 +1,322 @@
+"""The schema of a predictions file: names and types of its columns, its metadata, its version.
+
+This is the only module that knows the layout. Everything here is decided by the footer of a file:
+no row is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly.checks import InputError
+from credibly.predictions import top_k
+from credibly.predictions.arrow import number_column, text_column
+from credibly.predictions.validation import as_labels
+from credibly.targets import UNKNOWN
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VERSION = "1.0"
+"""Version of files with one column per label."""
+TOP_VERSION = "2.0"
+"""Version of files with the most probable labels of each row; the newest that is read."""
+ID = "id"
+"""Column of row names."""
+PATH = "path"
+"""Column of image paths."""
+PROBABILITY = "p:"
+"""What the name of a label's column of probabilities begins with."""
+SCORE = "s:"
+"""What the name of a label's column of scores begins with."""
+TRUTH = "y:"
+"""What the name of a label's column of truth begins with."""
+KEY = b"credibly"
+IDS_CHECKED = "ids_checked"
+LAYOUT = "layout"
+RESERVED = ("version", "labels", IDS_CHECKED, LAYOUT)
+
+ROW_GROUP_ROWS = 100_000
+# Beyond this, a row group of many labels would not fit comfortably into memory.
+ROW_GROUP_CELLS = 2**25
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a predictions file holds, known from its footer alone.
+
+    Attributes:
+        columns: names of all columns, in the order of the file.
+        labels: names of the labels; the metadata's order where the file has metadata.
+        has_scores, has_targets: whether the optional columns are there.
+        has_paths: whether a column ``path`` names the file behind each row.
+        soft: whether the truth may lie between 0 and 1.
+        types: Arrow type of each column.
+        metadata: what the writer knew, without the keys of the layout itself.
+        top: whether the file holds the most probable labels of each row, not a column per label.
+        checked_rows: number of rows whose ids the writer found distinct; 0 where it does not say.
+    """
+
+    columns: tuple[str, ...]
+    labels: list[str]
+    has_scores: bool
+    has_targets: bool
+    has_paths: bool
+    soft: bool
+    types: Mapping[str, pa.DataType]
+    metadata: dict[str, Any]
+    checked_rows: int = 0
+    top: bool = False
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema, raw: bytes | None, where: str) -> Schema:
+        """Return the schema of a file, every column that is used checked for its type.
+
+        Args:
+            schema: the columns.
+            raw: the JSON document under the key ``credibly`` of the metadata, None without any.
+            where: what errors begin with: the path and a colon.
+
+        Raises:
+            InputError: if a column is missing, there twice or of a type that cannot be read.
+        """
+        names = schema.names
+        types = dict(zip(names, schema.types, strict=True))
+        if len(types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{where}columns must differ; {twice!r} is there twice.")
+        document = decode_metadata(raw, where)
+        if document.get(LAYOUT) == top_k.LAYOUT:
+            return _top_schema(names, types, document, where)
+        labels = document.get("labels") or label_columns(names, PROBABILITY)
+        if not labels:
+            raise InputError(_not_predictions(names, where))
+        labels = as_labels(labels, where)
+        _require(types, [ID, *(PROBABILITY + name for name in labels)], where)
+        has_scores = _all_or_none(types, SCORE, labels, where)
+        has_targets = _all_or_none(types, TRUTH, labels, where)
+        _check_types(types, labels, where)
+        checked = document.get(IDS_CHECKED)
+        return cls(
+            columns=tuple(names),
+            labels=labels,
+            has_scores=has_scores,
+            has_targets=has_targets,
+            has_paths=PATH in types and _is_text(types[PATH]),
+            soft=has_targets and any(is_float(types[TRUTH + name]) for name in labels),
+            types=types,
+            metadata={key: value for key, value in document.items() if key not in RESERVED},
+            checked_rows=checked if isinstance(checked, int) else 0,
+        )
+
+
+def _top_schema(
+    names: Sequence[str], types: Mapping[str, pa.DataType], document: dict[str, Any], where: str
+) -> Schema:
+    """Return the schema of a file with the most probable labels of each row."""
+    _require(types, [ID, top_k.TOP, top_k.TOP_PROBABILITY], where)
+    expected = {
+        **{top_k.TOP: "list of int32", top_k.TOP_PROBABILITY: "list of float32"},
+        **{top_k.TOP_SCORE: "list of float32", top_k.TOP_TRUTH: "list of int32"},
+    }
+    for name, kind in expected.items():
+        value = str(types[name].value_type) if name in types and _is_list(types[name]) else None
+        if name in types and value != kind.rsplit(" ", 1)[-1].replace("float32", "float"):
+            raise InputError(f"{where}column {name!r} must be a {kind}; it is {types[name]}.")
+    checked = document.get(IDS_CHECKED)
+    return Schema(
+        columns=tuple(names),
+        labels=as_labels(document.get("labels") or [], where),
+        has_scores=top_k.TOP_SCORE in types,
+        has_targets=top_k.TOP_TRUTH in types,
+        has_paths=False,
+        soft=False,
+        types=types,
+        metadata={key: value for key, value in document.items() if key not in RESERVED},
+        checked_rows=checked if isinstance(checked, int) else 0,
+        top=True,
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_list(kind)
+
+
+def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
+    """Return the rows of a row group: ``most``, fewer where there are hundreds of columns.
+
+    Example:
+        >>> row_group_rows(161), row_group_rows(2001)
+        (100000, 16768)
+    """
+    return max(1, min(most, ROW_GROUP_CELLS // num_columns))
+
+
+def arrow_schema(labels: Sequence[str], *, scores: bool, targets: str | None) -> pa.Schema:
+    """Return the Arrow schema to write; ``targets`` is None, ``"hard"`` or ``"soft"``."""
+    import pyarrow as pa
+
+    fields = [pa.field(ID, pa.string(), nullable=False)]
+    fields += [pa.field(PROBABILITY + label, pa.float32(), nullable=False) for label in labels]
+    if scores:
+        fields += [pa.field(SCORE + label, pa.float32(), nullable=False) for label in labels]
+    if targets is not None:
+        kind = pa.int8() if targets == "hard" else pa.float32()
+        fields += [pa.field(TRUTH + label, kind) for label in labels]
+    return pa.schema(fields)
+
+
+def to_arrow(
+    schema: pa.Schema, ids: Array, probabilities: Array, scores: Array | None, targets: Array | None
+) -> pa.Table:
+    """Return arrays as an Arrow table of ``schema``; unknown targets become nulls."""
+    import pyarrow as pa
+
+    columns: list[Any] = [text_column(ids)]
+    # One transpose each: a strided column would be copied element by element.
+    columns += [number_column(each, pa.float32()) for each in np.ascontiguousarray(probabilities.T)]
+    if scores is not None:
+        columns += [number_column(each, pa.float32()) for each in np.ascontiguousarray(scores.T)]
+    if targets is not None:
+        kind = schema.field(len(columns)).type
+        for column in np.ascontiguousarray(targets.T):
+            columns.append(number_column(column, kind, column != UNKNOWN))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def encode_metadata(
+    metadata: Mapping[str, object],
+    labels: Sequence[str],
+    checked_rows: int = 0,
+    *,
+    top: bool = False,
+) -> str:
+    """Return the JSON document of a file."""
+    for key in RESERVED:
+        if key in metadata:
+            raise InputError(
+                f"`metadata` must not have the key {key!r}: the file's own. Rename it."
+            )
+    own: dict[str, Any] = {"version": TOP_VERSION if top else VERSION, "labels": list(labels)}
+    own |= {LAYOUT: top_k.LAYOUT} if top else {}
+    if checked_rows:
+        own[IDS_CHECKED] = checked_rows
+    try:
+        return json.dumps({**own, **metadata}, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`metadata` must be JSON: dicts, lists, strings, finite numbers; {error}."
+        ) from error
+
+
+def decode_metadata(raw: bytes | None, where: str) -> dict[str, Any]:
+    """Return the JSON document of a file; ``{}`` where another program wrote it.
+
+    Raises:
+        InputError: if it is not a JSON object, or of a newer major version.
+    """
+    if raw is None:
+        return {}
+    try:
+        document = json.loads(raw)
+        major = int(str(document.get("version", "")).split(".")[0])
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{where}the metadata under 'credibly' must be a JSON object with a version; {error}."
+        ) from error
+    names = document.get("labels", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{where}the metadata's 'labels' must be a list of names; {names!r:.80}.")
+    ours = int(TOP_VERSION.split(".")[0])
+    if major > ours:
+        raise InputError(
+            f"{where}layout version {document['version']} is newer than {TOP_VERSION}, the newest "
+            "this credibly reads. Upgrade credibly."
+        )
+    return document
+
+
+def label_columns(names: Sequence[str], prefix: str) -> list[str]:
+    """Return the labels that have a column with ``prefix``, in the order of the file."""
+    return [name[len(prefix) :] for name in names if name.startswith(prefix)]
+
+
+def is_float(kind: pa.DataType) -> bool:
+    """Return whether a column of this type may hold fractions."""
+    import pyarrow as pa
+
+    return pa.types.is_floating(kind)
+
+
+def is_number(kind: pa.DataType, *, nulls: bool = False) -> bool:
+    """Return whether a column of this type holds numbers; a column of nulls where ``nulls``."""
+    import pyarrow as pa
+
+    integer = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return integer or pa.types.is_floating(kind) or (nulls and pa.types.is_null(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    return any(
+        same(kind)
+        for same in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    )
+
+
+def _check_types(types: Mapping[str, object], labels: Sequence[str], where: str) -> None:
+    import pyarrow as pa
+
+    if not (_is_text(types[ID]) or pa.types.is_integer(types[ID])):
+        raise InputError(
+            f"{where}column 'id' must hold text or whole numbers; it holds {types[ID]}."
+        )
+    accepted: dict[tuple[Any, bool], bool] = {}
+    for prefix in (PROBABILITY, SCORE, TRUTH):
+        for name in labels:
+            kind = types.get(prefix + name)
+            if kind is None:
+                continue
+            key = (kind, prefix == TRUTH)
+            if key not in accepted:
+                accepted[key] = is_number(kind, nulls=prefix == TRUTH)
+            if not accepted[key]:
+                raise InputError(
+                    f"{where}column {prefix + name!r} must hold numbers; it holds {kind}. "
+                    "Convert it to float32 and write the file again."
+                )
+
+
+def _require(types: Mapping[str, object], columns: Sequence[str], where: str) -> None:
+    for name in columns:
+        if name not in types:
+            raise InputError(f"{where}a predictions file must have a column {name!r}.")
+
+
+def _all_or_none(
+    types: Mapping[str, object], prefix: str, labels: Sequence[str], where: str
+) -> bool:
+    wanted = [prefix + name for name in labels]
+    some = any(name in types for name in wanted)
+    if some:
+        _require(types, wanted, where)
+    return some
+
+
+def _not_predictions(names: Sequence[str], where: str) -> str:
+    listed = ", ".join(sorted(names)[:8]) or "none"
+    return (
+        f"{where}not a predictions file: it has no columns 'p:<label>'. Its columns: "
+        f"{listed}. If these are labels, use `Predictions.from_parquet`."
+    )

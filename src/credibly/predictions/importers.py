@@ -1,0 +1,479 @@
+"""Read scores or probabilities that another program wrote: arrays and tables in files."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from credibly.arrays import to_numpy
+from credibly.checks import InputError, fits_memory, nearest
+from credibly.predictions import file_schema, validation
+from credibly.predictions.arrow import id_array, number_matrix
+from credibly.predictions.completeness import check_names
+from credibly.predictions.dataset import parquet_files
+from credibly.predictions.dense import Predictions
+from credibly.predictions.npz import read_array, read_arrays
+from credibly.predictions.shard import open_parquet
+from credibly.predictions.tensor_files import NAMES, read_tensors
+from credibly.targets import UNKNOWN, Coding
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from credibly.losses import Loss
+
+Kind = Literal["npz", "npy", "pt", "csv", "parquet", "arrow"]
+Meaning = Literal["probabilities", "scores"]
+KINDS: dict[str, Kind] = {
+    ".npz": "npz",
+    ".npy": "npy",
+    ".pt": "pt",
+    ".pth": "pt",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+"""Kinds of files by their ending."""
+
+ID_NAMES = ("id", "ids", "image_id", "imageid", "row_id", "filename", "file_name", "image_name")
+"""Names of columns that hold ids, in small letters; the first that a table has is taken."""
+
+
+@dataclass(frozen=True)
+class ImportedTable:
+    """What an imported file held.
+
+    Attributes:
+        where: what errors begin with: the path and a colon.
+        labels: names of the labels.
+        ids: (rows,), None where the file has none.
+        probabilities, scores: (rows, labels); scores may have two columns per label.
+        targets: (rows, labels) of 1, 0, soft values and −1 for unknown.
+        split: (rows,), 0 train, 1 test, 2 calibration.
+    """
+
+    where: str
+    labels: list[str]
+    ids: Array | None
+    probabilities: Array | None
+    scores: Array | None
+    targets: Array | None
+    split: Array | None
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """What the columns of a table, or the arrays of a file, are called.
+
+    Attributes:
+        values: the columns of scores or probabilities, ``*`` standing for the label, such as
+            ``pred_*``; one column, or one array, without a star. None for the usual names.
+        truth: the columns of the truth, likewise.
+    """
+
+    values: str | None = None
+    truth: str | None = None
+
+    def usual(self, names: Sequence[str], kept: Sequence[str], prefix: str) -> dict[str, str]:
+        """Return the columns to read and what they are usually called.
+
+        Args:
+            names: of all columns.
+            kept: columns that are no values and no truth, such as the id.
+            prefix: of the values, ``s:`` or ``p:``.
+
+        Example:
+            >>> ColumnNames("pred_*", "true_*").usual(["id", "pred_a", "true_a"], ["id"], "p:")
+            {'id': 'id', 'pred_a': 'p:a', 'true_a': 'y:a'}
+        """
+        others = [name for name in names if name not in kept]
+        values, truth = _matching(self.values, others), _matching(self.truth, others)
+        if self.values == "*":  # a star alone takes what the other pattern leaves
+            values = {name: label for name, label in values.items() if name not in truth}
+        elif self.truth == "*":
+            truth = {name: label for name, label in truth.items() if name not in values}
+        if self.values is not None and "*" not in self.values + (self.truth or ""):
+            truth = dict.fromkeys(truth, self.values)  # one label, whose columns differ in name
+        rest = [name for name in others if name not in truth]
+        if self.values is not None:
+            rest = [
+                name for name in rest if self.truth is None and name.startswith(file_schema.TRUTH)
+            ]
+        return {
+            **{name: name for name in (*kept, *rest)},
+            **{name: prefix + label for name, label in values.items()},
+            **{name: file_schema.TRUTH + label for name, label in truth.items()},
+        }
+
+
+def _matching(pattern: str | None, names: Sequence[str]) -> dict[str, str]:
+    """Return the label of each column that a pattern names.
+
+    Example:
+        >>> _matching("pred_*", ["id", "pred_cat", "pred_dog"])
+        {'pred_cat': 'cat', 'pred_dog': 'dog'}
+    """
+    if pattern is None:
+        return {}
+    if pattern.count("*") > 1:
+        raise InputError(f"a pattern of columns must have one '*' at most; got {pattern!r}.")
+    before, star, after = pattern.partition("*")
+    shortest = len(before) + len(after)
+    found = {
+        name: name[len(before) : len(name) - len(after)] if star else name
+        for name in names
+        if name == pattern
+        or (star and len(name) > shortest and name.startswith(before) and name.endswith(after))
+    }
+    if not found:
+        hint = nearest(pattern.replace("*", ""), list(names))
+        raise InputError(f"there must be columns called {pattern!r}. {hint}")
+    return found
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    kind: Kind | None = None,
+    plain: Meaning = "probabilities",
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+    partial: bool = False,
+    id_column: str | None = None,
+    names: ColumnNames | None = None,
+) -> ImportedTable:
+    """Read a file by its ending, or as ``kind``.
+
+    Args:
+        path: an ``.npz``, ``.npy``, ``.pt`` (tensors only), ``.csv``, ``.parquet``, ``.arrow`` or
+            ``.feather`` file, or a folder of Parquet files.
+        kind: of the file, where its ending does not say.
+        plain: what columns with plain label names, and arrays without a name, hold.
+        labels: which columns are labels, all but ids and ``split`` if not given; for arrays, the
+            names of their columns.
+        coding: how to read targets of only −1 and +1.
+        partial: whether a folder may lack shards of a prediction; otherwise that is an error.
+        id_column: the column that holds the ids; by default the first of ``ID_NAMES``.
+        names: what the columns or arrays are called, where they have other names.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    arrays, columns = open_file(
+        path, id_column, kind=kind, plain=plain, partial=partial, names=names
+    )
+    if columns is None:
+        return from_arrays(arrays or {}, f"{path}: ", labels, coding)
+    return from_columns(columns, f"{path}: ", plain, labels, coding, id_column)
+
+
+def open_file(
+    path: Path,
+    id_column: str | None = None,
+    *,
+    kind: Kind | None = None,
+    plain: str = "targets",
+    partial: bool = False,
+    names: ColumnNames | None = None,
+) -> tuple[dict[str, Array] | None, pa.Table | None]:
+    """Return the arrays of a file by name, or its columns; one of the two is None.
+
+    Where ``names`` says what they are called, they are renamed as usual.
+    """
+    kind = kind or file_kind(path)
+    names = names or ColumnNames()
+    if kind in ("npz", "npy", "pt"):
+        return _arrays(path, kind, plain, names), None
+    if kind == "parquet":
+        table = _parquet(path, partial)
+    else:
+        table = _csv(path, id_column) if kind == "csv" else _arrow(path)
+    return None, _with_usual_names(table, names, id_column, plain, f"{path}: ")
+
+
+def _with_usual_names(
+    table: pa.Table, names: ColumnNames, id_column: str | None, plain: str, where: str
+) -> pa.Table:
+    """Return the columns that ``names`` speaks of, called as usual; all if it speaks of none."""
+    if names == ColumnNames():
+        return table
+    given: list[str] = table.column_names
+    id_found = id_name(given, id_column, where)
+    kept = [name for name in given if name == "split" or name == id_found]
+    prefix = file_schema.PROBABILITY if plain == "probabilities" else file_schema.SCORE
+    try:
+        usual = names.usual(given, kept, prefix)
+    except InputError as error:
+        raise InputError(f"{where}{error}") from error
+    return table.select(list(usual)).rename_columns(list(usual.values()))
+
+
+def from_file(
+    path: str | os.PathLike[str],
+    kind: Kind,
+    *,
+    loss: str | Loss | None = None,
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+) -> Predictions:
+    """Return the predictions of a file; its scores, if it has only those, go through ``loss``."""
+    plain: Meaning = "probabilities" if loss is None else "scores"
+    table = read_table(path, kind=kind, plain=plain, labels=labels, coding=coding)
+    probabilities, metadata = table.probabilities, {}
+    if probabilities is None:
+        if loss is None:
+            raise InputError(
+                f"{table.where}holds scores only; give the `loss` they were trained with: "
+                "it owns the map from scores to probabilities."
+            )
+        probabilities = through(loss, table)
+        metadata = {"loss": str(loss)}
+    return Predictions.from_arrays(
+        probabilities=probabilities,
+        targets=table.targets,
+        labels=table.labels,
+        ids=table.ids,
+        scores=table.scores,
+        metadata=metadata,
+        coding="unknown",
+        where=table.where,
+    )
+
+
+def through(loss: str | Loss, table: ImportedTable) -> Array:
+    import torch
+
+    from credibly import losses
+
+    owner = losses.from_name(loss, num_labels=len(table.labels)) if isinstance(loss, str) else loss
+    scores = validation.as_scores(to_numpy(table.scores), table.labels, table.where)
+    with torch.no_grad():
+        return to_numpy(owner.probabilities(torch.from_numpy(scores)))
+
+
+def file_kind(path: Path) -> Kind:
+    """Return the kind of a file by its ending; a folder holds Parquet files."""
+    if path.is_dir():
+        return "parquet"
+    if path.suffix.lower() not in KINDS:
+        *endings, last = KINDS
+        raise InputError(
+            f"{path} must end in {', '.join(endings)} or {last}; it ends in {path.suffix!r}."
+        )
+    return KINDS[path.suffix.lower()]
+
+
+def _arrays(path: Path, kind: Kind, plain: str, names: ColumnNames) -> dict[str, Array]:
+    """Return the arrays of a file by name; one without a name has the meaning ``plain``."""
+    if kind == "npy":
+        return {plain: read_array(path)}
+    own = tuple(name for name in (names.values, names.truth) if name is not None)
+    read = read_tensors(path, plain, own) if kind == "pt" else read_arrays(path, (*NAMES, *own))
+    for name in own:
+        if name not in read:
+            hint = nearest(name, list(read))
+            raise InputError(f"{path}: there must be an array called {name!r}. {hint}")
+    kept = {name: array for name, array in read.items() if name not in own}
+    if names.values is not None:
+        kept = {n: array for n, array in kept.items() if n not in ("scores", "probabilities")}
+        kept[plain] = read[names.values]
+    return kept if names.truth is None else {**kept, "targets": read[names.truth]}
+
+
+def from_arrays(
+    arrays: dict[str, Array],
+    where: str,
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+) -> ImportedTable:
+    """Return arrays by name (``scores`` or ``probabilities``, …) as a table, shapes checked."""
+    main = arrays.get("probabilities", arrays.get("scores"))
+    if main is None or main.ndim != 2:
+        found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+        raise InputError(
+            f"{where}must hold an array `scores` or `probabilities` of shape (rows, labels); "
+            f"it holds {found}."
+        )
+    if main.dtype.kind not in "buif":
+        raise InputError(f"{where}scores and probabilities must be numbers; got {main.dtype}.")
+    if main.shape[0] == 0:
+        raise InputError(f"{where}must have at least one row; it is empty.")
+    names = _names(arrays, labels, main, where)
+    labels = validation.as_labels(range(main.shape[1]) if names is None else names, where)
+    targets = arrays.get("targets")
+    if targets is not None:
+        targets = validation.as_targets(targets, labels, where, coding=coding)
+    for name in ("scores", "probabilities", "targets", "ids", "split"):
+        if name in arrays and len(arrays[name]) != len(main):
+            raise InputError(
+                f"{where}`{name}` must have {len(main)} rows, as the others; "
+                f"got {len(arrays[name])}."
+            )
+    return ImportedTable(
+        where,
+        labels,
+        arrays.get("ids"),
+        arrays.get("probabilities"),
+        validation.imported_scores(arrays.get("scores"), labels, where),
+        targets,
+        arrays.get("split"),
+    )
+
+
+def _names(
+    arrays: dict[str, Array], labels: Sequence[str] | None, main: Array, where: str
+) -> Sequence[object] | None:
+    """Return the names of the columns: those given must be those of the file, where it has any."""
+    own = None if "labels" not in arrays else arrays["labels"].tolist()
+    if labels is None:
+        return own
+    if own is not None and [str(name) for name in own] != [str(name) for name in labels]:
+        raise InputError(
+            f"{where}`labels` must be those of the file, in its order, {str(own)[:80]}; got "
+            f"{str(list(labels))[:80]}. Leave them out."
+        )
+    if main.shape[1] % len(labels):
+        raise InputError(
+            f"{where}`labels` must name every column, {main.shape[1]}; got {len(labels)} names."
+        )
+    return labels
+
+
+def id_name(names: Sequence[str], id_column: str | None, where: str) -> str | None:
+    """Return the column that holds the ids; None if there is none."""
+    if id_column is not None:
+        if id_column not in names:
+            raise InputError(
+                f"{where}there must be a column {id_column!r}, as `id_column` says. "
+                f"{nearest(id_column, names)}"
+            )
+        return id_column
+    small = {name.lower(): name for name in reversed(names)}
+    return next((small[name] for name in ID_NAMES if name in small), None)
+
+
+def _arrow(path: Path) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import feather
+
+    try:
+        return feather.read_table(path)  # Arrow's file format, whatever its ending
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{path} must be a complete Arrow file; {error}.") from error
+
+
+def _csv(path: Path, id_column: str | None) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    try:
+        with csv.open_csv(path) as reader:
+            name = id_name(reader.schema.names, id_column, f"{path}: ")
+        # Ids keep their leading zeros.
+        kept: dict[str, Any] = {name or file_schema.ID: pa.string()}
+        options = csv.ConvertOptions(column_types=kept)
+        table = csv.read_csv(path, convert_options=options)
+        _ = table.column_names  # decoded here: names may not be text
+        return table
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be a CSV file with a header; {error}.") from error
+
+
+def _parquet(path: Path, partial: bool) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        names = parquet_files(path)
+        if path.is_dir():
+            check_names(path, names, partial=partial)
+        files = [open_parquet(file) for file in names]
+        rows = sum(file.metadata.num_rows for file in files)
+        fits_memory(f"{path}", rows, max(file.metadata.num_columns for file in files))
+        return pa.concat_tables([file.read() for file in files])
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, (FileNotFoundError, InputError)):
+            raise
+        raise InputError(f"{path} must be complete Parquet of one schema; {error}.") from error
+
+
+def from_columns(
+    table: pa.Table,
+    where: str,
+    plain: Meaning,
+    labels: Sequence[str] | None = None,
+    coding: Coding | None = None,
+    id_column: str | None = None,
+) -> ImportedTable:
+    """Return the columns of a table: ``p:<label>``, ``s:<label>``, ``y:<label>`` or plain ones."""
+    names = table.column_names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{where}columns must differ; {twice!r} is there twice.")
+    if table.num_rows == 0:
+        raise InputError(f"{where}must have at least one row; it is empty.")
+    found = {
+        kind: file_schema.label_columns(names, kind)
+        for kind in (file_schema.PROBABILITY, file_schema.SCORE, file_schema.TRUTH)
+    }
+    prefixed = found[file_schema.PROBABILITY] or found[file_schema.SCORE]
+    used = {prefix + name for prefix, group in found.items() for name in group}
+    id_column = id_name(names, id_column, where)
+    chosen = validation.as_labels(
+        labels or prefixed or [n for n in names if n not in used and n not in (id_column, "split")],
+        where,
+    )
+
+    def cells(prefix: str, *, nulls: bool = False) -> Array | None:
+        if not found.get(prefix) and prefix != "":
+            return None
+        columns = {}
+        for name in chosen:
+            if prefix + name not in names:
+                hint = nearest(prefix + name, names)
+                raise InputError(f"{where}there must be a column {prefix + name!r}. {hint}")
+            columns[prefix + name] = column(table, prefix + name)
+        return number_matrix(columns, where, nulls=nulls, fill=math.nan)
+
+    bare = None if prefixed else cells("")
+    truth = cells("y:", nulls=True)
+    scores = bare if plain == "scores" and not prefixed else cells("s:")
+    return ImportedTable(
+        where=where,
+        labels=chosen,
+        ids=None if id_column is None else id_array(column(table, id_column), where),
+        probabilities=bare if plain == "probabilities" and not prefixed else cells("p:"),
+        scores=validation.imported_scores(scores, chosen, where),
+        targets=None if truth is None else decoded(truth, chosen, where, coding),
+        split=_split(table, where),
+    )
+
+
+def decoded(truth: Array, labels: list[str], where: str, coding: Coding | None) -> Array:
+    """Return targets; where no cell holds −1, unknown ones are the empty cells and nothing else."""
+    if coding is None and not (truth == UNKNOWN).any():
+        coding = "unknown"
+    return validation.as_targets(truth, labels, where, coding=coding)
+
+
+def column(table: pa.Table, name: str) -> Any:
+    return table.column(name).combine_chunks()
+
+
+def _split(table: pa.Table, where: str) -> Array | None:
+    if "split" not in table.column_names:
+        return None
+    return number_matrix({"split": column(table, "split")}, where)[:, 0]

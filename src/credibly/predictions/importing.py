@@ -1,0 +1,397 @@
+"""Bring predictions from elsewhere: values declared as logits or probabilities, and their truth.
+
+What values mean is declared, never guessed from their range. A declaration that the values
+contradict is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from credibly import checks
+from credibly.arrays import is_tensor, to_numpy
+from credibly.checks import InputError, nearest
+from credibly.predictions import importers, validation
+from credibly.predictions.dense import Predictions
+from credibly.predictions.importers import ColumnNames, ImportedTable
+from credibly.targets import Coding
+from credibly.types import Array, ArrowTable
+
+if TYPE_CHECKING:
+    from credibly.losses import Loss
+
+Values = Literal["logits", "probabilities"]
+"""What imported numbers are: logits or probabilities."""
+SEPARATORS = (" ", ",", ";", "|")
+LIST_NAMES = ("labels", "label", "tags", "classes", "categories", "attributes", "attribute_ids")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows and labels are named in a file or table from elsewhere.
+
+    Attributes:
+        labels: names of the labels: which columns to read, or the names of the columns of an array.
+        id_column: the column that holds the ids; by default ``id``, ``image_id`` and the like.
+        suffix: taken off the end of ids where it is there, such as ``".jpg"``.
+        label_column: in the truth, the column that lists the labels of a row; by default
+            ``labels``, ``tags`` and the like.
+        separator: between the labels of such a list; by default the one with which every part is a
+            known label.
+        value_columns: the columns of the values, ``*`` standing for the label, such as ``pred_*``;
+            in files of arrays, the name of the array. By default the usual names.
+        truth_columns: the columns of the truth, or its array, likewise.
+    """
+
+    labels: Sequence[str] | None = None
+    id_column: str | None = None
+    suffix: str = ""
+    label_column: str | None = None
+    separator: str | None = None
+    value_columns: str | None = None
+    truth_columns: str | None = None
+
+    def without_suffix(self, ids: Array | None) -> Array | None:
+        if ids is None or not self.suffix:
+            return ids
+        return np.array([str(name).removesuffix(self.suffix) for name in ids.tolist()], object)
+
+
+def bring(
+    source: Any,
+    values: Values,
+    *,
+    loss: str | Loss | None = None,
+    truth: Any = None,
+    layout: Layout | None = None,
+    ids: Any = None,
+    certain: bool = False,
+    coding: Coding | None = None,
+) -> Predictions:
+    """Return predictions from a file, an array, a list of arrays or a data frame."""
+    checks.choice("values", values, ("logits", "probabilities"))
+    layout = layout or Layout()
+    given = read(source, values, layout, ids=ids, coding=coding, apart=truth is not None)
+    table = with_truth(given, truth, layout, coding)
+    check_declared(table, values, certain=certain)
+    if values == "probabilities":
+        if loss is not None:
+            raise InputError(
+                f"{table.where}`loss` belongs to logits, whose link it owns; the values are "
+                "declared as probabilities. Leave one of the two out."
+            )
+        return _predictions(table, table.probabilities, {"source_values": values})
+    if loss is None:
+        raise InputError(
+            f"{table.where}logits need the `loss` that they were trained with, which owns the map "
+            'to probabilities. Give `loss="bce"` where a plain sigmoid belongs: models trained '
+            "with binary cross-entropy, margins of XGBoost and LightGBM."
+        )
+    probabilities = importers.through(loss, table)
+    return _predictions(table, probabilities, {"source_values": values, "loss": str(loss)})
+
+
+def _predictions(table: ImportedTable, probabilities: Any, metadata: dict[str, Any]) -> Predictions:
+    scores = table.scores
+    if scores is not None and scores.shape[1] != len(table.labels):
+        scores = None  # two scores per label, which a predictions file does not hold
+    if table.where:
+        metadata["source"] = Path(table.where.removesuffix(": ")).name
+    return Predictions.from_arrays(
+        probabilities=probabilities,
+        targets=table.targets,
+        labels=table.labels,
+        ids=table.ids,
+        scores=scores,
+        metadata=metadata,
+        coding="unknown",
+        where=table.where,
+    )
+
+
+def read(
+    source: Any,
+    values: Values,
+    layout: Layout,
+    *,
+    ids: Any = None,
+    coding: Coding | None = None,
+    partial: bool = False,
+    apart: bool = False,
+) -> ImportedTable:
+    """Return the values, truth and names that ``source`` holds; nothing is mapped yet.
+
+    ``apart``: the truth is elsewhere, and the layout speaks of its columns there.
+    """
+    plain = "scores" if values == "logits" else "probabilities"
+    if isinstance(source, (str, os.PathLike)):
+        table = importers.read_table(
+            source,
+            plain=plain,
+            labels=layout.labels,
+            coding=coding,
+            partial=partial,
+            id_column=layout.id_column,
+            names=ColumnNames(layout.value_columns, None if apart else layout.truth_columns),
+        )
+    elif isinstance(source, ArrowTable):
+        table = importers.from_columns(
+            _arrow(source, layout), "", plain, layout.labels, coding, layout.id_column
+        )
+    else:
+        table = importers.from_arrays({plain: as_matrix(source)}, "", layout.labels, coding)
+    if ids is not None:
+        table = replace(table, ids=validation.as_ids(ids, _rows(table), table.where))
+    return replace(table, ids=layout.without_suffix(table.ids))
+
+
+def _rows(table: ImportedTable) -> int:
+    values = table.scores if table.probabilities is None else table.probabilities
+    return len(to_numpy(values))
+
+
+def _arrow(frame: ArrowTable, layout: Layout) -> Any:
+    """Return a data frame as an Arrow table; the index of pandas, where it has names, is the id."""
+    import pyarrow as pa
+
+    table = pa.table(frame)
+    index = "__index_level_0__"
+    if index not in table.column_names:
+        return table
+    if layout.id_column is None and not {"id"} & set(table.column_names):
+        names = ["id" if name == index else name for name in table.column_names]
+        return table.rename_columns(names)
+    return table.drop_columns([index])
+
+
+def as_matrix(source: Any) -> Array:
+    """Return an array, a tensor or a list with one array per label as a matrix (rows, labels).
+
+    Forests of scikit-learn return one (rows, 2) array per label, whose second column is the
+    probability of presence; boosters that are trained per label give one vector each.
+
+    Example:
+        >>> as_matrix([np.array([[0.1, 0.9]]), np.array([[0.6, 0.4]])])
+        array([[0.9, 0.4]])
+    """
+    if is_tensor(source) or isinstance(source, np.ndarray):
+        return to_numpy(source)
+    if not isinstance(source, (list, tuple)):
+        raise InputError(
+            "values must be a file, an array, a tensor, a list with one array per label or a data "
+            f"frame; got {type(source).__name__}."
+        )
+    parts = [to_numpy(part) for part in source]
+    shapes = {part.shape for part in parts}
+    if parts and all(part.ndim == 2 for part in parts):
+        wrong = next((place for place, part in enumerate(parts) if part.shape[1] != 2), None)
+        if wrong is not None:
+            raise InputError(
+                "a list with one array per label must hold arrays of shape (rows, 2): absent, "
+                f"present; label {wrong} has {parts[wrong].shape}. A forest that saw only one "
+                "class of a label gives one column: drop the label, or fill in its probability."
+            )
+        parts = [part[:, 1] for part in parts]
+    if not parts or len({part.shape for part in parts}) > 1 or parts[0].ndim != 1:
+        raise InputError(
+            "a list of values must hold one array per label, all of one shape, (rows,) or "
+            f"(rows, 2); got shapes {sorted(shapes)[:4]}. Pass a matrix as an array."
+        )
+    return np.stack(parts, axis=1)
+
+
+def check_declared(table: ImportedTable, values: Values, *, certain: bool = False) -> None:
+    """Refuse values that contradict what they were declared to be."""
+    if values == "logits":
+        if table.scores is None:
+            raise InputError(
+                f"{table.where}holds probabilities by name, but its values are declared as logits. "
+                'Declare them: `values="probabilities"`.'
+            )
+        scores = to_numpy(table.scores)
+        inside = scores.size and np.nanmin(scores) >= 0 and np.nanmax(scores) <= 1
+        if inside and not certain:
+            raise InputError(
+                f"{table.where}all values lie in [0, 1], as probabilities do, but are declared as "
+                'logits. Give `values="probabilities"` if they are, or `certain=True` if they are '
+                "logits all the same."
+            )
+    elif table.probabilities is None:
+        raise InputError(
+            f"{table.where}holds scores by name, but its values are declared as probabilities. "
+            'Declare them: `values="logits"`, with their `loss`.'
+        )
+
+
+# Truth -----------------------------------------------------------------------------------------
+
+
+def with_truth(
+    table: ImportedTable, truth: Any, layout: Layout, coding: Coding | None = None
+) -> ImportedTable:
+    """Return the table with the truth of another source, matched by id and by label name.
+
+    Without ids on one side, rows are matched by their order, and must be as many.
+
+    Args:
+        table: values whose truth is elsewhere.
+        truth: None, a file, a data frame or a matrix.
+        layout: how the truth names rows and labels.
+        coding: how to read targets of only −1 and +1.
+
+    Raises:
+        InputError: if a row or a label has no truth, or ids are there twice.
+    """
+    if truth is None:
+        return table
+    ids, targets, where = _read_truth(truth, table.labels, layout, coding)
+    rows = _rows(table)
+    if ids is None or table.ids is None:
+        if len(targets) != rows:
+            raise InputError(
+                f"{where}the truth must have as many rows as the values, {rows}, because one of "
+                f"them has no ids; got {len(targets)}. Give both an id column."
+            )
+        return replace(table, targets=targets, ids=ids if table.ids is None else table.ids)
+    return replace(table, targets=targets[_matched(table, ids, where)])
+
+
+def _matched(table: ImportedTable, ids: Array, where: str) -> Array:
+    """Return the row of the truth for each row of the table."""
+    names = validation.as_ids(table.ids, len(to_numpy(table.ids)), table.where)
+    given = validation.as_ids(ids, len(ids), where)
+    row_of = {name: row for row, name in enumerate(given.tolist())}
+    without = [name for name in names.tolist() if name not in row_of]
+    if without:
+        few = ", ".join(map(repr, without[:3]))
+        hint = ""
+        if len(without) == len(names):
+            hint = (
+                f" The truth has ids such as {given[0]!r}. If only an ending differs, take it off "
+                'with `suffix=".jpg"`.'
+            )
+        raise InputError(
+            f"{where}every row must have its truth; {len(without)} of {len(names)} ids have none: "
+            f"{few}{', …' if len(without) > 3 else ''}.{hint}"
+        )
+    return np.array([row_of[name] for name in names.tolist()], dtype=np.intp)
+
+
+def _read_truth(
+    truth: Any, labels: Sequence[str], layout: Layout, coding: Coding | None
+) -> tuple[Array | None, Array, str]:
+    """Return ids (None without any), targets in the order of ``labels``, and where errors are."""
+    if isinstance(truth, (str, os.PathLike)):
+        return _truth_file(Path(truth), labels, layout, coding)
+    if isinstance(truth, ArrowTable):
+        return _truth_columns(_arrow(truth, layout), "", labels, layout, coding)
+    return None, validation.as_targets(truth, labels, coding=coding), ""
+
+
+def _truth_file(
+    path: Path, labels: Sequence[str], layout: Layout, coding: Coding | None
+) -> tuple[Array | None, Array, str]:
+    where = f"{path}: "
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    names = ColumnNames(truth=layout.truth_columns)
+    arrays, columns = importers.open_file(path, layout.id_column, names=names)
+    if columns is not None:
+        return _truth_columns(columns, where, labels, layout, coding)
+    assert arrays is not None
+    if "targets" not in arrays:
+        held = ", ".join(arrays) or "nothing"
+        raise InputError(f"{where}must hold an array `targets`; it holds {held}.")
+    own = arrays.get("labels")
+    targets = arrays["targets"]
+    if own is not None:
+        names = [str(name) for name in own.tolist()]
+        targets = validation.as_targets(targets, names, where, coding=coding)
+        return arrays.get("ids"), targets[:, _places(labels, names, where)], where
+    return arrays.get("ids"), validation.as_targets(targets, labels, where, coding=coding), where
+
+
+def _places(labels: Sequence[str], known: Sequence[str], where: str) -> list[int]:
+    place = {name: position for position, name in enumerate(known)}
+    for name in labels:
+        if name not in place:
+            raise InputError(
+                f"{where}the truth must have every label; {name!r} is missing. "
+                f"{nearest(str(name), known)}"
+            )
+    return [place[name] for name in labels]
+
+
+def _truth_columns(
+    table: Any, where: str, labels: Sequence[str], layout: Layout, coding: Coding | None
+) -> tuple[Array | None, Array, str]:
+    names = table.column_names
+    id_column = importers.id_name(names, layout.id_column, where)
+    ids = None
+    if id_column is not None:
+        ids = layout.without_suffix(importers.id_array(importers.column(table, id_column), where))
+    listed = _list_column(names, labels, layout, id_column)
+    if listed is not None:
+        return ids, _from_lists(table, listed, where, labels, layout), where
+    prefix = "y:" if any(name.startswith("y:") for name in names) else ""
+    own = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    _places(labels, own, where)
+    columns = {prefix + name: importers.column(table, prefix + name) for name in labels}
+    matrix = importers.number_matrix(columns, where, nulls=True, fill=float("nan"))
+    return ids, importers.decoded(matrix, list(labels), where, coding), where
+
+
+def _list_column(
+    names: Sequence[str], labels: Sequence[str], layout: Layout, id_column: str | None
+) -> str | None:
+    """Return the column that lists the labels of a row; None where each label has a column."""
+    if layout.label_column is not None:
+        return layout.label_column
+    if any(name in names or f"y:{name}" in names for name in labels):
+        return None
+    small = {name.lower(): name for name in reversed(names) if name != id_column}
+    return next((small[name] for name in LIST_NAMES if name in small), None)
+
+
+def _from_lists(table: Any, name: str, where: str, labels: Sequence[str], layout: Layout) -> Array:
+    """Return targets from cells such as ``cat dog``; an empty cell is a row without labels."""
+    if name not in table.column_names:
+        raise InputError(
+            f"{where}there must be a column {name!r}. {nearest(name, table.column_names)}"
+        )
+    cells = importers.column(table, name).to_pylist()
+    place = {label: position for position, label in enumerate(labels)}
+    separator = layout.separator or _separator(cells, place)
+    targets = np.zeros((len(cells), len(labels)), dtype=np.int8)
+    for row, cell in enumerate(cells):
+        for part in _parts(cell, separator):
+            if part not in place:
+                raise InputError(
+                    f"{where}row {row}, column {name!r} must list known labels, separated by "
+                    f"{separator!r}; got {part!r}. {nearest(part, labels)} Another separator is "
+                    "given by `separator`."
+                )
+            targets[row, place[part]] = 1
+    return targets
+
+
+def _parts(cell: Any, separator: str) -> list[str]:
+    if isinstance(cell, (list, tuple)):
+        return [str(part) for part in cell]
+    text = "" if cell is None else str(cell)
+    return [part.strip() for part in text.split(separator) if part.strip()]
+
+
+def _separator(cells: Sequence[Any], known: Mapping[str, int]) -> str:
+    """Return the separator with which the fewest parts are unknown."""
+
+    def unknown(separator: str) -> int:
+        return sum(part not in known for cell in cells for part in _parts(cell, separator))
+
+    return min(SEPARATORS, key=unknown)

@@ -1,0 +1,216 @@
+"""Write a predictions file in batches; it appears under its name only when it is complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly import __version__, checksums
+from credibly.checks import InputError, whole_number
+from credibly.files import atomic_path
+from credibly.predictions import file_schema, top_k, validation
+from credibly.predictions.dataset import Dataset
+from credibly.predictions.dense import Predictions, label_mismatch
+from credibly.predictions.top_k import TopPredictions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+MAX_COLUMNS = 500_000
+"""Opening so many takes a minute; a Parquet file of more than a million cannot be opened at all."""
+
+
+class Writer:
+    """Append batches; leaving the ``with`` block finishes the file, an exception discards it.
+
+    The first batch decides whether the file has scores and truth.
+
+    Args:
+        path: the file to write.
+        labels: names of the labels.
+        metadata: anything JSON can hold; may be changed until the file is finished.
+        soft: whether truth between 0 and 1 may come where the first batch has none.
+        row_group_rows: rows per row group, at most; fewer where a row has many labels.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "predictions.parquet"
+        >>> with Writer(path, ["dog", "cat"]) as writer:
+        ...     writer.append(probabilities=[[0.9, 0.1]], ids=["a"])
+        ...     writer.append(probabilities=[[0.2, 0.3]], ids=["b"])
+        >>> Predictions.read(path)
+        Predictions(2 rows × 2 labels)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        labels: Sequence[str],
+        *,
+        metadata: Mapping[str, object] | None = None,
+        soft: bool = False,
+        row_group_rows: int = file_schema.ROW_GROUP_ROWS,
+    ) -> None:
+        self.path = path
+        self.row_group_rows = whole_number("row_group_rows", row_group_rows, 1)
+        self.labels = validation.as_labels(labels)
+        self.metadata: dict[str, Any] = {
+            "created_by": f"credibly {__version__}",
+            **(metadata or {}),
+        }
+        file_schema.encode_metadata(self.metadata, self.labels)
+        self.num_rows = 0
+        self._soft = soft
+        self._schema: pa.Schema | None = None
+        self._file: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._top = False
+        self._hashes: list[np.ndarray] = []
+        self._atomic = atomic_path(path)
+
+    def __enter__(self) -> Writer:
+        self._beside = self._atomic.__enter__()
+        return self
+
+    def append(
+        self, predictions: Predictions | TopPredictions | None = None, **arrays: Any
+    ) -> None:
+        """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes.
+
+        ``TopPredictions`` are written in the layout for very many labels; a file has one layout.
+        """
+        if isinstance(predictions, TopPredictions):
+            self._append_top(predictions)
+            return
+        if predictions is None:
+            predictions = Predictions.from_arrays(labels=self.labels, **arrays)
+            if arrays.get("ids") is None:
+                numbers = [str(self.num_rows + row) for row in range(len(predictions))]
+                predictions.ids[:] = numbers
+        elif predictions.labels != self.labels:
+            if set(predictions.labels) != set(self.labels):
+                raise InputError(label_mismatch("the batch", predictions.labels, self.labels))
+            predictions = predictions.select(self.labels)
+        schema = self._schema_for(predictions)
+        self._hashes.append(np.fromiter(map(hash, predictions.ids), np.int64, len(predictions)))
+        table = file_schema.to_arrow(
+            schema,
+            predictions.ids,
+            predictions.probabilities,
+            predictions.scores,
+            predictions.targets,
+        )
+        self._wait(table, file_schema.row_group_rows(len(schema), self.row_group_rows))
+
+    def _append_top(self, rows: TopPredictions) -> None:
+        if rows.labels != self.labels:
+            raise InputError(label_mismatch("the batch", rows.labels, self.labels))
+        has = (rows.scores is not None, rows.targets is not None)
+        if self._schema is None:
+            self._top, self._has = True, has
+            self._schema = top_k.arrow_schema(scores=has[0], targets=has[1])
+        elif not self._top or self._has != has:
+            raise InputError(
+                "every batch must have the layout of the first, and what it has of scores and "
+                "targets; this one differs."
+            )
+        self._hashes.append(np.fromiter(map(hash, rows.ids), np.int64, len(rows)))
+        self._wait(top_k.to_arrow(self._schema, rows), self.row_group_rows)
+
+    def _wait(self, table: pa.Table, group_rows: int) -> None:
+        self._waiting.append(table)
+        self._waiting_rows += len(table)
+        self.num_rows += len(table)
+        self._flush(group_rows)
+
+    def _check_columns(self, columns: int) -> None:
+        """Refuse a file that could hardly be read again, before anything of it is written."""
+        if columns > MAX_COLUMNS:
+            raise InputError(
+                f"{self.path} must have at most {MAX_COLUMNS:,} columns; {len(self.labels):,} "
+                f"labels would take {columns:,}. Keep the most probable labels of each row "
+                "instead: `credibly.predictions.TopPredictions`."
+            )
+
+    def _schema_for(self, predictions: Predictions) -> pa.Schema:
+        soft = predictions.targets is not None and predictions.targets.dtype.kind == "f"
+        if self._schema is None:
+            truth = (
+                None if predictions.targets is None else "soft" if soft or self._soft else "hard"
+            )
+            self._soft = truth == "soft"
+            self._has = (predictions.scores is not None, truth is not None)
+            self._check_columns(1 + len(self.labels) * (1 + sum(self._has)))
+            self._schema = file_schema.arrow_schema(self.labels, scores=self._has[0], targets=truth)
+        elif self._top:
+            raise InputError("every batch must have the layout of the first; this one differs.")
+        elif self._has != (predictions.scores is not None, predictions.targets is not None):
+            raise InputError(
+                "every batch must have what the first has of scores and targets; this one differs."
+            )
+        elif soft and not self._soft:
+            raise InputError(
+                "soft truth came after hard truth only; open the file with `Writer(…, soft=True)`."
+            )
+        return self._schema
+
+    def _flush(self, size: int) -> None:
+        """Write full row groups of ``size`` rows; the rest waits."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._file is None:
+            self._file = pq.ParquetWriter(
+                self._beside, self._schema, compression="zstd", use_dictionary=False
+            )
+        if self._waiting_rows < size:
+            return
+        table = pa.concat_tables(self._waiting)
+        full = self._waiting_rows - self._waiting_rows % size
+        self._file.write_table(table.slice(0, full), row_group_size=size)
+        self._waiting = [table.slice(full)] if full < len(table) else []
+        self._waiting_rows = len(table) - full
+
+    def _finish(self) -> None:
+        if self.num_rows == 0 or self._file is None:
+            raise InputError(f"{self.path}: a predictions file needs at least one row; got none.")
+        if self._waiting_rows:
+            self._flush(self._waiting_rows)
+        document = file_schema.encode_metadata(
+            self.metadata, self.labels, self.num_rows, top=self._top
+        )
+        self._file.add_key_value_metadata({file_schema.KEY.decode(): document})
+        self._file.add_key_value_metadata({checksums.KEY: checksums.PLACEHOLDER})
+        self._close()
+        checksums.seal(self._beside)
+        hashes = np.concatenate(self._hashes)
+        if len(np.unique(hashes)) < len(hashes):  # equal ids, or (hardly ever) only equal hashes
+            validation.check_unique(Dataset(self._beside).ids(), f"{self.path}: ")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                self._finish()
+        except BaseException as failure:
+            self._close()
+            self._atomic.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._close()
+        self._atomic.__exit__(kind, error, trace)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

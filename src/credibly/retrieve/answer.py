@@ -1,0 +1,154 @@
+"""The result of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from credibly.notebook import html_table
+from credibly.retrieve.query.diagram import Diagram
+from credibly.retrieve.query.formula import Query, quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One row of an answer.
+
+    Attributes:
+        id: of the row.
+        probability: that the row satisfies the query.
+        conditions: probability of each condition alone, by its text (``+fork``, ``-knife``).
+        truth: whether the row satisfies the query, None where that is not known.
+        path: the row's file, where the predictions name one.
+        text: the row's text, where it was looked up.
+    """
+
+    id: Any
+    probability: float
+    conditions: Mapping[str, float]
+    truth: bool | None = None
+    path: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """The best rows for a query, and the expected number of hits among all rows.
+
+    Attributes:
+        query: what was asked.
+        hits: the best rows, most probable first, equal ones by id.
+        rows: number of rows searched.
+        expected_hits: sum of the probabilities over all rows; None where ``count=False``.
+        known_rows: number of rows whose truth is known for every label of the query.
+        known_expected, known_hits: expected and real hits among these rows; None if there are none.
+        contradiction: whether the query contradicts itself, so that no row can satisfy it.
+        sql: the statements that ran; empty for arrays in memory.
+    """
+
+    query: Query
+    hits: Sequence[Hit]
+    rows: int
+    expected_hits: float | None
+    known_rows: int = 0
+    known_expected: float | None = None
+    known_hits: int | None = None
+    contradiction: bool = False
+    sql: tuple[str, ...] = ()
+
+    def with_texts(self, texts: Mapping[str, str]) -> Answer:
+        """Return the answer with the text of each row that ``texts`` has, by id."""
+        hits = [replace(hit, text=texts.get(str(hit.id))) for hit in self.hits]
+        return replace(self, hits=hits)
+
+    @property
+    def ids(self) -> list[Any]:
+        """Return the ids of the best rows, in order."""
+        return [hit.id for hit in self.hits]
+
+    @property
+    def probabilities(self) -> list[float]:
+        """Return the probabilities of the best rows, in order."""
+        return [hit.probability for hit in self.hits]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the best rows as a data frame: id, probability, one column per condition."""
+        import pandas as pd
+
+        listed = []
+        for hit in self.hits:
+            row = {"id": hit.id, "probability": hit.probability, **hit.conditions}
+            row |= {} if hit.truth is None else {"truth": hit.truth}
+            listed.append(row | ({} if hit.path is None else {"path": hit.path}))
+        return pd.DataFrame(listed)
+
+    def __repr__(self) -> str:
+        expected = "" if self.expected_hits is None else f", {self.expected_hits:,.1f} expected"
+        return f"Answer({str(self.query)!r}: {len(self.hits)} best of {self.rows:,} rows{expected})"
+
+    def _repr_html_(self) -> str:
+        """Return the best rows as a table, for notebooks."""
+        names = list(self.hits[0].conditions) if self.hits else []
+        known = any(hit.truth is not None for hit in self.hits)
+        rows = []
+        for hit in self.hits:
+            truth = [{True: "✓", False: "✗", None: "?"}[hit.truth]] if known else []
+            rows.append(
+                [hit.id, hit.probability, *(hit.conditions[name] for name in names), *truth]
+            )
+        heads = ["id", "probability", *names, *(["truth"] if known else [])]
+        return html_table(repr(self), heads, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain values, for JSON."""
+        result: dict[str, Any] = {
+            "query": str(self.query),
+            "results": [_plain(hit) for hit in self.hits],
+            "expected_hits": self.expected_hits,
+            "rows": self.rows,
+        }
+        if self.known_rows:
+            result["truth"] = {
+                "rows": self.known_rows,
+                "expected_hits": self.known_expected,
+                "hits": self.known_hits,
+            }
+        if self.contradiction:
+            result["contradiction"] = True
+        return result
+
+
+def _plain(hit: Hit) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": hit.id,
+        "probability": hit.probability,
+        "conditions": dict(hit.conditions),
+    }
+    if hit.truth is not None:
+        row["truth"] = hit.truth
+    if hit.path is not None:
+        row["path"] = hit.path
+    if hit.text is not None:
+        row["text"] = hit.text
+    return row
+
+
+def conditions(query: Query) -> list[tuple[str, str, bool]]:
+    """Return the text of each condition, its label, and whether the label is wanted."""
+    wanted = [(f"+{quoted(name)}", name, True) for name in query.wanted]
+    return wanted + [(f"-{quoted(name)}", name, False) for name in query.unwanted]
+
+
+def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:
+    """Return whether the formula holds for one row; None where a label is unknown."""
+    if any(truth.get(name) not in (0, 1) for name in found.labels):
+        return None
+    number = found.root
+    while number > 1:
+        node = found.nodes[number - 2]
+        number = node.high if truth[found.labels[node.label]] == 1 else node.low
+    return number == 1

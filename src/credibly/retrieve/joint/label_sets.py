@@ -1,0 +1,188 @@
+"""Label sets by joint probabilities: the most probable set, and sets that hold all true labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from credibly import checks
+from credibly.checks import InputError
+from credibly.decide import Decision
+from credibly.retrieve.joint.base import SMALLEST, JointModel
+from credibly.retrieve.joint.mixture import MixtureJoint
+from credibly.targets import Coding, decode
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class _JointDecision(Decision):
+    """A decision by a joint model; its columns are those of ``for_labels``, or as fitted."""
+
+    def __init__(self, joint: JointModel) -> None:
+        if not isinstance(joint, MixtureJoint):
+            raise InputError(
+                f"`joint` must be a `MixtureJoint`; got {type(joint).__name__}. Fit one with "
+                "`credibly joint fit` or `fit_joint`."
+            )
+        joint.check_fitted()
+        self.joint = joint
+        self.labels: tuple[str, ...] = joint.labels
+
+    def for_labels(self, labels: Sequence[str]) -> Self:
+        self.joint.check(labels)
+        bound = copy(self)
+        bound.labels = tuple(labels)
+        return bound
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "labels": list(self.labels), "joint": self.joint.state()}
+
+    def to_module(self) -> nn.Module:
+        raise InputError(
+            f"{type(self).__name__} cannot be exported: it needs the joint model beside the "
+            "network. Export another decision, or decide with `predict`."
+        )
+
+    def _checked(self, probabilities: Array) -> Array:
+        if probabilities.shape[1] != len(self.labels):
+            raise InputError(
+                f"`probabilities` must have one column per label of `joint`, {len(self.labels)}; "
+                f"got {probabilities.shape[1]}."
+            )
+        return probabilities
+
+
+class MostProbableSet(_JointDecision):
+    """Select the most probable label set of each row under a joint model.
+
+    It is the set that is right as a whole most often (subset accuracy), not the one with the most
+    right labels.
+
+    Args:
+        joint: a fitted ``MixtureJoint``.
+
+    Example:
+        >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
+        >>> targets = np.tile([[1, 0], [0, 1]], (200, 1))
+        >>> joint = MixtureJoint(1).fit(probabilities, targets, labels=["cat", "dog"])
+        >>> MostProbableSet(joint).predict([[0.6, 0.55], [0.4, 0.45]])
+        array([[ True, False],
+               [False,  True]])
+    """
+
+    name = "most-probable-set"
+    fitted_on = "nothing"
+
+    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
+        return self
+
+    @property
+    def statement(self) -> str:
+        return (
+            "Each row has the label set that is most probable as a whole under the joint model; "
+            "nothing is guaranteed about it."
+        )
+
+    def _sets(self, probabilities: Array) -> Array:
+        return self.joint.most_probable(self._checked(probabilities), self.labels)[0]
+
+
+class JointCoverage(_JointDecision):
+    r"""Select sets that hold all true labels of a row with probability ``level``.
+
+    Split conformal prediction over the joint score. The labels of a row are taken from the most to
+    the least probable; the nonconformity score of a row is the probability, under the joint model,
+    that all its labels are among the first $m$, where $m$ is the least that holds all true ones.
+    The quantile is the ⌈(n + 1) level⌉-th smallest score of n held-out rows, and a set has the
+    largest $m$ whose probability is at most the quantile. The guarantee holds whether the joint
+    model is right or not; a better model gives smaller sets.
+
+    Args:
+        joint: a fitted ``MixtureJoint``. It must not be fitted on the rows given to ``fit``.
+        level: 1 − α, in (0, 1).
+
+    Attributes:
+        quantile: the largest score of a set.
+        num_rows: number of held-out rows whose truth is known.
+
+    Example:
+        >>> probabilities = np.tile([[0.9, 0.4, 0.1]], (40, 1))
+        >>> targets = np.tile([[1, 0, 0], [1, 1, 0]], (20, 1))
+        >>> decision = JointCoverage(MixtureJoint.independent(["a", "b", "c"]), 0.9)
+        >>> decision.fit(probabilities, targets).predict([[0.9, 0.4, 0.1]])
+        array([[ True,  True, False]])
+    """
+
+    name = "joint-coverage"
+    fitted_on = "truth"
+    quantile: float
+    num_rows: int
+    _settings = ("level",)
+    _fitted = ("quantile", "num_rows")
+
+    def __init__(self, joint: JointModel, level: float = 0.9) -> None:
+        super().__init__(joint)
+        self.level = checks.fraction("level", level, low_open=True, high_open=True)
+
+    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
+        """Fit on held-out rows; those with an unknown label are left out.
+
+        Args:
+            probabilities: (n, L).
+            targets: (n, L), coded as in ``credibly.targets``.
+            coding: how to read a matrix of only −1 and +1: ``"signed"`` or ``"unknown"``.
+        """
+        chances = self._checked(
+            checks.probabilities(checks.matrix("probabilities", np.asarray(probabilities)))
+        )
+        if targets is None:
+            raise InputError("`JointCoverage` must be fitted with `targets`; got none.")
+        truth = decode(targets, coding=coding, num_labels=chances.shape[1])
+        checks.same_shapes(probabilities=chances, targets=truth)
+        known = ((truth == 0) | (truth == 1)).all(axis=1)
+        number = int(known.sum())
+        rank = math.ceil((number + 1) * self.level * (1 - 1e-15))
+        if rank > number:
+            needed = math.ceil(1 / (1 - self.level) * (1 - 1e-12)) - 1
+            raise InputError(
+                f"a joint coverage of {self.level:g} needs at least {needed} held-out rows whose "
+                f"labels are all known; got {number}."
+            )
+        order, contained = self._contained(chances[known])
+        present = np.take_along_axis(truth[known] == 1, order, axis=1)
+        # The place of the last true label, counted from 1; 0 without any.
+        last = np.where(present, np.arange(1, present.shape[1] + 1), 0).max(axis=1)
+        scores = np.take_along_axis(contained, last[:, None], axis=1)[:, 0]
+        self.quantile = float(np.partition(scores, rank - 1)[rank - 1])
+        self.num_rows = number
+        return self
+
+    @property
+    def statement(self) -> str:
+        return (
+            f"A new row's set holds all its true labels with a probability of at least "
+            f"{self.level:g} (over the draw of the fitted rows too), if it is exchangeable with "
+            "the fitted rows, which were used neither for training nor for the joint model."
+        )
+
+    def _sets(self, probabilities: Array) -> Array:
+        order, contained = self._contained(self._checked(probabilities))
+        size = (contained <= self.quantile).sum(axis=1) - 1  # −1 where even no label is too many
+        sets = np.zeros(probabilities.shape, bool)
+        np.put_along_axis(sets, order, np.arange(order.shape[1]) < size[:, None], axis=1)
+        return sets
+
+    def _contained(self, probabilities: Array) -> tuple[Array, Array]:
+        """Return labels by falling probability, and P(all labels are among the first 0 … L)."""
+        chances = np.clip(np.asarray(probabilities, np.float64), SMALLEST, 1 - SMALLEST)
+        order = np.argsort(-chances, axis=1, kind="stable")
+        columns = [self.labels.index(name) for name in self.joint.labels]
+        place = np.argsort(columns)  # of each label in the model's own order
+        contained = self.joint.contained(chances[:, columns], place[order])
+        return order, np.maximum.accumulate(contained, axis=1)

@@ -1,0 +1,460 @@
+r"""Labels that depend on each other: which go together, and how many.
+
+The probability of a label set $y$ of a row is
+
+$$P(y \mid x) \propto h(|y|) \sum_{k=1}^K c_k\, E_k(x)^{\tau - 1} \prod_l
+  \left(e_{lk} \frac{p_l(x)}{1 - p_l(x)}\right)^{y_l}, \qquad
+  E_k = \prod_l (1 + p_l(x) (\lambda e_{lk} - 1))$$
+
+with $h(0) = \rho$, $h(s) = \lambda^s (1 - b\,2^{-s})$, $c_k > 0$ and factors $e_{lk} > 0$.
+$E_k(x)$ is how well component $k$ agrees with the row's own probabilities. With $\tau = 1$ labels
+that speak for the same component are all believed, which makes marginals too extreme; with
+$\tau = 0$ components have the same weights in every row, which makes them too moderate. $\tau$ is
+fitted, and so marginals stay as good as the predicted ones.
+
+One component corrects how many labels a row has (the empty set has a factor of its own); several
+also say which labels go together, and then $b = 0$. Expanding $h$ gives $2$ products for one
+component and $K$ for several, some with a negative weight, and one term for the empty set. So every
+boolean formula that is exact for independent labels is exact here, and a query needs its own labels
+and $K + 1$ weights per row (three for $K = 1$), whatever the number of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from credibly import checks
+from credibly.checks import InputError
+from credibly.retrieve.joint.base import (
+    JointModel,
+    checked_probabilities,
+    fitting_truth,
+    read_state,
+)
+from credibly.retrieve.joint.mixture_fit import NODE, Parameters
+from credibly.retrieve.query.diagram import ALWAYS, NEVER, Diagram, Keep, evaluate
+from credibly.targets import Coding, TargetsLike
+from credibly.types import Array, ArrayLike
+
+VERSION = 2
+MOST_FITTED = 10_000
+_CHUNK = 65536
+
+
+class MixtureJoint(JointModel):
+    """A mixture of products with a factor for the number of labels; fit on held-out predictions.
+
+    Args:
+        components: number of products $K$; 1 corrects only how many labels a row has.
+        ridge: how strongly the factors of all components are held together.
+        seed: of the random start of the components.
+
+    Example:
+        >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
+        >>> targets = np.tile([[1, 0], [0, 1]], (200, 1))
+        >>> joint = MixtureJoint(components=1).fit(probabilities, targets, labels=["cat", "dog"])
+        >>> joint.probability("cat | dog", [[0.5, 0.5]]).round(2)
+        array([1.])
+    """
+
+    def __init__(self, components: int = 3, ridge: float = 1.0, seed: int = 0) -> None:
+        self.components = int(checks.at_least("components", components, 1))
+        self.ridge = checks.positive("ridge", ridge)
+        self.seed = int(seed)
+
+    @classmethod
+    def independent(cls, labels: Sequence[str]) -> MixtureJoint:
+        """Return the model under which labels are independent."""
+        joint = cls(components=1)
+        zeros = np.zeros((1, len(labels)))
+        joint._set(tuple(sorted(labels)), Parameters(zeros, np.ones(1), 0.0, 0.0, 1.0))
+        return joint
+
+    def fit(
+        self,
+        probabilities: ArrayLike,
+        targets: TargetsLike,
+        labels: Sequence[str],
+        coding: Coding | None = None,
+    ) -> MixtureJoint:
+        """Fit on predictions that were not trained on, and their truth.
+
+        At most 10,000 rows are used, drawn at random. Labels that are never seen together keep a
+        small probability of it: the ridge bounds every factor.
+
+        Raises:
+            InputError: without known truth, or with more components than rows.
+        """
+        from credibly.retrieve.joint.mixture_fit import fit
+
+        chances, truth, names = fitting_truth(probabilities, targets, labels, coding)
+        if self.components > len(chances):
+            raise InputError(
+                f"`components` must be at most the number of rows with truth, {len(chances)}; got "
+                f"{self.components}. Use fewer components or more held-out rows."
+            )
+        if len(chances) > MOST_FITTED:
+            rows = np.random.default_rng(0).permutation(len(chances))[:MOST_FITTED]
+            chances, truth = chances[rows], truth[rows]
+        self._set(names, fit(chances, truth, self.components, self.ridge, self.seed))
+        return self
+
+    def _set(self, labels: tuple[str, ...], parameters: Parameters) -> None:
+        self.labels, self.parameters = labels, parameters
+        self._factors, self._weights, self._empty = parameters.parts()
+        self.num_weights = len(self._weights) + 1
+        self._digest: str | None = None
+        # What the compiled loops over rows take.
+        self._row_terms = (*parameters.parts(), parameters.shares, parameters.temper)
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            self._digest = super().digest
+        return self._digest
+
+    # Queries ---------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        found: Diagram,
+        labels: Sequence[str],
+        present: Sequence[Any],
+        keep: Keep,
+        clip: Callable[[Any], Any],
+    ) -> Any:
+        columns = dict(zip(labels, present, strict=True))
+        if found.root in (NEVER, ALWAYS):
+            return 0.0 * present[0] + float(found.root)
+        weights = self._row_weights([columns[name] for name in self.labels], keep)
+        asked = [columns[name] for name in found.labels]
+        return self.evaluate_weighted(found, asked, weights, keep, clip)
+
+    def prepare(self, names: Mapping[str, int], columns: Array) -> Array:
+        """Return the weights of the products and of the empty set in each row, (2K + 1, rows)."""
+        from credibly.retrieve.joint.kernels import row_weights
+
+        places = np.array([names[name] for name in self.labels])
+        return row_weights(columns, places, *self._row_terms)
+
+    def evaluate_columns(
+        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any = None
+    ) -> Array:
+        if found.root in (NEVER, ALWAYS):
+            return np.full(columns.shape[1], float(found.root))
+        if prepared is None:
+            prepared = self.prepare(names, columns)
+        values = np.empty(columns.shape[1])
+        if found.signs is not None:
+            self._scan(found.signs, found, names, columns, prepared, 1, values)
+            return values
+        for start in range(0, len(values), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            present = [columns[names[name], rows].astype(np.float64) for name in found.labels]
+            values[rows] = self.evaluate_weighted(
+                found, present, list(prepared[:, rows]), lambda value: value, _clipped
+            )
+        return values
+
+    def best_columns(
+        self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any, top: int
+    ) -> tuple[Array, Array, float]:
+        if found.signs is None or found.root in (NEVER, ALWAYS):
+            return super().best_columns(found, names, columns, prepared, top)
+        return self._scan(found.signs, found, names, columns, prepared, top, np.empty(0))
+
+    def _scan(
+        self,
+        signs: Sequence[tuple[int, bool]],
+        found: Diagram,
+        names: Mapping[str, int],
+        columns: Array,
+        prepared: Array,
+        top: int,
+        values: Array,
+    ) -> tuple[Array, Array, float]:
+        """Return the best rows of a conjunction, and fill in ``values`` of all unless empty."""
+        from credibly.retrieve.joint.kernels import conjunction
+
+        places = np.array([names[found.labels[at]] for at, _ in signs])
+        wanted = np.array([sign for _, sign in signs])
+        factors = self._asked([found.labels[at] for at, _ in signs])
+        return conjunction(columns, prepared, places, wanted, factors, top, values)
+
+    def _row_weights(self, columns: Sequence[Any], keep: Keep) -> list[Any]:
+        """Return the weights of ``prepare`` from columns or SQL terms."""
+        shares, temper = self.parameters.shares, self.parameters.temper
+        products = []
+        for factors in self._factors:
+            terms = [
+                column * float(factor - 1.0) + 1.0
+                for column, factor in zip(columns, factors, strict=True)
+            ]
+            products.append(keep(_product(terms, keep)))
+        none = keep(_product([1.0 - column for column in columns], keep))
+        if temper == 1.0:
+            parts = [product * float(w) for product, w in zip(products, self._weights, strict=True)]
+            none = none * float(self._empty)
+        else:
+            own = [keep(product ** (temper - 1.0)) for product in products[: len(shares)]]
+            scale = _sum([each * float(share) for each, share in zip(own, shares, strict=True)])
+            parts = [
+                product * own[place % len(shares)] * float(weight)
+                for place, (product, weight) in enumerate(zip(products, self._weights, strict=True))
+            ]
+            none = none * scale * float(self._empty)
+        parts = [keep(part) for part in (*parts, none)]
+        total = keep(_sum(parts))
+        return [keep(part / total) for part in parts]
+
+    def evaluate_weighted(
+        self,
+        found: Diagram,
+        present: Sequence[Any],
+        weights: Sequence[Any],
+        keep: Keep,
+        clip: Callable[[Any], Any],
+    ) -> Any:
+        if found.root in (NEVER, ALWAYS):
+            return 0.0 * weights[-1] + float(found.root)
+        factors = self._asked(found.labels)
+        if found.signs is not None:
+            return clip(_conjunction(found.signs, present, weights, factors, keep))
+        total = None
+        for weight, own in zip(weights[:-1], factors, strict=True):
+            shares = [
+                keep((column * float(factor)) / (column * float(factor - 1.0) + 1.0))
+                for column, factor in zip(present, own, strict=True)
+            ]
+            term = weight * evaluate(found, shares, keep)
+            total = term if total is None else total + term
+        return clip(total + weights[-1] if _holds_when_empty(found) else total)
+
+    def _asked(self, labels: Sequence[str]) -> Array:
+        places = {name: place for place, name in enumerate(self.labels)}
+        return np.ascontiguousarray(self._factors[:, [places[name] for name in labels]])
+
+    # Whole label vectors -----------------------------------------------------------------------
+
+    def _log_likelihood(self, chances: Array, truth: Array) -> Array:
+        from credibly.retrieve.joint.kernels import likelihood
+
+        known = np.where(truth == 1, np.log(chances), np.log1p(-chances)) * (truth >= 0)
+        gains = likelihood(chances, truth, *self._row_terms, 0.0)[0]
+        return known.sum(axis=1) + gains
+
+    def mixture(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> tuple[Array, Array]:
+        """Return the distribution as weights (M + 1, rows) and products (M + 1, rows, labels).
+
+        The weights of a row sum to one; some may be negative. The last product has no label. The
+        probability of any query is the weighted sum of those under independence.
+        """
+        names, chances = self._given(probabilities, labels)
+        places = {name: place for place, name in enumerate(names)}
+        columns = np.ascontiguousarray(chances.T)
+        weights = self.prepare(places, columns)
+        factors = self._asked(names)[:, None]
+        products = chances * factors / (chances * (factors - 1.0) + 1.0)
+        return weights, np.concatenate([products, np.zeros((1, *chances.shape))])
+
+    def marginals(self, probabilities: ArrayLike, labels: Sequence[str] | None = None) -> Array:
+        """Return the probability of each label alone under the model, (rows, labels)."""
+        weights, products = self.mixture(probabilities, labels)
+        return np.clip(np.einsum("kr,krl->rl", weights, products), 0.0, 1.0)
+
+    def contained(self, chances: Array, order: Array) -> Array:
+        """Return P(all labels of a row are among its first 0, 1, …, L), (rows, L + 1).
+
+        Args:
+            chances: probabilities inside (0, 1), columns in the order of ``labels``.
+            order: the labels of each row in the order they are taken, as places in ``labels``.
+        """
+        evidence, log_total = self._evidence(chances)
+        none = np.log1p(-chances).sum(axis=1) - log_total
+        shares, count = self.parameters.shares, len(self.parameters.shares)
+        result = np.tile((self._empty * (evidence @ shares))[:, None], order.shape[1] + 1)
+        for place, (weight, factors) in enumerate(zip(self._weights, self._factors, strict=True)):
+            ratio = np.log1p(chances * (factors - 1.0)) - np.log1p(-chances)
+            steps = np.take_along_axis(ratio, order, axis=1).cumsum(axis=1)
+            scaled = weight * evidence[:, place % count]
+            result[:, 0] += scaled
+            result[:, 1:] += scaled[:, None] * np.exp(steps)
+        return np.clip(result * np.exp(none)[:, None], 0.0, 1.0)
+
+    def most_probable(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> tuple[Array, Array]:
+        """Return one label set per row, and its probability.
+
+        With one component it is the most probable set of all. With several it is the best of the
+        sets that are most probable for their size under one of the components.
+        """
+        names, chances = self._given(probabilities, labels)
+        order = [names.index(name) for name in self.labels]
+        sets = np.zeros(chances.shape, bool)
+        best = np.zeros(len(chances))
+        step = max(1, 4_000_000 // chances[0].size // len(self._weights))
+        for start in range(0, len(chances), step):
+            rows = slice(start, start + step)
+            own, best[rows] = self._most_probable(chances[rows][:, order])
+            sets[rows, np.array(order)] = own
+        return sets, best
+
+    def _given(
+        self, probabilities: ArrayLike, labels: Sequence[str] | None
+    ) -> tuple[list[str], Array]:
+        """Return checked names and probabilities inside (0, 1), columns as given."""
+        self.check_fitted()
+        names = list(self.labels if labels is None else labels)
+        chances, _ = checked_probabilities(probabilities, names)
+        self.check(names)
+        return names, chances
+
+    def _most_probable(self, chances: Array) -> tuple[Array, Array]:
+        # log P(y) = Σ log(1 − p) + Σ_{l in y} log-odds + log W(y) − log Z
+        evidence, log_total = self._evidence(chances)
+        none = np.log1p(-chances).sum(axis=1) - log_total
+        log_odds = np.log(chances) - np.log1p(-chances)
+        factors = np.log(self._factors)
+        count = len(self.parameters.shares)
+        best = none + np.log(self.parameters.empty * (evidence @ self.parameters.shares))
+        sets = np.zeros(chances.shape, bool)
+        for own in factors[:count]:
+            order = np.argsort(-(log_odds + own), axis=1, kind="stable")
+            odds = np.take_along_axis(log_odds, order, axis=1).cumsum(axis=1)
+            mass = np.zeros(odds.shape)
+            for place, (weight, part) in enumerate(zip(self._weights, factors, strict=True)):
+                scaled = weight * evidence[:, place % count, None]
+                mass += scaled * np.exp(part[order].cumsum(axis=1))
+            value = none[:, None] + odds + np.log(mass)
+            size = value.argmax(axis=1)
+            top = np.take_along_axis(value, size[:, None], axis=1)[:, 0]
+            better = top > best
+            chosen = np.zeros(sets.shape, bool)
+            np.put_along_axis(chosen, order, np.arange(odds.shape[1]) <= size[:, None], axis=1)
+            sets[better], best[better] = chosen[better], top[better]
+        return sets, np.exp(best)
+
+    def _evidence(self, chances: Array) -> tuple[Array, Array]:
+        """Return the tempering factor of each component in each row, and log of the total mass."""
+        shares, temper = self.parameters.shares, self.parameters.temper
+        products = np.stack([np.prod(1 + chances * (each - 1), axis=1) for each in self._factors])
+        evidence = products[: len(shares)] ** (temper - 1.0)
+        total = self._empty * np.prod(1 - chances, axis=1) * (shares @ evidence)
+        for place, weight in enumerate(self._weights):
+            total = total + weight * products[place] * evidence[place % len(shares)]
+        return evidence.T, np.log(total)
+
+    # Files -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        self.check_fitted()
+        found = self.parameters
+        return {
+            "joint": VERSION,
+            "labels": list(self.labels),
+            "log_factors": found.components.tolist(),
+            "shares": found.shares.tolist(),
+            "log_slope": found.slope,
+            "bend": found.bend,
+            "empty_factor": found.empty,
+            "temper": found.temper,
+            "ridge": self.ridge,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> MixtureJoint:
+        """Return the model that ``state`` describes."""
+        try:
+            known = int(state["joint"]) == VERSION
+            labels = tuple(str(name) for name in state["labels"])
+            found = Parameters(
+                np.asarray(state["log_factors"], np.float64),
+                np.asarray(state["shares"], np.float64),
+                float(state["log_slope"]),
+                float(state["bend"]),
+                float(state["empty_factor"]),
+                float(state.get("temper", 1.0)),  # files of version 0.2 have none
+            )
+            joint = cls(components=max(1, len(found.shares)), ridge=float(state["ridge"]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"a joint model's state must come from `state()`; {error!r}.") from (
+                error
+            )
+        shape = [found.slope, found.bend, found.empty, found.temper]
+        numbers = (found.components, found.shares, shape)
+        valid = known and list(labels) == sorted(set(labels)) and len(labels) > 0
+        valid &= found.components.shape == (len(found.shares), len(labels))
+        valid &= all(bool(np.isfinite(each).all()) for each in numbers)
+        valid = valid and bool(
+            np.abs(found.components).max() <= 50
+            and found.shares.min() > 0
+            and abs(found.shares.sum() - 1) < 1e-9
+            and abs(found.bend) * NODE < 1
+            and found.empty > 0
+            and 0 <= found.temper <= 1.5
+        )
+        if not valid:
+            raise InputError("a joint model's state must come from `state()` of this version.")
+        joint._set(labels, found)
+        return joint
+
+    @classmethod
+    def read(cls, path: Any) -> MixtureJoint:
+        """Return the model that ``write`` put into a file."""
+        return cls.from_state(read_state(path))
+
+
+def _conjunction(
+    signs: Sequence[tuple[int, bool]],
+    present: Sequence[Any],
+    weights: Sequence[Any],
+    factors: Array,
+    keep: Keep,
+) -> Any:
+    """Return Σ_k w_k Π_l (p e)^y (1 − p)^(1 − y) / (1 + p (e − 1)); one division per term."""
+    held = _product([present[at] if sign else 1.0 - present[at] for at, sign in signs], keep)
+    total = None
+    for weight, own in zip(weights[:-1], factors, strict=True):
+        factor = 1.0
+        for at, sign in signs:
+            factor *= float(own[at]) if sign else 1.0
+        divisor = _product([present[at] * float(own[at] - 1.0) + 1.0 for at, _ in signs], keep)
+        term = (weight * factor) / divisor
+        total = term if total is None else total + term
+    result = total * held
+    return result if any(sign for _, sign in signs) else result + weights[-1]
+
+
+def _product(terms: Sequence[Any], keep: Keep) -> Any:
+    """Return the product from left to right; in steps, so that SQL does not nest too deep."""
+    result = terms[0]
+    for place, term in enumerate(terms[1:], start=1):
+        result = result * term
+        if place % 50 == 0:
+            result = keep(result)
+    return result
+
+
+def _sum(terms: Sequence[Any]) -> Any:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _holds_when_empty(found: Diagram) -> bool:
+    """Return whether the formula is true of a row without labels."""
+    number = found.root
+    while number > ALWAYS:
+        number = found.nodes[number - 2].low
+    return number == ALWAYS
+
+
+def _clipped(value: Any) -> Any:
+    return np.clip(value, 0.0, 1.0)

@@ -1,0 +1,175 @@
+"""Maximum likelihood for ``MixtureJoint``: L-BFGS on the penalised log-likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.types import Array
+
+NODE = 0.5
+"""Base of the bend of the size factor, h(s) = λˢ (1 − bend · NODEˢ)."""
+
+_STEEPEST = 0.999  # of the bend at which a set of one label would be impossible
+_NEGLIGIBLE = 1e-6  # a label this improbable moves a log-likelihood by less than a millionth
+_LIMIT = 5.0  # of log-factors: they stay within a factor of 150
+_ODDS_RIDGE = 30.0  # as in ``Joint``: odds stay near the predicted ones
+_TOLERANCE = 1e-6  # relative change of the objective at which the search ends
+_SHAPE = 4  # slope, bend, log of the empty set's factor, τ − 1
+_TEMPER_RIDGE = 10.0  # τ leaves 1 only where truth asks for it
+_WEAK_RIDGE = 0.02  # keeps what no row needs from running off
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The fitted numbers: one factor per component and label, and the shape of the size factor."""
+
+    components: Array  # (K, L) log-factors of the odds
+    shares: Array  # (K,) positive, sum 1
+    slope: float  # log λ
+    bend: float
+    empty: float  # factor of the empty set
+    temper: float = 1.0  # power of a component's evidence in its weight, τ
+
+    def parts(self) -> tuple[Array, Array, float]:
+        """Return factors (M, L), signed weights (M,) and the extra weight of the empty set."""
+        factors = np.exp(self.components + self.slope)
+        if self.bend == 0:
+            return factors, self.shares, self.empty - 1.0
+        factors = np.concatenate([factors, factors * NODE])
+        weights = np.concatenate([self.shares, -self.bend * self.shares])
+        return factors, weights, self.empty - (1.0 - self.bend)
+
+
+def fit(
+    chances: Array, truths: Array, components: int, ridge: float, seed: int = 0, steps: int = 200
+) -> Parameters:
+    """Return the parameters that maximise the penalised log-likelihood of ``truths``.
+
+    Args:
+        chances: probabilities strictly between 0 and 1, (rows, labels).
+        truths: 1, 0, or −1 for unknown.
+        components: number of products $K$; one has no pair terms.
+        ridge: penalty on the square of the components' log-factors.
+        seed: of their random start.
+        steps: largest number of L-BFGS steps.
+    """
+    from scipy.optimize import minimize
+
+    from credibly.retrieve.joint.kernels import likelihood
+
+    labels = chances.shape[1]
+    layout = _Layout(components, labels)
+
+    def objective(vector: Array) -> tuple[float, Array]:
+        blocks = layout.split(vector)
+        found = layout.parameters(blocks)
+        gains, *slopes = likelihood(
+            chances, truths, *found.parts(), found.shares, found.temper, _NEGLIGIBLE
+        )
+        value, gradient = layout.penalty(blocks, ridge)
+        gradient -= layout.chain(blocks, Slopes(*slopes))
+        return value - gains.sum(), gradient
+
+    found = minimize(
+        objective,
+        layout.start(seed),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=layout.bounds(),
+        options={"maxiter": steps, "ftol": _TOLERANCE},
+    )
+    return layout.parameters(layout.split(found.x))
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the log-likelihood by what the compiled loop takes."""
+
+    by_factor: Array  # of the logarithms of the factors, (L, M)
+    by_weight: Array  # (M,)
+    by_empty: float
+    by_share: Array  # (K,) of the shares in the empty set's term
+    by_temper: float
+
+
+class _Layout:
+    """One flat vector: the shape (slope, bend, log ρ, τ − 1), odds, shares, components."""
+
+    def __init__(self, components: int, labels: int) -> None:
+        self.components, self.labels = components, labels
+        self.free = components > 1
+        self.cuts = np.cumsum([_SHAPE, labels, components if self.free else 0])
+
+    def split(self, vector: Array) -> tuple[Array, Array, Array, Array]:
+        shape, odds, shares, offsets = np.split(vector, self.cuts)
+        if not self.free:
+            return shape, odds, np.zeros(1), np.zeros((1, self.labels))
+        return shape, odds, shares, offsets.reshape(self.components, self.labels)
+
+    def start(self, seed: int) -> Array:
+        size = self.components * self.labels if self.free else 0
+        offsets = 0.5 * np.random.default_rng(seed).standard_normal(size)
+        start = np.concatenate([np.zeros(self.cuts[-1]), offsets])
+        start[1] = 0.0 if self.free else 0.1  # at 0 the bend has no parts of its own
+        return start
+
+    def bounds(self) -> list[tuple[float, float]]:
+        size = int(self.cuts[-1]) + (self.components * self.labels if self.free else 0)
+        limits = np.full(size, _LIMIT)
+        limits[2] = 12.0
+        bounds = [(-limit, limit) for limit in limits.tolist()]
+        # Several components can differ in size themselves; one has nothing to temper.
+        bounds[1 if self.free else 3] = (0.0, 0.0)
+        if self.free:
+            bounds[3] = (-1.0, 0.5)
+        return bounds
+
+    def parameters(self, blocks: tuple[Array, Array, Array, Array]) -> Parameters:
+        (slope, bend, empty, temper), odds, shares, offsets = blocks
+        share = np.exp(shares - shares.max())
+        return Parameters(
+            components=odds + offsets,
+            shares=share / share.sum(),
+            slope=float(slope),
+            bend=float(_STEEPEST / NODE * np.tanh(bend)),
+            empty=float(np.exp(empty)),
+            temper=1.0 + float(temper),
+        )
+
+    def penalty(
+        self, blocks: tuple[Array, Array, Array, Array], ridge: float
+    ) -> tuple[float, Array]:
+        """Return half the weighted sum of squares, and its gradient as one vector."""
+        shape, odds, shares, offsets = blocks
+        weighted = [
+            np.array([_WEAK_RIDGE, _WEAK_RIDGE, _WEAK_RIDGE, _TEMPER_RIDGE]) * shape,
+            _ODDS_RIDGE * odds,
+            *([_WEAK_RIDGE * shares, (ridge * offsets).ravel()] if self.free else []),
+        ]
+        values = [shape, odds, *([shares, offsets.ravel()] if self.free else [])]
+        gradient = np.concatenate(weighted)
+        return float(gradient @ np.concatenate(values)) / 2, gradient
+
+    def chain(self, blocks: tuple[Array, Array, Array, Array], slopes: Slopes) -> Array:
+        """Return the gradient of the vector from those of the compiled loop."""
+        shape, _, _, _ = blocks
+        found = self.parameters(blocks)
+        by_factor, by_weight, by_empty = slopes.by_factor.T, slopes.by_weight, slopes.by_empty
+        if found.bend == 0:  # fixed: the second half of the parts is missing
+            by_factor = np.concatenate([by_factor, np.zeros_like(by_factor)])
+            by_weight = np.concatenate([by_weight, np.zeros_like(by_weight)])
+        first, second = np.split(by_weight, 2)
+        by_offset = np.add(*np.split(by_factor, 2))
+        by_bend = by_empty - found.shares @ second
+        by_share = first - found.bend * second + slopes.by_share
+        by_share = found.shares * (by_share - found.shares @ by_share)
+        by_shape = [
+            by_offset.sum(),
+            by_bend * _STEEPEST / NODE * (1.0 - np.tanh(shape[1]) ** 2),
+            by_empty * found.empty,
+            slopes.by_temper,
+        ]
+        free = [by_share, by_offset.ravel()] if self.free else []
+        return np.concatenate([by_shape, by_offset.sum(axis=0), *free])

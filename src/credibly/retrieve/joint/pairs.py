@@ -1,0 +1,259 @@
+"""Expected against real numbers of labels together: by pair, and as scores of whole label sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from credibly import checks
+from credibly.arrays import to_numpy
+from credibly.checks import InputError
+from credibly.retrieve.joint.base import JointModel
+from credibly.retrieve.joint.mixture import MixtureJoint
+from credibly.retrieve.query.diagram import Diagram, diagram, evaluate
+from credibly.retrieve.query.formula import Query
+from credibly.retrieve.query.probabilities import as_query
+from credibly.targets import Targets
+from credibly.types import Array, ArrayLike
+
+_CELLS = 2**20  # probabilities worked on at a time
+
+MOST_LABELS = 400
+"""Labels up to which every pair is counted; above it only sums over all pairs."""
+
+
+@dataclass(frozen=True)
+class JointNumbers:
+    """How predictions and a joint model fare on whole label sets.
+
+    Attributes:
+        labels: names of the labels.
+        rows: number of rows with some known truth.
+        log_score: mean log-probability of a row's known labels together.
+        subset_accuracy: share of rows whose most probable set is right, among rows whose labels
+            are all known; NaN without any.
+        expected_pairs, real_pairs: two labels in the same row, (L, L), over rows where both are
+            known; None where there are too many labels.
+        pairs, triples: expected / real number over all labels; NaN without real ones.
+    """
+
+    labels: tuple[str, ...]
+    rows: int
+    log_score: float
+    subset_accuracy: float
+    expected_pairs: Array | None
+    real_pairs: Array | None
+    pairs: float
+    triples: float
+
+    def pairs_missed(self, count: int) -> list[tuple[str, str, float, int]]:
+        """Return the pairs whose expected number is farthest from the real one, worst first.
+
+        Farthest counts standard errors of the expected number. A pair is two names, the expected
+        and the real number.
+        """
+        if self.expected_pairs is None or self.real_pairs is None:
+            return []
+        first, second = np.triu_indices(len(self.labels), 1)
+        expected, real = self.expected_pairs[first, second], self.real_pairs[first, second]
+        distance = np.abs(expected - real) / np.sqrt(np.maximum(expected, 0.0) + 1.0)
+        worst = np.argsort(-distance, kind="stable")[:count]
+        return [
+            (
+                self.labels[first[place]],
+                self.labels[second[place]],
+                float(expected[place]),
+                int(real[place]),
+            )
+            for place in worst
+        ]
+
+    def numbers(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return {
+            "joint log score": self.log_score,
+            "subset accuracy": self.subset_accuracy,
+            "pairs expected / real": self.pairs,
+            "triples expected / real": self.triples,
+        }
+
+
+class JointTally:
+    """Count over batches of rows; ``numbers`` at the end.
+
+    Args:
+        joint: the model; ``MixtureJoint.independent(labels)`` for independent labels.
+        labels: names of the columns of each batch.
+    """
+
+    def __init__(self, joint: MixtureJoint, labels: Sequence[str]) -> None:
+        joint.check(labels)
+        self.joint, self.labels = joint, tuple(labels)
+        self._rows = self._whole = self._right = 0
+        self._score = 0.0
+        self._sums = np.zeros((2, 2))  # expected and real; pairs and triples
+        many = len(self.labels) > MOST_LABELS
+        self._pairs = None if many else np.zeros((2, len(labels), len(labels)))
+
+    def update(self, probabilities: Array, targets: Array) -> None:
+        """Add rows, (rows, labels) each; truth other than 0 and 1 is unknown."""
+        hard = (targets == 0) | (targets == 1)
+        truth = np.where(hard, targets, -1).astype(np.int8)
+        rows = hard.any(axis=1)
+        if not rows.any():
+            return
+        chances, truth, hard = np.asarray(probabilities)[rows], truth[rows], hard[rows]
+        scores = self.joint.log_likelihood(chances, Targets(truth), self.labels)
+        self._rows += len(chances)
+        self._score += float(scores.sum())
+        whole = hard.all(axis=1)
+        if whole.any():
+            sets, _ = self.joint.most_probable(chances[whole], self.labels)
+            self._right += int((sets == (truth[whole] == 1)).all(axis=1).sum())
+            self._whole += int(whole.sum())
+        weights, products = self.joint.mixture(chances, self.labels)
+        present = (truth == 1).astype(np.float64)
+        for weight, product in zip(weights, products, strict=True):
+            inside = product * hard
+            self._sums[0] += [weight @ each for each in _symmetric(inside)]
+            if self._pairs is not None:
+                self._pairs[0] += (inside * weight[:, None]).T @ inside
+        self._sums[1] += [each.sum() for each in _symmetric(present)]
+        if self._pairs is not None:
+            self._pairs[1] += present.T @ present
+
+    def numbers(self) -> JointNumbers:
+        """Return the numbers of all rows so far."""
+        (expected_pairs, expected_triples), (real_pairs, real_triples) = self._sums.tolist()
+        expected = real = None
+        if self._pairs is not None:
+            expected, real = (each.copy() for each in self._pairs)
+            for each in (expected, real):
+                np.fill_diagonal(each, 0.0)
+        return JointNumbers(
+            labels=self.labels,
+            rows=self._rows,
+            log_score=self._score / self._rows if self._rows else float("nan"),
+            subset_accuracy=self._right / self._whole if self._whole else float("nan"),
+            expected_pairs=expected,
+            real_pairs=real,
+            pairs=expected_pairs / real_pairs if real_pairs else float("nan"),
+            triples=expected_triples / real_triples if real_triples else float("nan"),
+        )
+
+
+def _symmetric(values: Array) -> tuple[Array, Array]:
+    """Return the sums of products over pairs and over triples of columns, by power sums."""
+    first, second, third = ((values**power).sum(axis=1) for power in (1, 2, 3))
+    return (first**2 - second) / 2, (first**3 - 3 * first * second + 2 * third) / 6
+
+
+@dataclass(frozen=True)
+class Together:
+    """A label beside a query: how often both hold.
+
+    Attributes:
+        label: its name.
+        expected: number of rows expected to satisfy the query and to have the label.
+        share: probability of the label, given the query.
+        overall: probability of the label in any row.
+        known_expected, known_real: expected and real number among the rows whose truth is known;
+            None without any.
+    """
+
+    label: str
+    expected: float
+    share: float
+    overall: float
+    known_expected: float | None = None
+    known_real: int | None = None
+
+    @property
+    def lift(self) -> float:
+        """How many times as probable the label is, given the query; NaN if it never is."""
+        return self.share / self.overall if self.overall > 0 else float("nan")
+
+
+def seen_together(
+    query: str | Query,
+    probabilities: ArrayLike,
+    labels: Sequence[str],
+    *,
+    joint: JointModel | None = None,
+    targets: Array | None = None,
+) -> list[Together]:
+    """Return the labels that the query does not name, the most probable given it first.
+
+    Args:
+        query: text (see ``parse``) or a ``Query``, such as ``"+dog"``.
+        probabilities: (rows, labels).
+        labels: names of the columns.
+        joint: a fitted ``MixtureJoint``; labels are independent given the row otherwise. Even then
+            a label may be seen together with another: the same rows have both.
+        targets: (rows, labels); truth other than 0 and 1 is unknown.
+
+    Example:
+        >>> p = [[0.9, 0.8, 0.1], [0.1, 0.2, 0.5]]
+        >>> [each.label for each in seen_together("+dog", p, ["dog", "lead", "cat"])]
+        ['lead', 'cat']
+    """
+    names = [str(name) for name in labels]
+    chances = checks.probabilities(checks.matrix("probabilities", to_numpy(probabilities)))
+    model = MixtureJoint.independent(names) if joint is None else joint
+    if not isinstance(model, MixtureJoint):
+        raise InputError(
+            f"`joint` must be a `MixtureJoint`; got {type(joint).__name__}. Fit one with "
+            "`credibly joint fit`."
+        )
+    model.check(names)
+    asked = as_query(query, names)
+    found = diagram(asked)
+    if found.impossible:
+        return []
+    own = [names.index(name) for name in found.labels]
+    alone, both, overall = 0.0, np.zeros(len(names)), np.zeros(len(names))
+    known_both, known_real = np.zeros(len(names)), np.zeros(len(names))
+    step = max(1, _CELLS // len(names))
+    for start in range(0, len(chances), step):
+        rows = slice(start, start + step)
+        known, real = _known(found, None if targets is None else targets[rows], own)
+        weights, products = model.mixture(chances[rows], names)
+        for weight, product in zip(weights, products, strict=True):
+            held = evaluate(found, [product[:, place] for place in own])
+            value = weight * held
+            alone += float(np.sum(value))
+            both += value @ product
+            overall += weight @ product
+            if known is not None:
+                known_both += value @ (product * known)
+        if known is not None and real is not None:
+            known_real += real.sum(axis=0)
+    rest = [place for place in range(len(names)) if place not in set(own)]
+    listed = [
+        Together(
+            names[place],
+            float(both[place]),
+            min(1.0, float(both[place]) / alone) if alone > 0 else 0.0,
+            float(overall[place]) / len(chances),
+            None if targets is None else float(known_both[place]),
+            None if targets is None else int(known_real[place]),
+        )
+        for place in rest
+    ]
+    return sorted(listed, key=lambda each: -each.share)
+
+
+def _known(
+    found: Diagram, targets: Array | None, own: Sequence[int]
+) -> tuple[Array | None, Array | None]:
+    """Return where the query and a label are both known, and where both are there."""
+    if targets is None:
+        return None, None
+    hard = (targets == 0) | (targets == 1)
+    certain = hard[:, own].all(axis=1)[:, None] & hard
+    present = (targets == 1).astype(np.float64)
+    held = evaluate(found, [present[:, place] for place in own])
+    holds = np.broadcast_to(np.asarray(held), (len(targets),)) == 1
+    return certain, certain & holds[:, None] & (targets == 1)

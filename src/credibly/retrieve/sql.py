@@ -1,0 +1,340 @@
+"""A query as SQL that DuckDB and Spark both run.
+
+Labels occur only as quoted identifiers and numbers only as literals made here; user input is never
+copied into the statement. The formula is written by the same code that computes it on arrays: a
+``Term`` has the operators of an array and returns text. A value that is used twice becomes a column
+of an earlier step, so the text stays as short as the formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from credibly.predictions import ID, PATH, PROBABILITY, TRUTH, Schema
+from credibly.retrieve.query.diagram import Diagram, evaluate
+from credibly.targets import IGNORED
+
+if TYPE_CHECKING:
+    from credibly.retrieve.joint.base import JointModel
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table in SQL.
+
+    Attributes:
+        table: its name or expression.
+        schema: the content of its columns.
+        names: columns that the engine names differently.
+        weights: a table with the weights of the rows, for a joint model.
+        weights_by_id: whether rows of ``weights`` are found by id; by position otherwise.
+    """
+
+    table: str
+    schema: Schema
+    names: Mapping[str, str] = field(default_factory=dict)
+    weights: str | None = None
+    weights_by_id: bool = False
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The statements of a query.
+
+    Attributes:
+        labels: belong to the columns p0, p1, ….
+        scored: the clause that ``best`` and ``totals`` begin with.
+        step: name of the last step of ``scored``.
+        shown: columns of the best rows.
+        top: how many rows are the best.
+        totals: counts and sums over all rows; the last column is the probability of the last of
+            the best rows where ``bounded``.
+        truth, paths: whether the best rows come with their truth, and with a path.
+        bounded: whether the totals have that probability.
+    """
+
+    labels: tuple[str, ...]
+    scored: str
+    step: str
+    shown: tuple[str, ...]
+    top: int
+    totals: str
+    truth: bool
+    paths: bool
+    bounded: bool
+
+    def best(self, at_least: float | None = None) -> str:
+        """Return the statement that ranks the rows, those of lower probability left out.
+
+        With the probability of the last of the best rows, only rows level with it or above are
+        sorted, and ids and truth are computed for these alone.
+        """
+        kept = "" if at_least is None else f"WHERE probability >= {number(at_least)}\n"
+        return (
+            f"{self.scored}\nSELECT {', '.join(self.shown)}\nFROM {self.step}\n{kept}"
+            f"ORDER BY probability DESC, id\nLIMIT {self.top:d}"
+        )
+
+
+@dataclass(frozen=True)
+class Term:
+    """An expression of SQL that yields a float64, and the step whose columns it needs."""
+
+    text: str
+    step: int
+
+    def __add__(self, other: Term | float) -> Term:
+        return self._with("+", other)
+
+    def __mul__(self, other: Term | float) -> Term:
+        return self._with("*", other)
+
+    def __truediv__(self, other: Term | float) -> Term:
+        return self._with("/", other)
+
+    def __pow__(self, other: float) -> Term:
+        return Term(f"power({self.text}, {number(other)})", self.step)
+
+    def __rmul__(self, other: float) -> Term:
+        return Term(f"({number(other)} * {self.text})", self.step)
+
+    def __rsub__(self, other: float) -> Term:
+        return Term(f"({number(other)} - {self.text})", self.step)
+
+    def _with(self, sign: str, other: Term | float) -> Term:
+        if isinstance(other, Term):
+            return Term(f"({self.text} {sign} {other.text})", max(self.step, other.step))
+        return Term(f"({self.text} {sign} {number(other)})", self.step)
+
+
+WEIGHTS_ID = "credibly_id"
+"""Column of ids in a table of weights."""
+
+
+def weight_name(place: int) -> str:
+    """Return the name of a column of weights."""
+    return f"credibly_w{place}"
+
+
+class Steps:
+    """Columns to add, step by step; a step reads the columns of those before it."""
+
+    def __init__(self, first: str) -> None:
+        self.first = first
+        self.added: list[list[str]] = []
+        self.kept = 0
+
+    def keep(self, term: Term) -> Term:
+        """Store the value in a new column and return that column."""
+        self.kept += 1
+        return self.name(f"v{self.kept}", term)
+
+    def name(self, column: str, term: Term) -> Term:
+        """Add the value as ``column`` and return that column."""
+        while len(self.added) <= term.step:
+            self.added.append([])
+        self.added[term.step].append(f"{term.text} AS {column}")
+        return Term(column, term.step + 1)
+
+    def text(self) -> tuple[str, str]:
+        """Return the ``WITH`` clause and the name of its last step."""
+        lines, last = [f"rows_read AS ({self.first})"], "rows_read"
+        for place, columns in enumerate(self.added, start=1):
+            lines.append(f"step{place} AS (SELECT *, {', '.join(columns)} FROM {last})")
+            last = f"step{place}"
+        return "WITH " + ",\n".join(lines), last
+
+
+def statements(
+    compiled: Diagram,
+    sources: Sequence[Source],
+    *,
+    quote: str,
+    top: int,
+    joint: JointModel | None = None,
+    has_largest: bool = False,
+) -> Statements:
+    """Return the statements for a diagram over all ``sources`` together.
+
+    ``quote`` is the dialect's mark around identifiers; ``has_largest`` says whether the dialect
+    has ``max(value, n)``, the list of the n largest values.
+    """
+    truth = any(source.schema.has_targets for source in sources)
+    paths = any(source.schema.has_paths for source in sources)
+    # The query's labels come first: p0, p1, … are its conditions whatever else is read.
+    weighted = joint is not None and all(source.weights for source in sources)
+    labels = compiled.labels
+    if joint is not None and not weighted:
+        labels = joint.in_order(compiled.labels)
+    num_weights = joint.num_weights if joint is not None and weighted else 0
+    wanted = _Columns(labels, compiled.labels if truth else (), paths, quote, num_weights)
+    steps = Steps("\nUNION ALL ".join(wanted.select(source) for source in sources))
+    present = [Term(f"p{place}", 0) for place in range(len(labels))]
+    if joint is None:
+        probability = evaluate(compiled, present, steps.keep)
+    elif weighted:
+        weights = [Term(weight_name(place), 0) for place in range(num_weights)]
+        probability = joint.evaluate_weighted(compiled, present, weights, steps.keep, _clip)
+    else:
+        probability = joint.evaluate(compiled, labels, present, steps.keep, _clip)
+    steps.name("probability", probability)
+    if truth:
+        _add_truth(steps, compiled)
+    scored, last = steps.text()
+    shown = ["id", "probability", *(["path"] if paths else []), *(["truth"] if truth else [])]
+    shown += [f"p{place}" for place in range(len(compiled.labels))]
+    totals = _totals(range(len(labels)), range(len(compiled.labels)) if truth else None)
+    bounded = has_largest and top <= _LARGEST
+    if bounded:
+        totals.append(f"list_min(max(probability, {top:d})) AS last_of_best")
+    return Statements(
+        labels=labels,
+        scored=scored,
+        step=last,
+        shown=tuple(shown),
+        top=top,
+        totals=f"{scored}\nSELECT {', '.join(totals)}\nFROM {last}",
+        truth=truth,
+        paths=paths,
+        bounded=bounded,
+    )
+
+
+_LARGEST = 10_000  # DuckDB keeps the n largest values in a heap, at most a million
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns to read, the same from every source whatever its types are."""
+
+    probabilities: Sequence[str]
+    truths: Sequence[str]
+    paths: bool
+    quote: str
+    num_weights: int
+
+    def select(self, source: Source) -> str:
+        read = [f"{self._id(source)} AS id"]
+        if self.paths:
+            path = self._column(source, PATH) if source.schema.has_paths else _missing("STRING")
+            read.append(f"{path} AS path")
+        read += [
+            f"{self._probability(source, PROBABILITY + label)} AS p{place}"
+            for place, label in enumerate(self.probabilities)
+        ]
+        for place, label in enumerate(self.truths):
+            value = _missing("DOUBLE")
+            if source.schema.has_targets:
+                value = f"CAST({self._column(source, TRUTH + label)} AS DOUBLE)"
+            read.append(f"{value} AS y{place}")
+        if not source.weights:
+            return f"SELECT {', '.join(read)} FROM {source.table}"
+        read += [weight_name(place) for place in range(self.num_weights)]
+        weights = identifier(source.weights, self.quote)
+        if source.weights_by_id:
+            joined = f"JOIN {weights} ON {self._id(source)} = {WEIGHTS_ID}"
+        else:
+            joined = f"POSITIONAL JOIN {weights}"
+        return f"SELECT {', '.join(read)} FROM {source.table} {joined}"
+
+    def _column(self, source: Source, name: str) -> str:
+        return identifier(source.names.get(name, name), self.quote)
+
+    def _id(self, source: Source) -> str:
+        column = self._column(source, ID)
+        return column if str(source.schema.types[ID]) in _TEXT else f"CAST({column} AS STRING)"
+
+    def _probability(self, source: Source, name: str) -> str:
+        column = self._column(source, name)
+        if str(source.schema.types[name]) in _EXACT:
+            return f"CAST({column} AS DOUBLE)"
+        # Probabilities count as float32; those outside [0, 1] must not be rounded into it.
+        exact = f"CAST({column} AS DOUBLE)"
+        rounded = f"CAST(CAST({column} AS FLOAT) AS DOUBLE)"
+        return f"CASE WHEN {exact} >= 0e0 AND {exact} <= 1e0 THEN {rounded} ELSE {exact} END"
+
+
+_TEXT = ("string", "large_string")
+_EXACT = ("float", "halffloat", "bool", "int8")  # Arrow types whose [0, 1] fits into float32
+
+
+def _missing(kind: str) -> str:
+    return f"CAST(NULL AS {kind})"
+
+
+def identifier(name: str, quote: str) -> str:
+    """Return a name between quotes, quotes inside doubled.
+
+    Example:
+        >>> print(identifier('p:5" disk', '"'))
+        "p:5"" disk"
+    """
+    return quote + name.replace(quote, 2 * quote) + quote
+
+
+def text_literal(text: str) -> str:
+    """Return a string between single quotes, quotes inside doubled."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def number(value: float) -> str:
+    """Return a float64 literal: the exponent makes it one, 17 digits make it exact.
+
+    Example:
+        >>> number(1.0), number(0.1)
+        ('1e0', '1.00000000000000006e-01')
+    """
+    return f"{value:.0f}e0" if value in (0, 1) else f"{value:.17e}"
+
+
+def good(places: Sequence[int]) -> str:
+    """Return the condition that probabilities lie in [0, 1]; it is not true for NULL.
+
+    It may be true for NaN: DuckDB takes the least and greatest value of a file, which leave NaN
+    out, for proof of a comparison. The sum ``mass`` of the totals shows NaN.
+    """
+    return " AND ".join(f"p{place} >= 0e0 AND p{place} <= 1e0" for place in places)
+
+
+def good_truth(places: Sequence[int]) -> str:
+    """Return the condition that the truth can be used: null, unknown, or in [0, 1].
+
+    NaN is unknown, as in ``credibly.targets``.
+    """
+    return " AND ".join(
+        f"(y{place} IS NULL OR (y{place} >= 0e0 AND y{place} <= 1e0) OR "
+        f"y{place} IN ({', '.join(map(str, IGNORED))}) OR isnan(y{place}))"
+        for place in places
+    )
+
+
+def _clip(term: Term) -> Term:
+    return Term(f"greatest(0e0, least(1e0, {term.text}))", term.step)
+
+
+def _add_truth(steps: Steps, compiled: Diagram) -> None:
+    places = range(len(compiled.labels))
+    known = " AND ".join(f"y{place} IN (0, 1)" for place in places)
+    steps.name("known", Term(f"CASE WHEN {known} THEN 1 ELSE 0 END", 0))
+    real = evaluate(compiled, [Term(f"y{place}", 0) for place in places], steps.keep)
+    steps.name("truth", Term(f"CASE WHEN {known} THEN {real.text} END", real.step))
+
+
+def _totals(places: range, truths: range | None) -> list[str]:
+    bad_truth = "0" if truths is None else f"sum(CASE WHEN {good_truth(truths)} THEN 0 ELSE 1 END)"
+    totals = [
+        "count(*) AS num_rows",
+        f"sum(CASE WHEN {good(places)} THEN 0 ELSE 1 END) AS bad_rows",
+        f"sum({' + '.join(f'p{place}' for place in places)}) AS mass",
+        f"{bad_truth} AS bad_truths",
+        "sum(probability) AS expected_hits",
+    ]
+    if truths is not None:
+        totals += [
+            "sum(known) AS known_rows",
+            "sum(CASE WHEN known = 1 THEN probability END) AS known_expected",
+            "sum(truth) AS known_hits",
+        ]
+    return totals

@@ -1,0 +1,102 @@
+"""FiftyOne: the queue of entries to look at as a dataset on disk, and the annotators' answers.
+
+    issues = cr.review.label_issues(predictions)
+    cr.review.fiftyone.write_labels(issues, "queue/labels.json")
+    # fo.Dataset.from_dir(data_path="images", labels_path="queue/labels.json",
+    #                     dataset_type=fo.types.FiftyOneImageClassificationDataset)
+    # remove the labels that are not there, then export the dataset in the same format
+    reviews = cr.review.fiftyone.read_reviews("reviewed/labels.json", issues)
+    corrected = cr.review.apply_reviews(predictions, reviews)
+
+Each row has the labels in doubt as classifications, with their probability as confidence. A label
+that is still there after the review is present; one that was removed is absent. Nothing here
+imports FiftyOne.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from credibly.checks import InputError
+from credibly.files import read_json_object, write_json
+from credibly.review import LabelIssue, Review
+
+
+class Entry(Protocol):
+    """An entry that was asked about."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+def labels(issues: Iterable[LabelIssue]) -> dict[str, Any]:
+    """Return the document ``labels.json`` of a FiftyOneImageClassificationDataset.
+
+    Keys are the ids of rows: the names of the images without their ending.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for issue in issues:
+        rows.setdefault(issue.id, []).append(
+            {
+                "label": issue.label,
+                "confidence": issue.probability,
+                "attributes": {
+                    "kind": issue.kind,
+                    "given": issue.given,
+                    "disagreement": issue.disagreement,
+                },
+            }
+        )
+    return {"labels": rows}
+
+
+def write_labels(issues: Iterable[LabelIssue], path: str | os.PathLike[str]) -> None:
+    """Write ``labels`` as JSON; the file is complete or not there."""
+    write_json(path, labels(issues))
+
+
+def read_reviews(path: str | os.PathLike[str], asked: Iterable[Entry]) -> list[Review]:
+    """Return the decisions of a reviewed dataset that was exported in the same format.
+
+    Args:
+        path: its ``labels.json``. Rows that it lacks were not reviewed and are skipped.
+        asked: the entries of the queue: issues, or ``cr.review.read_queue`` of a file.
+
+    Raises:
+        InputError: if the file is not such an export.
+    """
+    path = Path(path)
+    document = read_json_object(path, "Export a FiftyOneImageClassificationDataset.")
+    rows = document.get("labels")
+    if not isinstance(rows, dict):
+        raise InputError(
+            f"{path} must hold the labels of a FiftyOneImageClassificationDataset under 'labels'; "
+            f"it has {sorted(document)[:5]}."
+        )
+    classes = document.get("classes") or []
+    kept = {name: _names(content, classes, path, name) for name, content in rows.items()}
+    return [
+        Review(entry.id, entry.label, int(entry.label in kept[entry.id]))
+        for entry in asked
+        if entry.id in kept
+    ]
+
+
+def _names(content: Any, classes: list[str], path: Path, row: str) -> set[str]:
+    """Return the names of the labels of a row: none, one or a list; names, indices or objects."""
+    parts = [] if content is None else content if isinstance(content, list) else [content]
+    names = set()
+    for part in parts:
+        value = part.get("label") if isinstance(part, dict) else part
+        if isinstance(value, int) and 0 <= value < len(classes):
+            value = classes[value]
+        if not isinstance(value, str):
+            raise InputError(f"{path}: the labels of {row!r} must be names; got {part!r:.80}.")
+        names.add(value)
+    return names

@@ -1,0 +1,132 @@
+"""What a server holds on to has a bound, however long it runs and however many ask."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+import pytest
+from starlette.testclient import TestClient
+
+from credibly.app.served.dense import KEPT, ServedPredictions
+from credibly.app.server import create_app
+from credibly.app.server.application import WORKERS
+from credibly.checks import InputError
+
+
+@pytest.fixture
+def served(shelf):
+    return ServedPredictions(shelf / "ours.parquet")
+
+
+def test_requests_beyond_the_workers_wait(shelf, monkeypatch):
+    lock, now, most = Lock(), 0, 0
+
+    def slow(self, query, top):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.1)
+        with lock:
+            now -= 1
+        raise InputError("enough")
+
+    monkeypatch.setattr(ServedPredictions, "search", slow)
+    app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
+    with TestClient(app) as client, ThreadPoolExecutor(4 * WORKERS) as pool:
+        answers = list(pool.map(lambda _: client.get("/api/search?q=fork"), range(4 * WORKERS)))
+    assert {answer.status_code for answer in answers} == {400}
+    assert 1 < most <= WORKERS
+
+
+def test_budgets_remembered_are_the_latest(served):
+    for number in range(KEPT + 20):
+        assert served.budget(1 + number / 100).average_size == 1 + number / 100
+    assert served.budget.cache_info().currsize == KEPT
+
+
+@pytest.mark.parametrize("name", ["index", "sample", "uncalibrated"])
+def test_those_who_ask_first_wait_for_one_reading(served, name):
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: getattr(served, name), range(8)))
+    assert all(one is found[0] for one in found)
+
+
+@pytest.mark.parametrize("name", ["label_report", "chart"])
+def test_labels_are_read_once_and_remembered_within_a_bound(served, name, monkeypatch):
+    ask = getattr(served, name)
+    first = ask("fork")
+    monkeypatch.setattr(served, "column", lambda label: pytest.fail("read again"))
+    assert ask("fork") is first
+    assert ask.cache_info().maxsize == KEPT
+
+
+def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
+    from threading import Event
+
+    from credibly.app.served import dense
+    from credibly.app.server import background
+
+    free, calls = Event(), []
+
+    def slow(*arguments, **options):
+        calls.append(1)
+        free.wait(60)
+        return first_look(*arguments, **options)
+
+    from credibly.app.views.overviews import first_look
+
+    monkeypatch.setattr(dense, "first_look", slow)
+    monkeypatch.setattr(background, "WAIT", 0.05)
+    with TestClient(create_app([shelf / "ours.parquet"], hosts=["testserver"])) as client:
+        for _ in range(3):
+            told = client.get("/")
+            assert told.status_code == 202
+            assert "judging the probabilities, of 400 rows and 7 labels" in told.text
+        assert client.get("/?q=%2Bfork").status_code == 200  # search does not wait
+        free.set()
+        monkeypatch.setattr(background, "WAIT", 60.0)
+        assert client.get("/").status_code == 200
+    assert len(calls) == 1
+
+
+def test_a_failure_in_the_background_is_told_and_tried_again():
+    from credibly.app.server.background import Pending
+
+    problems = [InputError("the file is gone")]
+
+    def work():
+        if problems:
+            raise problems.pop()
+
+    pending = Pending(work, "reading")
+    with pytest.raises(InputError, match="gone"):
+        pending.wait(30)
+    pending.wait(30)
+
+
+def test_the_sample_from_memory_is_that_of_the_file(tmp_path, monkeypatch):
+    import numpy as np
+
+    from credibly import Predictions
+    from credibly.app.served import dense
+
+    rng = np.random.default_rng(0)
+    p = rng.random((2500, 3)).astype(np.float32)
+    y = rng.integers(-1, 2, p.shape).astype(np.int8)
+    order = rng.permutation(2500)
+    whole = Predictions.from_arrays(
+        probabilities=p, targets=y, labels=list("abc"), ids=[f"{k:04d}" for k in order]
+    )
+    whole.write(tmp_path / "p.parquet")
+    monkeypatch.setattr(dense, "SAMPLE", 1000)
+    file = ServedPredictions(tmp_path / "p.parquet")
+    assert len(file.index) == 2500
+    rows = file.sample
+    assert len(rows) == len(set(rows.ids)) == 1000
+    places = {id: k for k, id in enumerate(whole.ids)}
+    where = [places[id] for id in rows.ids]
+    np.testing.assert_array_equal(rows.probabilities, whole.probabilities[where])
+    np.testing.assert_array_equal(rows.targets, whole.targets[where])

@@ -1,0 +1,163 @@
+"""Deciding: numbers equal brute force, the exported command makes the same sets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from html import unescape
+
+import httpx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from credibly import Predictions
+from credibly.app.views import EntryCosts, cost_curve, outcome, size_bars, threshold_counts
+from credibly.cli import main
+from credibly.decide import Cost, Threshold
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    with httpx.Client(base_url=address, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ours(shelf):
+    return Predictions.read(shelf / "ours.parquet")
+
+
+def drawn(rows=3000, labels=4, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.random((rows, labels)).astype(np.float32) ** 2
+    y = (rng.random(p.shape) < p).astype(np.int8)
+    y[rng.random(p.shape) < 0.1] = -1
+    return p, y
+
+
+@pytest.mark.parametrize(("miss", "alarm"), [(1, 1), (5, 1), (0.2, 3)])
+def test_the_curve_is_the_cost_at_every_threshold(miss, alarm):
+    p, y = drawn()
+    curve = cost_curve(threshold_counts(p, y), miss, alarm)
+    for place in (0, 1, 33, 100, 199, 200):
+        t = curve.thresholds[place]
+        wrong = miss * ((y == 1) & (p < t)).sum() + alarm * ((y == 0) & (p >= t)).sum()
+        assert curve.cost[place] == pytest.approx(wrong / len(p))
+    assert (curve.low <= curve.cost).all()
+    assert (curve.cost <= curve.high).all()
+    assert abs(curve.best - alarm / (alarm + miss)) < 0.1  # calibrated: where theory puts it
+
+
+def test_the_interval_covers_the_true_cost():
+    costs = Cost(5, 1)
+    ones = np.ones(4)
+    each = EntryCosts(5 * ones, ones, 0 * ones, ones / 6, ones / 6)
+    p, y = drawn(400_000, seed=99)
+    true = outcome(p, y, each).cost
+    found = [outcome(*drawn(600, seed=seed), each) for seed in range(200)]
+    covered = np.mean([one.low <= true <= one.high for one in found])
+    assert 0.9 <= covered <= 0.99
+    assert costs.bounds == pytest.approx((1 / 6, 1 / 6))
+
+
+@pytest.mark.parametrize("review", [None, 0.3])
+def test_the_outcome_counts_every_known_entry_once(review):
+    p, y = drawn()
+    cost = Cost(5, 1, review)
+    ones = np.ones(4)
+    low, high = cost.bounds
+    each = EntryCosts(5 * ones, ones, (review or 0) * ones, low * ones, high * ones)
+    found = outcome(p, y, each)
+    sets, looks = cost.predict(p), cost.to_review(p)
+    assert found.known == (y >= 0).sum()
+    assert found.hits == (sets & (y == 1)).sum()
+    assert found.false_alarms == (sets & (y == 0)).sum()
+    assert found.misses == (~sets & ~looks & (y == 1)).sum()
+    assert found.looked == (looks & (y >= 0)).sum()
+    paid = 5 * found.misses + found.false_alarms + (review or 0) * found.looked
+    assert found.cost == pytest.approx(paid / len(p))
+    known = np.where(y >= 0, p, np.nan)
+    by_row = [cost.expected(row[~np.isnan(row)][None])[0] for row in known]
+    assert found.expected == pytest.approx(np.mean(by_row), rel=1e-5)
+
+
+def test_bars_keep_every_row():
+    counts = list(range(1000))
+    bars = size_bars(counts)
+    assert len(bars) <= 16
+    assert sum(count for _, count in bars) == sum(counts)
+
+
+def command_of(text):
+    found = re.search(r'id="command">(.*?)</code>', text)
+    return None if found is None else shlex.split(unescape(found[1]))
+
+
+RULES = [
+    ({"miss": 5, "false_alarm": 2}, Cost(5, 2)),
+    ({"miss": 5, "review": 0.25}, Cost(5, 1, 0.25)),
+    ({"by": "threshold", "threshold": 0.3}, Threshold(0.3)),
+    (
+        {"miss": 5, "own": '{"fork":[0.5,1],"dining table":[9,1]}'},
+        Threshold({"fork": 1 / 1.5, "dining table": 0.1}, 1 / 6),
+    ),
+]
+
+
+@pytest.mark.parametrize(("parameters", "decision"), RULES, ids=str)
+def test_the_exported_command_makes_the_sets_of_the_page(
+    client, ours, tmp_path, parameters, decision
+):
+    arguments = command_of(client.get("/decide", params=parameters).text)
+    assert arguments[0] == "credibly"
+    out = tmp_path / "sets.parquet"
+    assert main([*arguments[1:-1], str(out), "--quiet"]) == 0
+    table = pq.read_table(out).to_pydict()
+    found = dict(zip(table["id"], map(set, table["labels"]), strict=True))
+    sets = decision.for_labels(ours.labels).predict(ours.probabilities)
+    document = client.get("/api/thresholds", params=parameters).json()
+    limits = np.array([document["thresholds"][name] for name in ours.labels], np.float32)
+    np.testing.assert_array_equal(ours.probabilities >= limits, sets)
+    for row, id in enumerate(ours.ids):
+        names = {name for name, on in zip(ours.labels, sets[row], strict=True) if on}
+        assert found[id] == names
+
+
+def test_review_by_single_labels_has_a_file_but_no_command(client):
+    parameters = {"miss": 5, "review": 0.25, "own": '{"fork":[9,1,0.2]}'}
+    text = client.get("/decide", params=parameters).text
+    assert command_of(text) is None
+    assert 'id="no-command"' in text
+    document = client.get("/api/thresholds", params=parameters).json()
+    assert document["review_from"]["fork"] == pytest.approx(0.2 / 9)
+    assert document["review_from"]["apple"] == pytest.approx(0.05)
+
+
+def test_costs_of_a_label_are_set_and_removed(client):
+    asked = {"miss": 5, "own_label": "fork", "own_miss": 9}
+    answer = client.get("/decide", params=asked)
+    assert answer.status_code == 303
+    own = httpx.URL(answer.headers["location"]).params["own"]
+    assert own == '{"fork":[9.0,1.0]}'
+    answer = client.get("/decide", params={"miss": 5, "own_label": "fork", "own": own})
+    assert "own" not in httpx.URL(answer.headers["location"]).params
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/decide?miss=-1", 422),
+        ("/decide?miss=nan", 422),
+        ("/decide?label=frok", 400),
+        ("/decide?miss=5&own=nonsense", 400),
+        ("/decide?miss=5&own=%7B%22fork%22%3A%5B-1%5D%7D", 400),
+        ("/decide?miss=5&own=%7B%22fork%22%3A%5B1%2C2%2C3%2C4%5D%7D", 400),
+        ("/decide?own_label=frok&own_miss=1", 400),
+        ("/decide?by=size&average_size=1000", 200),
+    ],
+)
+def test_impossible_costs_are_explained(client, path, status):
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert "Traceback" not in answer.text

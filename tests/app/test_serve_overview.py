@@ -1,0 +1,134 @@
+"""The first page: one number for one thing, in every place that shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from credibly import Predictions, review
+from credibly.app.charts import heat_map
+from credibly.app.server import create_app
+from credibly.app.views.overviews import label_lift, threshold_curve
+from credibly.cli import main
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Four labels, two of which go together; some truth is flipped, some unknown."""
+    rng = np.random.default_rng(0)
+    kitchen = rng.random(3000) < 0.3
+    rates = np.stack([np.where(kitchen, 0.6, 0.05)] * 2 + [np.full(3000, 0.2)] * 2, axis=1)
+    y = (rng.random(rates.shape) < rates).astype(np.int8)
+    p = np.clip(np.where(y == 1, 0.93, 0.05) + rng.normal(0, 0.04, y.shape), 0, 1)
+    flipped = rng.random(y.shape) < 0.01
+    y[flipped] = 1 - y[flipped]
+    y[rng.random(y.shape) < 0.02] = -1
+    one = Predictions.from_arrays(
+        probabilities=p.astype(np.float32), targets=y, labels=["cup", "fork", "dog", "cat"]
+    )
+    path = tmp_path_factory.mktemp("overview") / "p.parquet"
+    one.write(path)
+    return one, path
+
+
+@pytest.fixture(scope="module")
+def client(drawn):
+    app = create_app([drawn[1]], hosts=["testserver"], annotate=drawn[1].parent / "log.jsonl")
+    with TestClient(app) as client:
+        yield client
+
+
+def test_every_place_counts_the_same_wrong_labels(drawn, client, capsys):
+    one, path = drawn
+    wrong = review.label_issues(one).wrong
+    assert wrong == int(review.probably_wrong(one.probabilities, one.targets).sum()) > 20
+    assert review.label_issues_of_files(path).wrong == wrong
+    home = client.get("/").text
+    assert f'data-wrong="{wrong}"' in home
+    assert f"{wrong:,} labels are probably wrong." in home
+    errors = client.get("/errors", params={"kind": "doubtful"}).text
+    assert f'data-total="{wrong}"' in errors
+    assert f"{wrong:,} " in re.search(r'<p class="lead">(.*?)</p>', client.get("/review").text)[1]
+    capsys.readouterr()
+    assert main(["review", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["wrong"] == wrong
+    assert main(["review", str(path)]) == 0
+    assert f"{wrong} labels are probably wrong" in capsys.readouterr().out
+
+
+def test_the_interval_of_estimated_errors_holds_the_estimate(drawn):
+    found = review.label_issues(drawn[0])
+    for each in [*found.errors, found.total]:
+        assert each.low <= each.expected <= each.high
+
+
+def test_labels_that_occur_together_are_shown_as_more_than_chance(drawn, client):
+    one, _ = drawn
+    known = np.isin(one.targets[:, :2], (0, 1)).all(1)
+    cup, fork = (one.targets[known, k] == 1 for k in (0, 1))
+    times = (cup & fork).mean() / (cup.mean() * fork.mean())
+    lift = label_lift(one.labels, one.targets)
+    place = [lift.labels.index(name) for name in ("cup", "fork")]
+    assert lift.lift[tuple(place)] == pytest.approx(times)
+    assert times > 2
+    assert lift.matters[tuple(place)]
+    words = f"cup and fork: {times:.2g} times as often as by chance"
+    for page in ("/", "/pairs"):
+        assert words in client.get(page).text
+    assert "Pairs the model over- or under-expects" in client.get("/pairs").text
+
+
+def test_pairs_with_too_few_rows_are_not_called_rare():
+    y = np.zeros((100, 2), np.int8)
+    y[:3, 0] = y[50:53, 1] = 1
+    lift = label_lift(["a", "b"], y)
+    assert np.isnan(lift.lift[0, 1])
+    assert "too few rows to say" in heat_map(lift.labels, lift.lift, lift.matters, lambda a, b: "/")
+
+
+def test_the_threshold_curve_counts_what_a_threshold_returns(drawn):
+    one, _ = drawn
+    curve = threshold_curve(one.probabilities, one.targets)
+    for step in (0, 30, 50, 90, 100):
+        sets = one.probabilities >= np.float32(step / 100)
+        known, present = one.targets >= 0, one.targets == 1
+        assert curve.found[step] == pytest.approx((sets & present).sum() / present.sum())
+        assert curve.size[step] == pytest.approx(sets.sum(1).mean())
+        assert curve.empty[step] == (~sets.any(1)).sum()
+        if (sets & known).any():
+            assert curve.right[step] == pytest.approx((sets & present).sum() / (sets & known).sum())
+
+
+def test_next_steps_are_links_to_pages_that_answer(client):
+    steps = re.search(r'<ol class="steps"[^>]*>(.*?)</ol>', client.get("/").text, re.S)[1]
+    links = re.findall(r'<a href="([^"]+)"', steps)
+    assert len(links) >= 2
+    for link in links:
+        assert client.get(link.replace("&amp;", "&")).status_code == 200
+    assert "credibly serve" not in steps
+
+
+def test_without_truth_errors_are_not_called_none(tmp_path):
+    one = Predictions.from_arrays(probabilities=np.full((20, 2), 0.3), labels=["a", "b"])
+    one.write(tmp_path / "p.parquet")
+    with TestClient(create_app([tmp_path / "p.parquet"], hosts=["testserver"])) as client:
+        page = client.get("/errors").text
+        assert "holds no truth" in page
+        assert 'data-total="0"' not in page
+        assert "cannot be judged" in client.get("/").text
+
+
+def test_the_first_page_stays_small_with_many_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.random((400, 1200)).astype(np.float32) ** 8
+    y = (rng.random(p.shape) < p).astype(np.int8)
+    names = [f"label {t} with a long name" for t in range(1200)]
+    Predictions.from_arrays(probabilities=p, targets=y, labels=names).write(tmp_path / "p.parquet")
+    with TestClient(create_app([tmp_path / "p.parquet"], hosts=["testserver"])) as client:
+        page = client.get("/").text
+        assert page.count('class="multiple"') == 24
+        assert len(page.encode()) < 150_000

@@ -1,0 +1,78 @@
+"""Each kind of request has its own queue: none delays the others, none grows without bound."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from credibly.app.server.request_guard import HEALTH, QUEUES, Guard
+
+PATHS = {
+    "search": "/api/search",
+    "predict": "/api/predict/image",
+    "file": "/image",
+    "page": "/api/label",
+    "review": "/api/reviews",
+    "upload": "/bring",
+}
+
+
+class SlowApp:
+    """An application that answers when it is let go, and counts what it works on."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.at_work: Counter[str] = Counter()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        self.at_work[scope["path"]] += 1
+        if scope["path"] != HEALTH:
+            await self.gate.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+
+async def ask(guard: Guard, path: str) -> tuple[int, dict[str, Any], dict[bytes, bytes]]:
+    said: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "path": path, "method": "GET", "headers": headers}
+    await guard({**scope, "query_string": b""}, receive, send)
+    return said[0]["status"], json.loads(said[1]["body"]), dict(said[0]["headers"])
+
+
+@pytest.mark.parametrize("kind", QUEUES)
+def test_a_full_queue_refuses_and_leaves_the_others_alone(kind):
+    async def attack() -> None:
+        app = SlowApp()
+        guard = Guard(app, ["localhost"])
+        at_once, most = QUEUES[kind]
+        waiting = [asyncio.create_task(ask(guard, PATHS[kind])) for _ in range(most)]
+        await asyncio.sleep(0.05)
+        assert app.at_work[PATHS[kind]] == at_once
+        status, body, headers = await ask(guard, PATHS[kind])
+        assert status == 503
+        assert kind in body["error"]
+        assert headers[b"retry-after"] == b"2"
+        assert (await ask(guard, HEALTH))[0] == 200
+        others = [path for name, path in PATHS.items() if name != kind]
+        more = [asyncio.create_task(ask(guard, path)) for path in others]
+        await asyncio.sleep(0.05)
+        assert all(app.at_work[path] == 1 for path in others)
+        app.gate.set()
+        answers = await asyncio.gather(*waiting, *more)
+        assert {status for status, _, _ in answers} == {200}
+        assert app.at_work[PATHS[kind]] == most
+        assert (await ask(guard, PATHS[kind]))[0] == 200  # the queue is empty again
+
+    asyncio.run(attack())

@@ -1,0 +1,179 @@
+"""The web app over files that hold the most probable labels of each row."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+import numpy as np
+import pytest
+from serve_accessibility import look_at
+from serve_browser import listening
+
+from credibly import InputError, Predictions, metrics
+from credibly.app.served.top_k import ServedTop
+from credibly.app.server import create_app
+from credibly.app.server.application import APIS, PAGES
+from credibly.predictions import Dataset, TopPredictions
+from credibly.retrieve import search_top_labels
+from credibly.targets import SparseTargets
+
+LABELS = [f"<label> {i}" for i in range(300)]
+
+
+def rows_of(num_labels, rows, k, labels=None):
+    """Different labels in each row, some of them often; truth drawn from the probabilities."""
+    generator = np.random.default_rng(0)
+    step = 1 + generator.integers(0, (num_labels - 10) // k, rows)
+    top = 5 + np.arange(k)[None] * step[:, None]
+    top[:, 0] = np.arange(rows) % 5
+    values = np.sort(generator.random((rows, k)) ** 3, axis=1)[:, ::-1].astype(np.float32)
+    lists = [row[generator.random(k) < p].tolist() for row, p in zip(top, values, strict=True)]
+    lists[1] = [*lists[1], num_labels - 1]  # present and not held
+    return TopPredictions.from_arrays(
+        top=top,
+        probabilities=values,
+        labels=labels or [f"l{i}" for i in range(num_labels)],
+        targets=SparseTargets.from_lists(lists, num_labels),
+        ids=[f"row/{i}" for i in range(rows)],
+    )
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return rows_of(300, 400, 20, LABELS)
+
+
+@pytest.fixture(scope="module")
+def path(rows, tmp_path_factory):
+    file = tmp_path_factory.mktemp("served") / "top.parquet"
+    rows.write(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def client(path):
+    with listening(create_app([path])) as where, httpx.Client(base_url=where, timeout=60) as one:
+        yield one
+
+
+def test_the_summary_is_that_of_the_metrics(client, rows):
+    found = client.get("/api/summary").json()
+    expected = metrics.precision_at_k(rows.top, rows.targets, 20)
+    np.testing.assert_allclose(found["precision"], expected)
+    assert f"{expected[4]:.4f}" in client.get("/").text
+    assert client.get("/api/health").json()["predictions"][0]["labels"] == 300
+
+
+def test_search_in_memory_is_search_in_the_file(client, path):
+    query = '+"<label> 2" -"<label> 40"'
+    found = client.get("/api/search", params={"q": query, "top": 5}).json()
+    expected = search_top_labels(Dataset(path), query, top=5)
+    assert [hit["id"] for hit in found["results"]] == expected.ids
+    assert found["expected_hits"] == pytest.approx(expected.expected_hits)
+    page = client.get("/", params={"q": query}).text
+    assert f"{expected.expected_hits:,.1f}</strong> hits expected" in page
+
+
+def test_a_label_s_page_lists_rows_that_are_wrong(client, rows):
+    found = client.get("/api/label", params={"name": LABELS[2]}).json()
+    truth, column = rows.targets.dense()[:, 2], rows.column(2)
+    held = (rows.top == 2).any(axis=1)
+    assert (found["held"], found["hits"]) == (held.sum(), truth[held].sum())
+    alarms = [row for row in np.argsort(-column, kind="stable") if held[row] and not truth[row]]
+    listed = [each["id"] for each in found["false_alarms"]]
+    assert listed == [rows.ids[row] for row in alarms[: len(listed)]]
+    missed = client.get("/api/label", params={"name": LABELS[299]}).json()["missed"]
+    assert [each["id"] for each in missed] == ["row/1"]
+    page = client.get("/label", params={"name": LABELS[2]}).text
+    assert "&lt;label&gt; 2" in page
+    assert "<label> 2" not in page
+    assert 'role="img"' in page
+
+
+def test_a_row_s_page_has_what_it_holds_and_what_it_lacks(client, rows):
+    found = client.get("/api/row", params={"id": "row/1"}).json()
+    assert [each["label"] for each in found["labels"]] == [LABELS[n] for n in rows.top[1]]
+    assert found["missed"] == [LABELS[299]]
+    page = client.get("/row", params={"id": "row/1"})
+    assert page.status_code == 200
+    assert "&lt;label&gt; 299" in page.text
+    assert client.get("/row", params={"id": "none"}).status_code == 400
+
+
+@pytest.mark.parametrize("sort", ["surprise", "held", "present", "label"])
+def test_labels_are_found_and_paged(client, sort):
+    seen, start = [], 0
+    while start < 300:
+        text = client.get("/labels", params={"sort": sort, "start": start}).text
+        seen += [line for line in text.split("<tr><td>") if line.startswith("<a ")]
+        start += 100
+    assert len(seen) == 300
+    some = client.get("/labels", params={"contains": "LABEL> 29", "sort": sort}).text
+    assert '<strong id="found">11</strong>' in some
+    assert client.get("/api/labels", params={"prefix": "<label> 29"}).json()["total"] == 11
+
+
+def test_every_page_that_needs_all_labels_says_so(client):
+    served = {"/", "/labels", "/label", "/row", "/docs", "/image", "/static/{name}"}
+    served |= {f"/api/{name}" for name in ("health", "labels", "search", "label", "row")}
+    paths = {route.path for each in (*APIS, *PAGES) for route in each.routes} - served
+    assert {"/errors", "/decide", "/api/sets"} <= paths
+    for path in paths:
+        answer = client.get(path)
+        assert answer.status_code == 400, path
+        text = answer.json()["error"] if path.startswith("/api/") else answer.text
+        assert "most probable labels of each row" in text
+    home = client.get("/").text
+    assert 'href="/labels"' in home
+    assert 'href="/errors"' not in home
+
+
+@pytest.mark.parametrize("page", ["/", "/labels", "/docs", "/static/app.js", "/labels?start=200"])
+def test_pages_answer(client, page):
+    assert client.get(page).status_code == 200
+
+
+@pytest.mark.parametrize("page", ["/label?name=none", "/?q=%2Bnone", "/labels?file=1"])
+def test_what_is_not_there_is_said(client, page):
+    answer = client.get(page)
+    assert answer.status_code == 400
+    assert "Traceback" not in answer.text
+
+
+def test_layouts_are_not_mixed_and_options_that_cannot_work_are_refused(path, tmp_path):
+    wide = Predictions.from_arrays(probabilities=[[0.5] * 300], targets=[[1] * 300], labels=LABELS)
+    wide.write(tmp_path / "wide.parquet")
+    with pytest.raises(InputError, match="files of one layout"):
+        create_app([path, tmp_path / "wide.parquet"])
+    with pytest.raises(InputError, match="annotate: needs files with a column per label"):
+        create_app([path], annotate=tmp_path / "log.jsonl")
+
+
+def test_a_hundred_thousand_labels_stay_fast(tmp_path):
+    rows_of(100_000, 2000, 20).write(tmp_path / "top.parquet")
+    served = ServedTop(tmp_path / "top.parquet")
+    served.warm_up()
+    start = time.process_time()
+    for number in range(5):
+        served.search(f"+l{number} -l{number + 1}", 20)
+        served.label_report(f"l{number}")
+        served.item(f"row/{number}")
+        served.named(f"l{number}")
+    assert time.process_time() - start < 5
+
+
+def test_axe_finds_nothing_and_labels_are_suggested(client, open_page):
+    page = open_page(base_url=str(client.base_url).rstrip("/"), bypass_csp=True)
+    for name, path in {
+        "home": "/",
+        "search": '/?q=%2B"<label> 2"',
+        "labels": "/labels",
+        "label": "/label?name=<label> 2",
+        "row": "/row?id=row/1",
+    }.items():
+        page.goto(path)
+        look_at(page, f"top-{name}")
+    page.goto("/")
+    page.fill("#q", "+<label> 29")
+    page.wait_for_selector("#suggestions li")

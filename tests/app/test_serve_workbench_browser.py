@@ -1,0 +1,240 @@
+"""Rows, errors and what one does with them, in a real browser and by keyboard."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+from serve_accessibility import violations
+from serve_browser import ARTIFACTS
+from serve_pages import PAGES
+
+from credibly import Predictions
+from credibly.review import ReviewLog
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def ours(shelf):
+    return Predictions.read(shelf / "ours.parquet")
+
+
+def shown_id(page):
+    return parse_qs(urlsplit(page.url).query)["id"][0]
+
+
+REACHABLE = """() => [...document.querySelectorAll('.scroll')].every(
+    each => each.scrollWidth <= each.clientWidth || each.tabIndex == 0)"""
+
+
+@pytest.mark.parametrize(
+    "path", [*PAGES, "/?q=%2Bfork", "/compare?q=%2Bfork", "/errors?label=fork"]
+)
+def test_pages_have_no_accessibility_violations(page, path):
+    page.goto(path)
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, rules=["color-contrast"]) == []
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_function(REACHABLE)
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("path", ["/?q=%2Bfork", "/errors?label=fork", "/row?id=img%2F000"])
+def test_targets_are_large_enough_for_a_finger(open_page, path):
+    page = open_page(viewport={"width": 390, "height": 800})
+    page.goto(path)
+    small = page.evaluate(
+        """() => [...document.querySelectorAll("main button, main input[type=checkbox]")]
+            .filter((each) => each.offsetParent)
+            .map((each) => [each, (each.closest("label") || each).getBoundingClientRect()])
+            .filter(([, area]) => area.width < 24 || area.height < 24)
+            .map(([each]) => each.outerHTML)"""
+    )
+    assert small == []
+
+
+def test_a_tile_opens_its_row_by_enter_and_by_click(page, ours):
+    page.goto("/?q=%2Bfork")
+    page.focus("#q")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    second = page.evaluate("document.activeElement.dataset.id")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/row?**")
+    assert shown_id(page) == second
+    page.go_back()
+    third = page.locator(".tile").nth(2)
+    name = third.get_attribute("data-id")
+    third.click()
+    page.wait_for_url("**/row?**")
+    assert shown_id(page) == name
+    page.screenshot(path=ARTIFACTS / "row.png", full_page=True)
+
+
+def test_keys_walk_through_the_list_a_row_was_opened_from(page, ours):
+    order = np.argsort(-ours.probabilities[:, 0], kind="stable")
+    page.goto("/?q=%2Bfork")
+    page.locator(".tile").first.click()
+    page.wait_for_url("**/row?**")
+    assert shown_id(page) == ours.ids[order[0]]
+    for place in (1, 2):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_url(f"**id={ours.ids[order[place]].replace('/', '%2F')}**")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url(f"**id={ours.ids[order[1]].replace('/', '%2F')}**")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/?q=%2Bfork**")
+
+
+def test_selected_entries_are_exported(page):
+    page.goto("/errors?label=fork&kind=false-alarm")
+    page.wait_for_selector(".tile")
+    page.locator(".tile a.open").first.focus()
+    page.keyboard.press("x")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("x")
+    assert page.locator("#selected").inner_text() == "2 selected"
+    wanted = [json.loads(page.locator("input[name=entry]").nth(i).input_value()) for i in (0, 1)]
+    with page.expect_download() as event:
+        page.get_by_role("button", name="CSV of the selected").click()
+    lines = event.value.path().read_text().splitlines()
+    assert lines[0].startswith("id,label,probability")
+    assert [line.split(",")[:2] for line in lines[1:]] == wanted
+    page.screenshot(path=ARTIFACTS / "errors.png", full_page=True)
+
+
+def test_facets_and_kinds_are_in_the_address(page):
+    page.goto("/errors")
+    page.get_by_role("link", name="False alarms").click()
+    page.wait_for_url("**kind=false-alarm**")
+    page.fill("input[name=label]", "apple")
+    page.fill("input[name=low]", "0.8")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**low=0.8**")
+    assert "kind=false-alarm" in page.url
+    assert "label=apple" in page.url
+    shares = page.locator(".tile .entry strong").all_inner_texts()
+    assert shares
+    assert all(float(share.split()[0]) >= 80 for share in shares)
+
+
+def test_forms_and_links_work_without_scripts(open_page):
+    page = open_page(java_script_enabled=False)
+    page.goto("/errors?label=fork&kind=missed")
+    page.locator("input[name=entry]").first.check()
+    with page.expect_download() as event:
+        page.get_by_role("button", name="CSV of the selected").click()
+    assert len(event.value.path().read_text().splitlines()) == 2
+    page.locator(".tile a.open").first.click()
+    page.wait_for_url("**/row?**")
+    page.locator("a[rel=next]").click()
+    page.wait_for_url("**within**")
+
+
+def test_marks_stay_visible_in_forced_colours(open_page):
+    page = open_page(forced_colors="active")
+    page.goto("/row?id=img%2F000")
+    fill, track = (
+        page.locator(f"#row-labels .{name}").first.evaluate("e => getComputedStyle(e).fill")
+        for name in ("fill", "track")
+    )
+    assert fill != track
+
+
+def logged(shelf):
+    return ReviewLog(shelf / "corrections.jsonl").latest()
+
+
+def test_a_reviewer_decides_by_keyboard_and_the_queue_moves_on(page, shelf):
+    page.goto("/review?label=fork&who=Ana")
+    tiles = page.locator(".tile")
+    ids = [tiles.nth(place).get_attribute("data-id") for place in range(3)]
+    tiles.first.locator("a.open").focus()
+    for key in "pau":
+        with page.expect_response("**/api/reviews**") as answer:
+            page.keyboard.press(key)
+        assert answer.value.ok
+    decided = logged(shelf)
+    assert [decided[id, "fork"].to_dict()["value"] for id in ids] == ["present", "absent", "unsure"]
+    assert {decided[id, "fork"].who for id in ids} == {"Ana"}
+    assert tiles.first.locator("[data-decide=present]").get_attribute("aria-pressed") == "true"
+    page.screenshot(path=ARTIFACTS / "review.png")
+    page.reload()
+    assert not set(ids) & {each.get_attribute("data-id") for each in tiles.all()}
+    page.get_by_role("link", name="Evaluate again").click()
+    page.wait_for_url("**/review/effect**")
+    assert int(page.locator("#changed").inner_text()) > 0
+    page.screenshot(path=ARTIFACTS / "effect.png", full_page=True)
+    assert violations(page) == []
+
+
+def test_a_decision_that_is_not_saved_is_told(page):
+    page.goto("/review?label=apple")
+    page.route(
+        "**/api/reviews**",
+        lambda route: route.fulfill(status=400, json={"error": "nothing was saved: no space"}),
+    )
+    page.locator(".tile [data-decide=present]").first.click()
+    page.wait_for_selector("#review-problem:not([hidden])")
+    assert "nothing was saved" in page.locator("#review-problem").inner_text()
+    assert page.locator("[aria-pressed=true]").count() == 0
+
+
+def test_decisions_work_without_scripts_and_on_the_page_of_a_row(open_page, shelf):
+    plain = open_page(java_script_enabled=False)
+    plain.goto("/review?label=knife&who=Bo")
+    id = plain.locator(".tile").first.get_attribute("data-id")
+    plain.locator(".tile [data-decide=absent]").first.click()
+    plain.wait_for_load_state()
+    assert logged(shelf)[id, "knife"].who == "Bo"
+    page = open_page()
+    page.goto("/row?id=img%2F002")
+    with page.expect_response("**/api/reviews**"):
+        page.locator("tr", has_text="dining table").locator("[data-decide=unsure]").click()
+    assert logged(shelf)["img/002", "dining table"].to_dict()["value"] == "unsure"
+
+
+def test_the_cost_follows_the_numbers_live(page):
+    page.goto("/decide?miss=5&false_alarm=1")
+    before = page.locator("#cost").inner_text()
+    with page.expect_response("**/decide**"):
+        page.fill("form[data-live] input[name=miss]", "50")
+    page.wait_for_function(
+        "before => document.getElementById('cost').innerText !== before", arg=before
+    )
+    assert "miss=50" in page.url
+    assert "miss=50" in page.locator("#command").inner_text()
+    with page.expect_response("**/decide**"):
+        page.fill("form[data-live] input[name=review]", "0.2")
+    page.wait_for_selector("#zones:has-text('review')")
+    assert page.locator("svg.drawing").get_attribute("aria-label")
+    page.screenshot(path=ARTIFACTS / "decide.png", full_page=True)
+    assert violations(page) == []
+    page.get_by_role("link", name="Errors under this rule").click()
+    page.wait_for_url("**/errors?**miss=50**")
+
+
+def test_home_says_what_to_do_and_the_atlas_sorts_without_scripts(open_page):
+    page = open_page(java_script_enabled=False)
+    page.goto("/")
+    assert page.locator("#verdict p").count() >= 4
+    assert "credibly sets" in page.locator("#steps").text_content()
+    page.get_by_role("link", name="Labels", exact=True).click()
+    page.get_by_role("link", name="AP", exact=True).click()
+    page.wait_for_url("**sort=AP**")
+    column = page.locator("#atlas tbody td:nth-child(4)").all_inner_texts()
+    assert column == sorted(column, reverse=True)
+    page.fill("input[name=contains]", "TABLE")
+    page.locator(".facets button").click()
+    assert page.locator("#found").get_attribute("data-found") == "2"
+    page.goto("/pairs")
+    page.locator("#pairs a").first.click()
+    page.wait_for_url("**q=**")
+    assert page.locator(".tile").count() > 0
+    page.goto("/labels")
+    page.screenshot(path=ARTIFACTS / "labels.png", full_page=True)
