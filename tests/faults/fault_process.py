@@ -22,13 +22,13 @@ from credibly.cli import COMMANDS
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
-        *(f"credibly.cli.{name}" for name in (*COMMANDS, "_tables")),
+        *(f"credibly.cli.{name}" for name in (*COMMANDS, "tables")),
         *(f"credibly.workflows.{name}" for name in ("calibration", "comparison", "label_sets")),
         *(
             f"credibly.{package}"
             for package in ("calibrate", "decide", "metrics", "models", "retrieve")
         ),
-        *(f"credibly.data.{name}" for name in ("_load", "_npz", "_targets")),
+        *(f"credibly.data.{name}" for name in ("loading", "npz", "target_columns")),
         *(f"credibly.app.report.{name}" for name in ("_charts", "_page")),
         *(f"credibly.train.{name}" for name in ("fitting", "prediction")),
         *("accelerate", "jinja2", "matplotlib.backends.backend_svg", "matplotlib.figure"),

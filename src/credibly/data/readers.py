@@ -113,9 +113,9 @@ LAYOUT = (
 
 EMBEDDED: Mapping[str, Reader] = MappingProxyType(
     {
-        "digits": Reader("_digits", "digits", ("n", "size", "counts", "clutter", "blur")),
+        "digits": Reader("digits_scenes", "digits", ("n", "size", "counts", "clutter", "blur")),
         "synthetic": Reader(
-            "_synthetic",
+            "synthetic_data",
             "synthetic",
             (
                 *("n", "num_labels", "num_features", "rate", "imbalance", "dependence", "noise"),
@@ -128,37 +128,37 @@ EMBEDDED: Mapping[str, Reader] = MappingProxyType(
 
 KINDS: Mapping[str, Reader] = MappingProxyType(
     {
-        "npz": Reader("_npz", "read_npz", ("labels", "coding"), (".npz",)),
-        "parquet": Reader("_files", "read_parquet", LAYOUT, (".parquet", ".pq"), table=True),
-        "csv": Reader("_files", "read_csv", (*LAYOUT, "delimiter"), (".csv", ".tsv"), table=True),
+        "npz": Reader("npz", "read_npz", ("labels", "coding"), (".npz",)),
+        "parquet": Reader("table_files", "read_parquet", LAYOUT, (".parquet", ".pq"), table=True),
+        "csv": Reader("table_files", "read_csv", (*LAYOUT, "delimiter"), (".csv", ".tsv"), table=True),
         "jsonl": Reader(
-            "_jsonl", "read_jsonl", LAYOUT, (".jsonl", ".ndjson", ".jsonl.gz"), table=True
+            "jsonl", "read_jsonl", LAYOUT, (".jsonl", ".ndjson", ".jsonl.gz"), table=True
         ),
-        "arff": Reader("_arff", "read_arff", ("labels", "xml", "coding"), (".arff",)),
-        "xc": Reader("_xc", "read_xc", ("labels",), (".svm", ".svmlight", ".libsvm")),
-        "imagefolder": Reader("_folders", "read_imagefolder", ("labels",)),
-        "coco": Reader("_coco", "read_coco", ("year", "drop_empty")),
-        "voc": Reader("_voc", "read_voc"),
-        "wider": Reader("_attributes", "read_wider"),
-        "vispr": Reader("_attributes", "read_vispr"),
-        "nuswide": Reader("_nuswide", "read_nuswide", ("drop_empty", "split")),
-        "cifar10": Reader("_cifar", "read_cifar10"),
-        "cifar100": Reader("_cifar", "read_cifar100"),
-        "cifar60+40": Reader("_cifar", "read_cifar60_40", ("classes_seed",)),
-        "tinyimagenet": Reader("_folders", "read_tinyimagenet"),
-        "plantnet": Reader("_folders", "read_plantnet"),
-        "aircraft": Reader("_transfer", "read_aircraft", ("level",)),
-        "caltech101": Reader("_transfer", "read_caltech101", ("per_class",)),
-        "cars": Reader("_transfer", "read_cars"),
-        "cub": Reader("_transfer", "read_cub"),
-        "dtd": Reader("_transfer", "read_dtd", ("partition",)),
-        "flowers": Reader("_transfer", "read_flowers"),
-        "food101": Reader("_transfer", "read_food101"),
-        "pets": Reader("_transfer", "read_pets"),
-        "sun397": Reader("_transfer", "read_sun397", ("partition",)),
-        "vqa": Reader("_vqa", "read_vqa", ("labels", "regions", "soft", "min_occurrence")),
+        "arff": Reader("arff", "read_arff", ("labels", "xml", "coding"), (".arff",)),
+        "xc": Reader("xc", "read_xc", ("labels",), (".svm", ".svmlight", ".libsvm")),
+        "imagefolder": Reader("class_folders", "read_imagefolder", ("labels",)),
+        "coco": Reader("coco", "read_coco", ("year", "drop_empty")),
+        "voc": Reader("voc", "read_voc"),
+        "wider": Reader("attributes", "read_wider"),
+        "vispr": Reader("attributes", "read_vispr"),
+        "nuswide": Reader("nuswide", "read_nuswide", ("drop_empty", "split")),
+        "cifar10": Reader("cifar", "read_cifar10"),
+        "cifar100": Reader("cifar", "read_cifar100"),
+        "cifar60+40": Reader("cifar", "read_cifar60_40", ("classes_seed",)),
+        "tinyimagenet": Reader("class_folders", "read_tinyimagenet"),
+        "plantnet": Reader("class_folders", "read_plantnet"),
+        "aircraft": Reader("transfer", "read_aircraft", ("level",)),
+        "caltech101": Reader("transfer", "read_caltech101", ("per_class",)),
+        "cars": Reader("transfer", "read_cars"),
+        "cub": Reader("transfer", "read_cub"),
+        "dtd": Reader("transfer", "read_dtd", ("partition",)),
+        "flowers": Reader("transfer", "read_flowers"),
+        "food101": Reader("transfer", "read_food101"),
+        "pets": Reader("transfer", "read_pets"),
+        "sun397": Reader("transfer", "read_sun397", ("partition",)),
+        "vqa": Reader("vqa", "read_vqa", ("labels", "regions", "soft", "min_occurrence")),
         "hf": Reader(
-            "_huggingface",
+            "huggingface",
             "read_huggingface",
             ("labels", "label_column", "separator", "text", "image_column", "ignore", "coding"),
             table=True,
@@ -167,5 +167,5 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
 )
 """What may stand before the colon of ``KIND:PATH``, and the reader behind it."""
 
-FRAME = Reader("_files", "read_frame", LAYOUT, table=True)
+FRAME = Reader("table_files", "read_frame", LAYOUT, table=True)
 """The reader of data frames."""
