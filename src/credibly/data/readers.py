@@ -130,7 +130,9 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
     {
         "npz": Reader("npz", "read_npz", ("labels", "coding"), (".npz",)),
         "parquet": Reader("table_files", "read_parquet", LAYOUT, (".parquet", ".pq"), table=True),
-        "csv": Reader("table_files", "read_csv", (*LAYOUT, "delimiter"), (".csv", ".tsv"), table=True),
+        "csv": Reader(
+            "table_files", "read_csv", (*LAYOUT, "delimiter"), (".csv", ".tsv"), table=True
+        ),
         "jsonl": Reader(
             "jsonl", "read_jsonl", LAYOUT, (".jsonl", ".ndjson", ".jsonl.gz"), table=True
         ),
