@@ -8,7 +8,7 @@ import numpy as np
 
 from fuzz.targets import Attack
 
-MODULES = ("credibly.app.server.forms", "credibly.app.served.features", "credibly.predictions.npz")
+MODULES = ("credibly.app.server.uploads", "credibly.app.served.model", "credibly.predictions.npz")
 PART = b'--b\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
 END = b"--b--\r\n"
 
@@ -25,8 +25,8 @@ class Target(Attack):
         yield PART % (b"text", b"", b"hello") + PART % (b"second", b"", b"you") + END
 
     def read(self, data: bytes) -> None:
-        from credibly.app.served.features import parse_features
-        from credibly.app.server.forms import read_form
+        from credibly.app.served.model import parse_features
+        from credibly.app.server.uploads import read_form
 
         form = read_form("multipart/form-data; boundary=b", data)
         for name, file in form.files.items():

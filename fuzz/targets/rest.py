@@ -10,7 +10,7 @@ import numpy as np
 from fuzz.targets import FolderAttack
 
 MODULES = (
-    *("credibly.app.server.request_guard", "credibly.app.pages.rest", "credibly.app.pages.home"),
+    *("credibly.app.server.guard", "credibly.app.pages.api", "credibly.app.pages.overview"),
     "credibly.retrieve.query.parser",
 )
 

@@ -16,7 +16,7 @@ from serve_pages import PAGES
 import credibly as cr
 from credibly import Predictions, metrics
 from credibly.app.server import connections, create_app
-from credibly.app.server.request_guard import BODY_LIMIT
+from credibly.app.server.guard import BODY_LIMIT
 from credibly.cli import main
 from credibly.decide import AverageSize
 

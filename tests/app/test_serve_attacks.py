@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from credibly.app.served.model import MOST_VALUES
-from credibly.app.server.request_guard import BODY_LIMIT
+from credibly.app.server.guard import BODY_LIMIT
 from credibly.data import Data
 from credibly.train import Settings, fit
 

@@ -9,7 +9,7 @@ from threading import Lock
 import pytest
 from starlette.testclient import TestClient
 
-from credibly.app.served.dense import KEPT, ServedPredictions
+from credibly.app.served.files import KEPT, ServedPredictions
 from credibly.app.server import create_app
 from credibly.app.server.application import WORKERS
 from credibly.checks import InputError
@@ -66,7 +66,7 @@ def test_labels_are_read_once_and_remembered_within_a_bound(served, name, monkey
 def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
     from threading import Event
 
-    from credibly.app.served import dense
+    from credibly.app.served import files as dense
     from credibly.app.server import background
 
     free, calls = Event(), []
@@ -76,7 +76,7 @@ def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
         free.wait(60)
         return first_look(*arguments, **options)
 
-    from credibly.app.views.overviews import first_look
+    from credibly.app.views.overview import first_look
 
     monkeypatch.setattr(dense, "first_look", slow)
     monkeypatch.setattr(background, "WAIT", 0.05)
@@ -111,7 +111,7 @@ def test_the_sample_from_memory_is_that_of_the_file(tmp_path, monkeypatch):
     import numpy as np
 
     from credibly import Predictions
-    from credibly.app.served import dense
+    from credibly.app.served import files as dense
 
     rng = np.random.default_rng(0)
     p = rng.random((2500, 3)).astype(np.float32)

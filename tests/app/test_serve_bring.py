@@ -19,11 +19,11 @@ from serve_browser import ARTIFACTS
 from starlette.testclient import TestClient
 
 import credibly as cr
-from credibly.app.served import importing
-from credibly.app.served.importing import Suggestion, suggested
-from credibly.app.server import create_app, import_worker, upload_store
-from credibly.app.server.forms import UploadedFile
-from credibly.app.server.upload_store import Uploads
+from credibly.app.pages import import_file as importing
+from credibly.app.pages.import_file import Suggestion, suggested
+from credibly.app.server import create_app, import_worker
+from credibly.app.server import uploads as upload_store
+from credibly.app.server.uploads import UploadedFile, Uploads
 from credibly.checks import InputError
 from credibly.child_processes import Worker
 from credibly.cli import main

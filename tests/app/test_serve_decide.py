@@ -12,7 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from credibly import Predictions
-from credibly.app.views import EntryCosts, cost_curve, outcome, size_bars, threshold_counts
+from credibly.app.views.decisions import (
+    EntryCosts,
+    cost_curve,
+    outcome,
+    size_bars,
+    threshold_counts,
+)
 from credibly.cli import main
 from credibly.decide import Cost, Threshold
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from credibly import Predictions, metrics
 from credibly.app import report
 from credibly.app.server import create_app
-from credibly.app.views import label_table
+from credibly.app.views.labels import label_table
 
 LABELS = ["1", "two", "three"]
 

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from credibly import Predictions, review
 from credibly.app.charts import heat_map
 from credibly.app.server import create_app
-from credibly.app.views.overviews import label_lift, threshold_curve
+from credibly.app.views.overview import label_lift, threshold_curve
 from credibly.cli import main
 
 

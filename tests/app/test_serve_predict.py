@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from credibly import Pipeline, Predictions
 from credibly.app.served import model
 from credibly.app.served.model import AT_ONCE, MOST_PIXELS, Model
-from credibly.app.server import create_app, request_guard
+from credibly.app.server import create_app, guard
 from credibly.decide import AverageSize
 
 
@@ -157,7 +157,7 @@ def test_a_set_for_other_labels_is_refused(shelf):
 
 
 def test_health_is_answered_while_every_worker_is_busy(shelf, monkeypatch):
-    at_once = request_guard.QUEUES["search"][0]
+    at_once = guard.QUEUES["search"][0]
     started = threading.Barrier(at_once + 1)
     release = threading.Event()
 
@@ -185,7 +185,7 @@ def test_health_is_answered_while_every_worker_is_busy(shelf, monkeypatch):
 
 
 def test_a_request_that_takes_too_long_is_answered_and_one_too_many_too(shelf, monkeypatch):
-    monkeypatch.setattr(request_guard, "REQUEST_SECONDS", 1.5)
+    monkeypatch.setattr(guard, "REQUEST_SECONDS", 1.5)
     release = threading.Event()
     app = create_app([shelf / "ours.parquet"], hosts=["testserver"])
     with TestClient(app) as client:
@@ -195,7 +195,7 @@ def test_a_request_that_takes_too_long_is_answered_and_one_too_many_too(shelf, m
         assert late.status_code == 503
         assert "longer than" in late.json()["error"]
         assert late.headers["retry-after"]
-        monkeypatch.setattr(request_guard, "MOST_REQUESTS", 1)  # the late one is still worked on
+        monkeypatch.setattr(guard, "MOST_REQUESTS", 1)  # the late one is still worked on
         many = client.get("/api/search?q=fork")
         assert many.status_code == 503
         assert "being worked on" in many.json()["error"]

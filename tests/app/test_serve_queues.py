@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from credibly.app.server.request_guard import HEALTH, QUEUES, Guard
+from credibly.app.server.guard import HEALTH, QUEUES, Guard
 
 PATHS = {
     "search": "/api/search",

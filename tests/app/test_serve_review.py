@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from credibly import Predictions
 from credibly.app.server import create_app
-from credibly.app.views import label_table
+from credibly.app.views.labels import label_table
 from credibly.checks import InputError
 from credibly.review import Review, ReviewLog, apply_reviews, label_issues, label_studio
 

@@ -12,10 +12,10 @@ from serve_runs import add_epochs, write_predictions, write_run
 from starlette.testclient import TestClient
 
 from credibly import Predictions, metrics
-from credibly.app.served import run_folders
-from credibly.app.served.comparing import Comparing, shared_rows
-from credibly.app.served.dense import ServedPredictions
-from credibly.app.served.single_rows import Workbench
+from credibly.app.pages.compare import Comparing, shared_rows
+from credibly.app.served import runs as run_folders
+from credibly.app.served.files import ServedPredictions
+from credibly.app.served.workbench import Workbench
 from credibly.app.server import create_app
 from credibly.checks import InputError
 
@@ -80,7 +80,7 @@ def test_paired_intervals_cover_the_resampled_difference():
     p = rng.random((600, 3))
     y = (rng.random(p.shape) < p).astype(np.int8)
     q = np.clip(p + rng.normal(0, 0.1, p.shape), 0.01, 0.99)
-    from credibly.app.views import COLUMNS, paired_difference
+    from credibly.app.views.comparisons import COLUMNS, paired_difference
 
     nll = next(column for column in COLUMNS if column.name == "NLL")
     draws = [metrics.summary_draws(each, y, resamples=2000, seed=0) for each in (p, q)]
@@ -97,7 +97,7 @@ def test_paired_intervals_cover_the_resampled_difference():
 
 
 def test_labels_are_accused_under_a_false_discovery_rate():
-    from credibly.app.views import label_differences
+    from credibly.app.views.comparisons import label_differences
 
     rng = np.random.default_rng(0)
     base = rng.normal(-1, 1, (1000, 300))
@@ -210,7 +210,7 @@ def test_labels_of_two_runs_as_a_table(client):
 
 
 def test_files_looked_at_longest_ago_leave_memory(tmp_path, monkeypatch):
-    from credibly.app.served import single_rows
+    from credibly.app.served import workbench as single_rows
 
     files = []
     for name in "abcd":

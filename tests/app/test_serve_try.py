@@ -15,12 +15,11 @@ from serve_browser import listening
 from starlette.testclient import TestClient
 
 import credibly as cr
-from credibly.app.served.features import parse_features
-from credibly.app.served.model import MOST_PIXELS
+from credibly.app.served.model import MOST_PIXELS, parse_features
 from credibly.app.server import create_app
-from credibly.app.server.forms import MOST_PARTS, read_form
-from credibly.app.server.request_guard import BODY_LIMIT
-from credibly.app.views import observed_share
+from credibly.app.server.guard import BODY_LIMIT
+from credibly.app.server.uploads import MOST_PARTS, read_form
+from credibly.app.views.labels import observed_share
 from credibly.data import Data
 from credibly.train import Settings, fit
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from credibly import Predictions
-from credibly.app.pages.address import EntryQuery
+from credibly.app.served.address import EntryQuery
 from credibly.app.served.entries import find_entries
-from credibly.app.served.single_rows import Workbench
 from credibly.app.served.tables import csv_text
+from credibly.app.served.workbench import Workbench
 from credibly.checks import InputError
 from credibly.decide import AverageSize, Cost
 
@@ -85,7 +85,7 @@ def test_a_view_is_what_brute_force_finds(client, ours, theirs, view):
 
 def test_a_list_in_small_blocks_is_the_whole_list(shelf, monkeypatch):
     from credibly.app.served import entries
-    from credibly.app.served.dense import ServedPredictions
+    from credibly.app.served.files import ServedPredictions
 
     bench = Workbench([ServedPredictions(shelf / "ours.parquet")])
     asked = EntryQuery(kind="borderline")
@@ -129,8 +129,8 @@ def test_a_row_shows_its_probabilities_and_the_set_of_the_rule(
 
 
 def test_the_labels_that_change_first_are_nearest_to_their_threshold(shelf, ours):
-    from credibly.app.pages.address import RowQuery
-    from credibly.app.served.dense import ServedPredictions
+    from credibly.app.served.address import RowQuery
+    from credibly.app.served.files import ServedPredictions
 
     item = Workbench([ServedPredictions(shelf / "ours.parquet")]).item(RowQuery(id="img/005"))
     odds = np.log(ours.probabilities[5] / (1 - ours.probabilities[5]))
@@ -178,7 +178,7 @@ def test_the_way_back_never_leaves_the_site(client):
 
 
 def test_one_file_cannot_disagree(shelf):
-    from credibly.app.served.dense import ServedPredictions
+    from credibly.app.served.files import ServedPredictions
 
     with pytest.raises(InputError, match="two files"):
         Workbench([ServedPredictions(shelf / "ours.parquet")]).found(

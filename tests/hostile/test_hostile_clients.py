@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import credibly as cr
-from credibly.app.server.forms import MOST_PARTS, read_form
+from credibly.app.server.uploads import MOST_PARTS, read_form
 
 BOUNDARY = b"--x"
 

@@ -74,7 +74,7 @@ DEFECTS: dict[str, tuple[Callable[[], pa.Table], str]] = {
 
 
 def _served(path: Path) -> None:
-    from credibly.app.served.dense import ServedPredictions
+    from credibly.app.served.files import ServedPredictions
 
     ServedPredictions(path).search("+dog -cat", 20)
 

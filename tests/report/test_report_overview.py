@@ -10,7 +10,8 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.app import report
-from credibly.app.views import label_atlas, label_pairs, label_table, overview
+from credibly.app.views.labels import label_atlas, label_pairs, label_table
+from credibly.app.views.overview import overview
 from credibly.cli import main
 
 

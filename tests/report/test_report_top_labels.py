@@ -9,7 +9,7 @@ import pytest
 
 from credibly import InputError, Predictions, metrics
 from credibly.app import report
-from credibly.app.views import top_summary
+from credibly.app.views.top_k import top_summary
 from credibly.cli import main
 from credibly.predictions import Dataset, TopPredictions, Writer
 from credibly.targets import SparseTargets

@@ -5,8 +5,9 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.app.report import charts
-from credibly.app.views import COLUMNS, Cell, biased_labels, comparison, label_table, verdict
-from credibly.app.views.verdicts import _listed
+from credibly.app.views.comparisons import COLUMNS, Cell, comparison
+from credibly.app.views.labels import biased_labels, label_table
+from credibly.app.views.overview import _listed, verdict
 
 
 def predictions(p, y, labels=None, **more):
@@ -108,7 +109,7 @@ def test_labels_that_are_wrong_are_accused_and_few_others():
 def test_p_values_bound_the_exact_tail():
     from scipy.stats import binom
 
-    from credibly.app.views.biased_labels import _p_values
+    from credibly.app.views.labels import _p_values
 
     for n, p in ((50, 0.02), (400, 0.3)):
         for present in (0, 1, 5, 20):

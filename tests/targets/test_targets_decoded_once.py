@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from credibly import calibrate, decide, metrics, plot, retrieve, targets
-from credibly.app.views import verdict
+from credibly.app.views.overview import verdict
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 

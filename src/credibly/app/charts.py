@@ -12,7 +12,7 @@ from math import floor, isfinite, log10
 import numpy as np
 from markupsafe import Markup, escape
 
-from credibly.app.views import CostCurve
+from credibly.app.views.decisions import CostCurve
 from credibly.metrics import Reliability
 from credibly.types import Array
 

@@ -12,7 +12,7 @@ import pytest
 from attacks import HOSTILE, MARK
 
 from credibly import Predictions
-from credibly.app.server import connections, create_app, request_guard
+from credibly.app.server import connections, create_app, guard
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def served(hostile):
     images.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "HEAD_SECONDS", 0.6)
-        patch.setattr(request_guard, "BODY_SECONDS", 0.6)
+        patch.setattr(guard, "BODY_SECONDS", 0.6)
         patch.setattr(connections, "WRITE_SECONDS", 0.6)
         served = connections.server(create_app([hostile, hostile], images=images))
         served.config.log_level = "critical"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from attacks import ask, head, status
 
-from credibly.app.server import connections, request_guard
+from credibly.app.server import connections, guard
 
 # Slow, many, large ---------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ def test_a_second_request_in_the_body_is_not_answered(address):
 
 
 @pytest.mark.parametrize("path", [
-    "/static/../request_guard.py", "/static/..%2f_guard.py", "/static/%2e%2e/request_guard.py",
+    "/static/../guard.py", "/static/..%2f_guard.py", "/static/%2e%2e/guard.py",
     "/static/..%5c_guard.py", "/static//etc/passwd", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc",
     "/static/app.js%00.css", "/image?id=..%2f..%2fetc%2fpasswd", "/image?id=%2Fetc%2Fpasswd",
     "/image?id=..%255cevil.png", "/image?id=file:///etc/passwd", "/image?id=~/.ssh/id.png",
@@ -206,5 +206,5 @@ def test_uvicorn_takes_our_settings(served):
     """Settings that uvicorn no longer knows would raise; these must also arrive."""
     assert served.config.http_protocol_class is connections.Connection
     assert served.config.limit_concurrency == connections.MOST_CONNECTIONS
-    assert served.config.h11_max_incomplete_event_size == request_guard.HEAD_LIMIT
+    assert served.config.h11_max_incomplete_event_size == guard.HEAD_LIMIT
     assert served.config.timeout_keep_alive == connections.KEEP_ALIVE_SECONDS

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from attacks import ask, head, status
 
-from credibly.app.server import request_guard
+from credibly.app.server import guard
 
 
 @pytest.mark.parametrize("host", [
@@ -82,8 +82,8 @@ def test_websockets_are_closed():
     async def send(message):
         sent.append(message)
 
-    guard = request_guard.Guard(None, ["localhost"])
-    asyncio.run(guard({"type": "websocket", "headers": []}, None, send))
+    refusing = guard.Guard(None, ["localhost"])
+    asyncio.run(refusing({"type": "websocket", "headers": []}, None, send))
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
@@ -102,6 +102,6 @@ def test_the_guard_itself_refuses_doubled_headers(name):
     doubled = [(name, values.get(name, b"localhost"))] * 2
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
     scope["headers"] = [*([] if name.lower() == b"host" else scope["headers"]), *doubled]
-    asyncio.run(request_guard.Guard(app, ["localhost"])(scope, None, send))
+    asyncio.run(guard.Guard(app, ["localhost"])(scope, None, send))
     assert not asked
     assert sent[0]["status"] == 400

@@ -1,8 +1,12 @@
-"""Choosing a rule: by costs, by a label budget, by a threshold."""
+"""Choose a rule: by costs, by a label budget, by a threshold."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import shlex
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,12 +14,82 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from credibly.app.charts import cost_chart
-from credibly.app.pages.address import DecideQuery, FileQuery, own_costs
-from credibly.app.pages.rest import FAILURES, state_of
-from credibly.app.served.deciding import MOST_ZONES, command, thresholds_file, weigh
-from credibly.app.served.dense import ServedPredictions
+from credibly.app.pages.api import FAILURES, state_of
+from credibly.app.served.address import DecideQuery, FileQuery, Rule, own_costs
+from credibly.app.served.files import ServedPredictions
 from credibly.app.server.templates import page
-from credibly.app.views import size_bars
+from credibly.app.views.decisions import CostCurve, Outcome, cost_curve, size_bars
+from credibly.decide import Cost
+
+MOST_ZONES = 200
+"""Labels whose limits the page lists."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A rule by cost, weighed on the sample; without truth only its limits are known."""
+
+    outcome: Outcome | None
+    curve: CostCurve | None
+    bounds: tuple[float, float]
+
+
+def weigh(chosen: ServedPredictions, rule: Rule, label: str) -> Weighed:
+    """Return counts, cost and curve of a rule by cost, for one label or all."""
+    usual = rule.costs.get(label, rule.costs[""])
+    if not chosen.has_truth:
+        return Weighed(None, None, usual.bounds)
+    prices = tuple(
+        (name, cost.miss, cost.false_alarm, cost.review or 0.0, *cost.bounds)
+        for name, cost in rule.costs.items()
+    )
+    curve = cost_curve(chosen.threshold_counts(label), usual.miss, usual.false_alarm)
+    return Weighed(chosen.outcome(label, prices), curve, usual.bounds)
+
+
+def command(path: str, asked: DecideQuery, rule: Rule) -> str | None:
+    """Return the command that makes the same sets; None where the command line has no such rule.
+
+    Review by costs of single labels cannot be said on the command line.
+    """
+    parts = ["credibly", "sets", path]
+    if asked.by == "size":
+        parts += ["--average-size", f"{asked.average_size:g}"]
+    elif asked.by == "threshold":
+        parts += ["--threshold", f"{0.5 if asked.threshold is None else asked.threshold:g}"]
+    elif len(rule.costs) == 1:
+        parts += ["--cost", _cost_text(rule.costs[""])]
+    elif any(cost.bounds[0] < cost.bounds[1] for cost in rule.costs.values()):
+        return None
+    else:
+        parts += ["--threshold", _threshold_text(rule.costs)]
+    return shlex.join([*parts, "--out", "sets.csv"])
+
+
+def _cost_text(cost: Cost) -> str:
+    look = "" if cost.review is None else f",review={cost.review!r}"
+    return f"miss={cost.miss!r},false-alarm={cost.false_alarm!r}{look}"
+
+
+def _threshold_text(costs: dict[str, Cost]) -> str:
+    """Return thresholds as `credibly sets --threshold` reads them: names with commas quoted."""
+    values = {name: cost.bounds[1] for name, cost in costs.items()}
+    parts = [repr(values.pop("")), *(f"{name}={value!r}" for name, value in values.items())]
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="").writerow(parts)
+    return buffer.getvalue()
+
+
+def thresholds_file(chosen: ServedPredictions, rule: Rule) -> dict[str, Any]:
+    """Return the rule as a document: limits by label, and what they guarantee."""
+    return {
+        "rule": rule.words,
+        "statement": rule.decision.statement,
+        "made_from": chosen.name,
+        "thresholds": dict(zip(chosen.labels, rule.accept_from.tolist(), strict=True)),
+        "review_from": dict(zip(chosen.labels, rule.review_from.tolist(), strict=True)),
+    }
+
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])

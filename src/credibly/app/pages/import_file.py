@@ -1,37 +1,256 @@
-"""The page on which somebody brings a file, declares what it holds and takes it calibrated away."""
+"""Import a file: declare what it holds, calibrate it, open it in every page."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
-from typing import Annotated, Literal
+import json
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from credibly.app.charts import reliability_drawing
-from credibly.app.pages.rest import state_of
-from credibly.app.served.importing import (
-    METHODS,
-    WAIT_SECONDS,
-    BringQuery,
-    Calibrated,
-    calibrate,
-    command,
-    read_preview,
-    suggested,
-)
-from credibly.app.server.forms import Form, read_form
+from credibly.app.pages.api import state_of
+from credibly.app.server import import_worker
+from credibly.app.server.guard import BODY_LIMIT
 from credibly.app.server.import_worker import MOST_VALUES
-from credibly.app.server.request_guard import BODY_LIMIT
 from credibly.app.server.templates import page
-from credibly.app.server.upload_store import KEPT_SECONDS, Upload, Uploads
+from credibly.app.server.uploads import KEPT_SECONDS, Form, Upload, Uploads, read_form
 from credibly.checks import InputError
+from credibly.child_processes import Worker
 from credibly.files import spreadsheet_cell
-from credibly.names import LOSSES
+from credibly.names import LOSSES, METHODS, check_loss
 from credibly.predictions import FilePreview
+
+SECONDS = 50.0
+"""Of a worker, from its start to its end."""
+
+WAIT_SECONDS = 20.0
+MOST_RESULTS = 3
+"""Results of one file that are kept."""
+
+TRUTH_WORDS = {"y", "true", "truth", "target", "targets", "label", "gold", "gt", "actual", "is"}
+LOGIT_WORDS = {"s", "score", "scores", "logit", "logits", "margin"}
+PROBABILITY_WORDS = {"p", "prob", "proba", "probability", "probabilities"}
+
+
+class BringQuery(BaseModel):
+    """What is declared about a file: the flags of ``credibly calibrate``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    token: str = Field("", max_length=100)
+    show: bool = False
+    values: Literal["logits", "probabilities"] | None = None
+    loss: str = Field("", max_length=300)
+    method: str = Field("auto", max_length=20)
+    id_column: str = Field("", max_length=1000)
+    value_columns: str = Field("", max_length=1000)
+    truth_columns: str = Field("", max_length=1000)
+    label_column: str = Field("", max_length=1000)
+    suffix: str = Field("", max_length=50)
+    coding: Literal["signed", "unknown"] | None = None
+    certain: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, values: Any) -> Any:
+        """Return the fields of a form that were filled in."""
+        return {name: value for name, value in values.items() if value != ""}
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """Return how the file names its rows and labels."""
+        return {
+            "id_column": self.id_column or None,
+            "suffix": self.suffix,
+            "label_column": self.label_column or None,
+            "value_columns": self.value_columns or None,
+            "truth_columns": self.truth_columns or None,
+        }
+
+    def check(self) -> None:
+        """Refuse what no file could make right."""
+        if self.values is None:
+            raise InputError(
+                "say what the values are, logits or probabilities: it is declared, not guessed."
+            )
+        if self.values == "logits" and not self.loss:
+            raise InputError(
+                "logits need the loss that they were trained with, which owns the map to "
+                "probabilities; bce for a plain sigmoid."
+            )
+        if self.loss:
+            check_loss(self.loss)
+        if self.method not in METHODS:
+            raise InputError(f"the calibrator must be one of {', '.join(METHODS)}.")
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What the names in a file tell about it; empty where they tell nothing."""
+
+    id_column: str = ""
+    value_columns: str = ""
+    truth_columns: str = ""
+    values: Literal["logits", "probabilities"] | None = None
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What came of a file: the numbers, and the folder with predictions and map."""
+
+    numbers: dict[str, Any]
+    folder: Path
+
+
+def read_preview(upload: Upload) -> FilePreview:
+    """Return what a file holds; worked out once."""
+    kept = upload.folder / "preview.json"
+    if not kept.exists():
+        found = _work({"work": "preview", "path": str(upload.path)}, upload)
+        kept.write_text(json.dumps(found), encoding="utf-8")
+    return FilePreview(**json.loads(kept.read_text(encoding="utf-8")))
+
+
+def calibrate(upload: Upload, asked: BringQuery) -> Calibrated:
+    """Return what comes of a file as it was declared; the latest results are kept.
+
+    Raises:
+        InputError: if the declaration or the file is not usable.
+    """
+    asked.check()
+    results = upload.folder / "results"
+    name = hashlib.sha256(asked.model_dump_json(exclude={"show"}).encode()).hexdigest()[:16]
+    folder = results / name
+    numbers = folder / "numbers.json"
+    if not numbers.exists():
+        kept = sorted(results.glob("*"), key=lambda each: each.stat().st_mtime)
+        for old in kept[: len(kept) - MOST_RESULTS + 1]:
+            shutil.rmtree(old, ignore_errors=True)
+        job = {
+            "work": "calibrate",
+            "path": str(upload.path),
+            "truth": None if upload.truth is None else str(upload.truth),
+            "out": str(folder),
+            "loss": asked.loss or None if asked.values == "logits" else None,
+            "layout": asked.layout,
+            **asked.model_dump(include={"values", "method", "coding", "certain"}),
+        }
+        found = _work(job, upload)
+        numbers.write_text(json.dumps(found), encoding="utf-8")
+    return Calibrated(json.loads(numbers.read_text(encoding="utf-8")), folder)
+
+
+def _work(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
+    """Return what the worker says; its errors name files as their owner does."""
+    with Worker("credibly.app.server.import_worker", SECONDS) as worker:
+        output = worker.ask(json.dumps(job).encode())
+    limits = import_worker.LIMITS
+    if output is None:
+        raise InputError(
+            f"{upload.path.name} could not be worked on within {limits.seconds} seconds and "
+            f"{limits.memory // 2**30} GB. Use `credibly calibrate`, or another calibrator."
+        )
+    answer = json.loads(output)
+    if "error" not in answer:
+        return answer
+    message = str(answer["error"])
+    files = (upload.path,) if upload.truth is None else (upload.path, upload.truth)
+    for file in files:
+        message = message.replace(str(file), file.name)
+    raise InputError(message)
+
+
+def suggested(names: Sequence[str], *, tabular: bool) -> Suggestion:
+    """Return what names tell: ids, and columns of values and truth that belong together.
+
+    Example:
+        >>> suggested(["image_id", "prob_cat", "prob_dog", "true_cat", "true_dog"], tabular=True)
+        Suggestion(id_column='image_id', value_columns='prob_*', truth_columns='true_*', \
+values='probabilities')
+    """
+    if not tabular:
+        return _suggested_arrays(names)
+    small = {name.lower(): name for name in reversed(names)}
+    ids = ("id", "ids", "image_id", "imageid", "row_id", "filename", "file_name", "image_name")
+    id_column = next((small[name] for name in ids if name in small), "")
+    others = [name for name in names if name not in (id_column, "split")]
+    groups = _groups(others)
+    truth = next((pattern for pattern in groups if _words(pattern) & TRUTH_WORDS), "")
+    if not truth:
+        return Suggestion(id_column)
+    alike = [p for p in groups if p != truth and groups[p] == groups[truth]]
+    values = next((p for p in alike if _words(p) & (LOGIT_WORDS | PROBABILITY_WORDS)), "")
+    values = values or next(iter(alike), "")
+    if not values and groups[truth] <= set(others):
+        values = "*"  # plain names beside those of the truth
+    return Suggestion(id_column, values, truth, _meaning(values))
+
+
+def _groups(names: Sequence[str]) -> dict[str, set[str]]:
+    """Return patterns of one star that names share, and the labels that each stands for."""
+    found: dict[str, set[str]] = {}
+    for name in names:
+        for sign in (":", "_", ".", "-", " ", "/"):
+            if sign in name.strip(sign):
+                before, _, after = name.partition(sign)
+                found.setdefault(before + sign + "*", set()).add(after)
+                before, _, after = name.rpartition(sign)
+                found.setdefault("*" + sign + after, set()).add(before)
+    return found
+
+
+def _words(pattern: str) -> set[str]:
+    return {pattern.strip("*:_.- /").lower()}
+
+
+def _meaning(pattern: str) -> Literal["logits", "probabilities"] | None:
+    if _words(pattern) & LOGIT_WORDS:
+        return "logits"
+    return "probabilities" if _words(pattern) & PROBABILITY_WORDS else None
+
+
+def _suggested_arrays(names: Sequence[str]) -> Suggestion:
+    known = ("scores", "probabilities", "targets", "labels", "ids", "split", "")
+    values = next((n for n in names if _words(n) & (LOGIT_WORDS | PROBABILITY_WORDS)), "")
+    truth = next((name for name in names if _words(name) & TRUTH_WORDS), "")
+    return Suggestion(
+        value_columns="" if values in known else values,
+        truth_columns="" if truth in known else truth,
+        values=_meaning(values),
+    )
+
+
+def command(upload: Upload, asked: BringQuery) -> str:
+    """Return the command that does the same."""
+    flags = {
+        "--as": asked.values,
+        "--loss": asked.loss if asked.values == "logits" else None,
+        "--method": None if asked.method == "affine" else asked.method,
+        "--truth": None if upload.truth is None else upload.truth.name,
+        "--id-column": asked.id_column,
+        "--value-columns": asked.value_columns,
+        "--truth-columns": asked.truth_columns,
+        "--label-column": asked.label_column,
+        "--suffix": asked.suffix,
+        "--coding": asked.coding,
+    }
+    given = [part for flag, value in flags.items() if value for part in (flag, value)]
+    given += ["--certain"] if asked.certain else []
+    words = ["credibly", "calibrate", upload.path.name, *given, "--out", "predictions.parquet"]
+    return shlex.join([*words, "--save", "map.json"])
+
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 

@@ -1,24 +1,191 @@
-"""Pages and requests of reviewing; they are there when the server was started with a log."""
+"""Review labels that are probably wrong: the queue, decisions into the log, what they change."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
+import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from credibly.app.pages.address import EntryQuery, FileQuery
-from credibly.app.pages.rest import FAILURES, parsed_body, require_json, state_of
-from credibly.app.served.reviewing import MOST_REVIEWS, Reviewing
+from credibly.app.pages.api import FAILURES, parsed_body, require_json, state_of
+from credibly.app.served.address import MOST_ENTRIES, EntryQuery, FileQuery
+from credibly.app.served.entries import Entry
+from credibly.app.served.files import ServedPredictions
 from credibly.app.served.tables import table_response
+from credibly.app.served.workbench import Workbench
 from credibly.app.server.templates import page
-from credibly.app.views import COLUMNS
+from credibly.app.views.comparisons import COLUMNS, Cell, comparison
+from credibly.app.views.labels import LabelSummary, summarize_columns
 from credibly.checks import InputError
-from credibly.review import VALUES
+from credibly.predictions import Predictions
+from credibly.review import VALUES, LabelIssue, LoggedReview, Review, ReviewLog, apply_reviews
+from credibly.targets import UNKNOWN
+
+MOST_REVIEWS = 1000
+"""Decisions in one request."""
+
+MOST_LABELS = 100
+"""Labels whose numbers are computed again, those with the most decisions first."""
+
+RESAMPLES = 200
+
+
+class NotSaved(Exception):
+    """Raised when decisions could not be written to the log."""
+
+
+@dataclass(frozen=True)
+class LabelEffect:
+    """Numbers of one label before and after the decisions."""
+
+    decisions: int
+    changed: int
+    before: LabelSummary
+    after: LabelSummary
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the decisions change: per label over all rows, and overall where the file is small.
+
+    Attributes:
+        decisions, changed: entries decided, and of these the ones whose truth is another now.
+        labels: those with decisions, the most decisions first.
+        numbers: the summary of all labels ``before`` and ``after``; empty for sampled files.
+    """
+
+    decisions: int
+    changed: int
+    labels: list[LabelEffect]
+    numbers: dict[str, list[Cell]]
+
+
+class Reviewing:
+    """The log of decisions, and the views that depend on it."""
+
+    def __init__(self, log: ReviewLog, workbench: Workbench) -> None:
+        self.log, self.workbench = log, workbench
+        self._effect = lru_cache(maxsize=4)(self._evaluate)
+
+    @property
+    def path(self) -> Path:
+        return self.log.path
+
+    def decided(self) -> Mapping[tuple[str, str], LoggedReview]:
+        """Return the last decision about each entry."""
+        return self.log.latest()
+
+    def queue(self, asked: EntryQuery, most: int = MOST_ENTRIES) -> tuple[list[Entry], int]:
+        """Return labels that are probably wrong and undecided, the surest first; and how many."""
+        kind = "unmarked" if asked.truth == "unknown" else "doubtful"
+        view = asked.model_copy(update={"kind": kind}).unpaged
+        listed, start, decided = [], 0, self.decided()
+        total = self.workbench.found(view).total
+        while len(listed) < most and start < MOST_ENTRIES:
+            entries = self.workbench.entries(view, start, start + max(100, most))
+            if not entries:
+                break
+            listed += [each for each in entries if (each.id, each.label) not in decided]
+            start += len(entries)
+        return listed[:most], total
+
+    def save(self, asked: FileQuery, reviews: Sequence[tuple[str, str, str]], who: str) -> int:
+        """Write decisions, (id, label, word) each; return how many entries are decided now.
+
+        Raises:
+            InputError: if an entry is not in the file or a word is unknown; nothing is written.
+            NotSaved: if the log could not be written; nothing is kept.
+        """
+        chosen = self.workbench.file(asked.file, False)
+        found = []
+        for id, label, word in reviews:
+            if word not in VALUES:
+                raise InputError(f"a decision must be {', '.join(VALUES)}; got {word[:80]!r}.")
+            chosen.check(label)
+            if chosen.index.place(id) is None:
+                raise InputError(f"{chosen.name} has no row with the id {id[:200]!r}.")
+            found.append(Review(id, label, VALUES[word]))
+        try:
+            self.log.append(found, who)
+        except OSError as error:
+            raise NotSaved(
+                f"nothing was saved: {self.path.name} cannot be written ({error.strerror}). Free "
+                "some space or mend the permissions, and decide again."
+            ) from error
+        return len(self.decided())
+
+    def issues(self, asked: EntryQuery, most: int = 1000) -> list[LabelIssue]:
+        """Return the queue as ``cr.review`` has it, for its exporters."""
+        index = self.workbench.file(asked.file, asked.raw).index
+        return [_issue(each, index.place(each.id) or 0) for each in self.queue(asked, most)[0]]
+
+    def effect(self, asked: FileQuery) -> Effect:
+        """Return the numbers before and after the decisions; remembered until there are more."""
+        return self._effect(asked.file, asked.raw, tuple(self.log.reviews()))
+
+    def _evaluate(self, file: int, raw: bool, reviews: tuple[Review, ...]) -> Effect:
+        chosen = self.workbench.file(file, raw)
+        by_label: dict[str, list[Review]] = {}
+        for each in reviews:
+            if each.label in chosen.labels and chosen.index.place(each.id) is not None:
+                by_label.setdefault(each.label, []).append(each)
+        ordered = sorted(by_label.items(), key=lambda pair: -len(pair[1]))
+        labels = [_label_effect(chosen, label, found) for label, found in ordered[:MOST_LABELS]]
+        kept = [each for found in by_label.values() for each in found]
+        numbers = _numbers(chosen.sample, kept) if _is_whole(chosen) else {}
+        changed = sum(_changed(chosen, label, found) for label, found in ordered)
+        return Effect(len(kept), changed, labels, numbers)
+
+
+def _issue(entry: Entry, row: int) -> LabelIssue:
+    kind = "unknown" if entry.truth is None else ("surplus" if entry.truth else "missing")
+    wrong = 1 - entry.probability if entry.truth else entry.probability
+    return LabelIssue(entry.id, entry.label, row, kind, entry.truth, entry.probability, wrong)
+
+
+def _is_whole(chosen: ServedPredictions) -> bool:
+    return len(chosen.sample) == chosen.scan.num_rows
+
+
+def _numbers(rows: Predictions, reviews: list[Review]) -> dict[str, list[Cell]]:
+    if not reviews:
+        return {}
+    plain = replace(rows, ids=np.array([str(id) for id in rows.ids], dtype=object))
+    return comparison(
+        {"before": plain, "after": apply_reviews(plain, reviews)}, resamples=RESAMPLES
+    )
+
+
+def _columns(chosen: ServedPredictions, label: str, reviews: list[Review]) -> tuple[Any, Any, Any]:
+    """Return probabilities of a label, and its truth before and after, (rows, 1) each."""
+    place = chosen.column_of(label)
+    p, y = chosen.index.column_block(place, place + 1)
+    before = np.full(p.shape[1], UNKNOWN, np.int8) if y is None else y[0]
+    after = before.copy()
+    for each in reviews:
+        after[chosen.index.place(each.id)] = each.decision
+    return p[0][:, None], before[:, None], after[:, None]
+
+
+def _changed(chosen: ServedPredictions, label: str, reviews: list[Review]) -> int:
+    _, before, after = _columns(chosen, label, reviews)
+    return int((before != after).sum())
+
+
+def _label_effect(chosen: ServedPredictions, label: str, reviews: list[Review]) -> LabelEffect:
+    p, before, after = _columns(chosen, label, reviews)
+    (first,), (second,) = (summarize_columns([label], p, y) for y in (before, after))
+    return LabelEffect(len(reviews), int((before != after).sum()), first, second)
+
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])

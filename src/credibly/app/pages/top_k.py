@@ -10,8 +10,9 @@ import numpy as np
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from credibly.app.pages import home, rest
-from credibly.app.pages.rest import FAILURES, FileNumber, Name, QueryText, Top, plain, state_of
+from credibly.app.pages import api as rest
+from credibly.app.pages import overview as home
+from credibly.app.pages.api import FAILURES, FileNumber, Name, QueryText, Top, plain, state_of
 from credibly.app.served.top_k import ServedTop
 from credibly.app.server.templates import page
 from credibly.checks import InputError

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from credibly.app.views import names_of
+from credibly.app.views.comparisons import names_of
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, Predictions
@@ -84,7 +84,7 @@ def _written(page: str, out: str | os.PathLike[str]) -> Path:
 def _top_page(
     datasets: Mapping[str, Dataset], sources: Mapping[str, Path], advance: Callable[[float], None]
 ) -> str:
-    from credibly.app.report.top_k import top_page
+    from credibly.app.report.page import top_page
 
     return top_page(datasets, sources=sources, advance=advance)
 

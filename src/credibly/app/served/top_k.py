@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from credibly import metrics
 from credibly.app.charts import reliability_chart
-from credibly.app.server.upload_store import Uploads
-from credibly.app.views import TopLabelSummary, TopSummary, top_summary
+from credibly.app.server.uploads import Uploads
+from credibly.app.views.top_k import TopLabelSummary, TopSummary, top_summary
 from credibly.checks import InputError, nearest
 from credibly.data import ImageFolder
 from credibly.predictions import Dataset, TopPredictions, identity

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from anyio import create_task_group, sleep, to_thread
@@ -19,54 +20,54 @@ from starlette.exceptions import HTTPException
 
 from credibly import __version__
 from credibly.app.pages import (
+    api,
     compare,
     decide,
-    home,
+    explore,
     import_file,
-    label_atlas,
-    rest,
+    labels,
+    overview,
     review,
-    rows,
     top_k,
     try_model,
 )
-from credibly.app.served.comparing import Comparing
-from credibly.app.served.current import Current
-from credibly.app.served.dense import ServedPredictions
-from credibly.app.served.embedded_images import embedded_images
+from credibly.app.pages.compare import Comparing
+from credibly.app.pages.review import NotSaved, Reviewing
+from credibly.app.served.files import ServedPredictions
+from credibly.app.served.images import embedded_images
 from credibly.app.served.model import Model
-from credibly.app.served.reviewing import NotSaved, Reviewing
-from credibly.app.served.run_folders import Runs, RunState, is_folder_of_runs
-from credibly.app.served.single_rows import Workbench
+from credibly.app.served.runs import Runs, RunState, is_folder_of_runs
 from credibly.app.served.top_k import ServedTop, TopState
+from credibly.app.served.workbench import Workbench
 from credibly.app.server import templates
-from credibly.app.server.background import NotReady
-from credibly.app.server.limits import Busy
-from credibly.app.server.request_guard import Guard
-from credibly.app.server.upload_store import Uploads
-from credibly.app.views import names_of
+from credibly.app.server.background import Busy, NotReady
+from credibly.app.server.guard import HEALTH, Guard
+from credibly.app.server.templates import failure
+from credibly.app.server.uploads import Uploads
+from credibly.app.views.comparisons import names_of
 from credibly.checks import InputError
 from credibly.data import ImageFolder
 from credibly.files import check_out
 from credibly.memory import give_back
+from credibly.predictions import identity
 from credibly.retrieve import MixtureJoint
 from credibly.review import ReviewLog
 from credibly.workflows import holds_top_labels
 
 APIS = (
-    rest.router,
-    rows.api,
+    api.router,
+    explore.api,
     review.api,
     decide.api,
-    label_atlas.api,
+    labels.api,
     compare.api,
 )
 PAGES = (
-    home.router,
-    rows.router,
+    overview.router,
+    explore.router,
     review.router,
     decide.router,
-    label_atlas.router,
+    labels.router,
     try_model.router,
     import_file.router,
     compare.router,
@@ -366,3 +367,77 @@ async def _http_error(request: Request, error: Exception) -> Any:
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": str(error.detail)}, error.status_code)
     return templates.failure(request, error.status_code, str(error.detail))
+
+
+class Current:
+    """ASGI middleware in front of the pages and the API.
+
+    Files are compared before a request is worked on, and again before it is answered: what was made
+    of two versions of a file is not sent.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self._lock = Lock()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["path"].startswith(("/static/", HEALTH)):
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        state = scope["app"].state
+        try:
+            before = await to_thread.run_sync(self._refresh, state, _file_number(request))
+        except (InputError, OSError) as error:
+            message = f"a file that is served can no longer be read. {error} Put it back."
+            await failure(request, 500, message)(scope, receive, send)
+            return
+        replaced = False
+
+        async def send_if_current(message: dict[str, Any]) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start":
+                now = _identities(state.served.files[: len(before)])
+                replaced = now != before
+                if replaced:
+                    words = "a file was replaced while this was worked out; try again."
+                    await failure(request, 503, words)(scope, receive, send)
+            if not replaced:
+                await send(message)
+
+        await self.app(scope, receive, send_if_current)
+
+    def _refresh(self, state: Any, asked: int) -> list[Any]:
+        """Open files that were replaced again; return what the files are now.
+
+        A file that is gone is an error for those who ask for it, by its number.
+        """
+        with self._lock:
+            files = state.served.files
+            now = _identities(files)
+            if asked < len(files) and now[asked] is None:
+                identity(files[asked].path)  # says what is wrong
+            changed = [n for n, found in enumerate(now) if found not in (None, files[n].identity)]
+            opened = {number: files[number].reopened() for number in changed}
+            for number, file in opened.items():
+                files[number] = file  # in place: the list of runs adds to it
+            if opened:
+                state.served = replace(state.served)  # without what was worked out before
+            return now
+
+
+def _file_number(request: Request) -> int:
+    with suppress(ValueError):
+        return max(0, int(request.query_params.get("file", request.query_params.get("book", 0))))
+    return 0
+
+
+def _identities(files: list[Any]) -> list[Any]:
+    """Return what each file is now, None where it is gone."""
+    found = []
+    for file in files:
+        try:
+            found.append(identity(file.path))
+        except (InputError, OSError):
+            found.append(None)
+    return found

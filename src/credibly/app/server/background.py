@@ -1,10 +1,49 @@
-"""Work that takes long the first time: done in a thread of its own, told to whoever waits."""
+"""Work that takes long or much memory: bounded in number, or done once in a thread of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from threading import Condition, Thread
+from typing import TypeVar
+
+from anyio import to_thread
+
+Result = TypeVar("Result")
+
+
+class Busy(Exception):
+    """Raised when as many requests of a kind are worked on as are allowed."""
+
+
+class Turns:
+    """A bound on work of one kind.
+
+    Args:
+        at_once: how many pieces.
+        what: they are called in the message to those who waited for too long.
+    """
+
+    def __init__(self, at_once: int, what: str) -> None:
+        self._slots = asyncio.Semaphore(at_once)
+        self._message = f"{at_once} {what}, the most at once; try again soon."
+
+    async def run(self, work: Callable[[], Result], wait_seconds: float) -> Result:
+        """Return what ``work`` returns, in a thread, when it is its turn.
+
+        Requests wait here and not in a thread, so that they keep no other kind of request waiting.
+        """
+        try:
+            async with asyncio.timeout(wait_seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise Busy(self._message) from None
+        try:
+            return await to_thread.run_sync(work)
+        finally:
+            self._slots.release()
+
 
 WAIT = 5.0
 """Seconds that a request waits for such work before it is told to come back."""

@@ -14,7 +14,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from credibly.app.server.request_guard import HEAD_LIMIT
+from credibly.app.server.guard import HEAD_LIMIT
 from credibly.child_processes import end_workers
 
 HEAD_SECONDS = 10.0

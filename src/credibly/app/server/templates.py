@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from credibly import __version__
-from credibly.app.pages.address import kept
+from credibly.app.served.address import kept
 from credibly.retrieve import Query
 
 

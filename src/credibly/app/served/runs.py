@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from credibly.app.served.dense import ServedPredictions
+from credibly.app.served.files import ServedPredictions
 from credibly.checks import InputError
 from credibly.predictions import Predictions
 from credibly.train import is_run, read_config, read_log

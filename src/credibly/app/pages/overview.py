@@ -11,10 +11,10 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException
 
 from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
-from credibly.app.pages.address import EntryQuery
-from credibly.app.pages.rest import FileNumber, Name, Raw, state_of
+from credibly.app.pages.api import FileNumber, Name, Raw, state_of
+from credibly.app.served.address import EntryQuery
 from credibly.app.server.templates import both_labels, page, wanted
-from credibly.app.views.overviews import SMALL_MULTIPLES
+from credibly.app.views.overview import SMALL_MULTIPLES
 from credibly.checks import InputError
 from credibly.data import ImageFolder
 from credibly.retrieve import parse

@@ -13,13 +13,13 @@ from markupsafe import Markup
 from pydantic import Field
 
 from credibly.app.charts import heat_map, small_reliability
-from credibly.app.pages.address import FileQuery
-from credibly.app.pages.rest import FAILURES, state_of
-from credibly.app.served.dense import ServedPredictions
+from credibly.app.pages.api import FAILURES, state_of
+from credibly.app.served.address import FileQuery
+from credibly.app.served.files import ServedPredictions
 from credibly.app.served.tables import table_response
 from credibly.app.server.templates import both_labels, page
-from credibly.app.views import AtlasRow, Pairs, label_pairs
-from credibly.app.views.overviews import label_lift
+from credibly.app.views.labels import AtlasRow, Pairs, label_pairs
+from credibly.app.views.overview import label_lift
 from credibly.retrieve import folded
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)

@@ -16,9 +16,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 
 from credibly import __version__
-from credibly.app.served.dense import ServedPredictions
+from credibly.app.served.files import ServedPredictions
 from credibly.app.served.model import MOST_VALUES, Model
-from credibly.app.server.limits import Busy
+from credibly.app.server.background import Busy
 from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.retrieve import folded, parse

@@ -11,10 +11,19 @@ from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
-from credibly.app.pages.address import EntryQuery, FileQuery, RowQuery, Rule, parse_view, rule_of
-from credibly.app.served.dense import ServedPredictions
-from credibly.app.served.entries import Entry, EntryList, Other, entries_at, find_entries
-from credibly.app.served.items import Item, Neighbour, item_at, neighbours
+from credibly.app.served.address import EntryQuery, FileQuery, RowQuery, Rule, parse_view, rule_of
+from credibly.app.served.entries import (
+    Entry,
+    EntryList,
+    Item,
+    Neighbour,
+    Other,
+    entries_at,
+    find_entries,
+    item_at,
+    neighbours,
+)
+from credibly.app.served.files import ServedPredictions
 from credibly.checks import InputError
 
 VIEWS = 32  # views remembered, each at most 160 kB

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from credibly.app.pages.address import ENTRY_KINDS, MOST_ENTRIES, EntryQuery, FileQuery, RowQuery
-from credibly.app.pages.rest import FAILURES, state_of
+from credibly.app.pages.api import FAILURES, state_of
+from credibly.app.served.address import ENTRY_KINDS, MOST_ENTRIES, EntryQuery, FileQuery, RowQuery
 from credibly.app.served.entries import COLUMNS
 from credibly.app.served.tables import table_response
 from credibly.app.server.templates import page

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from credibly.app.server.temporary import TemporaryFolder
+from credibly.app.server.uploads import TemporaryFolder
 from credibly.data import Data, ImageFolder
 
 SCALE = 4

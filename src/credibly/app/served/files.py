@@ -15,19 +15,17 @@ import numpy as np
 from credibly import metrics
 from credibly.app.charts import reliability_chart
 from credibly.app.server.background import Pending
-from credibly.app.views import (
-    AtlasRow,
+from credibly.app.views.decisions import (
     Budget,
     EntryCosts,
     Outcome,
     ThresholdCounts,
     budget,
-    label_atlas,
     outcome,
-    summarize_columns,
     threshold_counts,
 )
-from credibly.app.views.overviews import FirstLook, first_look
+from credibly.app.views.labels import AtlasRow, label_atlas, summarize_columns
+from credibly.app.views.overview import FirstLook, first_look
 from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize, Threshold
 from credibly.pipeline import Pipeline
