@@ -23,10 +23,10 @@ from fault_storage import FailingDisk, PowerLoss
 from credibly import Predictions, decide, retrieve
 from credibly.files import write_json
 from credibly.predictions import Writer, shard_metadata, shard_name
+from credibly.train.callbacks import Log
 from credibly.train.checkpoint import Checkpoint, read_tensors
 from credibly.train.checkpoint import write as write_checkpoint
 from credibly.train.configuration import write_toml
-from credibly.train.log import Log
 from credibly.workflows import write_sets
 
 LOST_POWER = 77

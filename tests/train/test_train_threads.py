@@ -5,7 +5,7 @@ import torch
 
 import credibly as cr
 from credibly.train import Settings, fit
-from credibly.train.threads import SMALL, threads_for
+from credibly.train.distributed import SMALL, threads_for
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import torch
 import credibly as cr
 from credibly.train import Settings, fit
 from credibly.train.checkpoint import flatten_optimizer, restore_optimizer
-from credibly.train.updates import SGD, AdamW
+from credibly.train.optimizer import SGD, AdamW
 
 KINDS = {
     "adamw": (AdamW, torch.optim.AdamW, {}),

@@ -166,11 +166,6 @@ def test_rows_to_fit_on_leave_some_to_judge_by(fit_rows, message):
     assert sorted([*fitted, *others]) == list(range(5, 15))
 
 
-def test_the_old_name_of_compare_still_works():
-    with pytest.warns(DeprecationWarning, match=r"cr\.compare"):
-        assert cr.train.compare is cr.compare
-
-
 def test_importing_the_package_is_instant():
     code = (
         "import sys, credibly.workflows; print([m for m in ('torch', 'numpy') if m in sys.modules])"

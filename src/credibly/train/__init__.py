@@ -25,7 +25,6 @@ prediction, onnx    predictions of many rows in parts; export
 ==================  ==========================================================================
 """
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +33,14 @@ from credibly.train.presets import DATA_OPTIONS, PRESETS, preset, printed_loss
 
 if TYPE_CHECKING:
     from credibly.train.assembly import build_loss, resolve_settings
-    from credibly.train.callbacks import Callback, ProgressBar, Watcher
+    from credibly.train.callbacks import Callback, ProgressBar, read_log
     from credibly.train.checkpoint import read_tensors
     from credibly.train.distributed import WholeLoss, gather
     from credibly.train.fitting import fit
     from credibly.train.in_memory import FittedModel, fit_matrix
-    from credibly.train.log import read_log
     from credibly.train.onnx import export
     from credibly.train.prediction import predict_members_to, predict_to
-    from credibly.train.run import Run, load
-    from credibly.train.run_files import run_readers
+    from credibly.train.run import Run, load, run_readers
     from credibly.train.run_folder import is_run, read_config
 
 __all__ = [
@@ -54,7 +51,6 @@ __all__ = [
     "ProgressBar",
     "Run",
     "Settings",
-    "Watcher",
     "WholeLoss",
     "build_loss",
     "export",
@@ -80,7 +76,6 @@ _MODULES = {
     "FittedModel": "in_memory",
     "ProgressBar": "callbacks",
     "Run": "run",
-    "Watcher": "callbacks",
     "WholeLoss": "distributed",
     "build_loss": "assembly",
     "export": "onnx",
@@ -92,17 +87,14 @@ _MODULES = {
     "predict_members_to": "prediction",
     "predict_to": "prediction",
     "read_config": "run_folder",
-    "read_log": "log",
+    "read_log": "callbacks",
     "read_tensors": "checkpoint",
     "resolve_settings": "assembly",
-    "run_readers": "run_files",
+    "run_readers": "run",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "compare":
-        warnings.warn("cr.train.compare is now cr.compare", DeprecationWarning, stacklevel=2)
-        return import_module("credibly.workflows").compare
     if name not in _MODULES:
         raise AttributeError(f"module 'credibly.train' has no attribute {name!r}")
     return getattr(import_module(f"credibly.train.{_MODULES[name]}"), name)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,9 @@ from torch import Tensor
 from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.files import atomic_path
-from credibly.train.updates import Updates
+
+if TYPE_CHECKING:
+    from credibly.train.optimizer import Updates
 
 KEPT = 2
 

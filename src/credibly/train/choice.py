@@ -22,8 +22,8 @@ from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
 from credibly.train.candidates import FIT, LEAVES, STAGES, Candidate, Problem
 from credibly.train.configuration import MOST_MEMBERS, Settings, seconds
+from credibly.train.distributed import threads_for
 from credibly.train.folds import Folds
-from credibly.train.threads import threads_for
 from credibly.types import Array
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,13 +20,12 @@ from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
 from credibly.train import assembly, linear
 from credibly.train import checkpoint as checkpoints
-from credibly.train.callbacks import Callback, LoggingCallback
+from credibly.train.callbacks import Callback, Log, LoggingCallback
 from credibly.train.configuration import Settings, is_compared
-from credibly.train.distributed import SingleProcess, score
+from credibly.train.distributed import SingleProcess, score, threads_for
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.folds import Folds
 from credibly.train.linear_probe import solve_last_layer
-from credibly.train.log import Log
 from credibly.train.many_labels import (
     ManyLabelsEvaluator,
     check_many,
@@ -46,7 +44,6 @@ from credibly.train.run_folder import (
     pooled,
     write_manifest,
 )
-from credibly.train.threads import threads_for
 from credibly.train.trainer import Trainer
 from credibly.train.user_objects import name_objects
 from credibly.types import Array
@@ -68,7 +65,6 @@ def fit(
     loss: Loss | None = None,
     resume: bool = False,
     callback: Callback | None = None,
-    watcher: Callback | None = None,
 ) -> Run:
     """Train on the training rows of ``data``, calibrate on held-out rows, measure on test rows.
 
@@ -86,7 +82,6 @@ def fit(
         loss: your own loss, a subclass of ``cr.losses.Loss``; ``cr.load`` then needs it too.
         resume: go on with the run in ``folder``; start where there is none.
         callback: called after each update and each epoch.
-        watcher: deprecated name of ``callback``.
 
     Example:
         >>> import tempfile, credibly as cr
@@ -95,9 +90,6 @@ def fit(
         >>> run.predict(cr.data.synthetic(5).features).probabilities.shape
         (5, 20)
     """
-    if watcher is not None:
-        warnings.warn("`watcher` is now `callback`.", DeprecationWarning, stacklevel=2)
-        callback = watcher
     folder = Path(folder)
     settings = name_objects(settings or Settings(), model, loss)
     settings = assembly.resolve_settings(settings, data)

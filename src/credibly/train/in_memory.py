@@ -16,9 +16,9 @@ from credibly.pipeline import Pipeline
 from credibly.train.assembly import set_prior_bias
 from credibly.train.batches import mixed
 from credibly.train.configuration import HEADS, Settings
+from credibly.train.distributed import threads_for
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.folds import Folds
-from credibly.train.threads import threads_for
 from credibly.train.trainer import Trainer
 from credibly.types import Array
 
