@@ -166,7 +166,7 @@ def one(folder: Path, loss: str, seed: int) -> dict[str, dict[str, float]]:
     settings = Settings(**{**preset("spa-vqa"), **changes})
     run = fit(data, folder / f"run-{loss}-{seed}", settings)
     test = data.part("test")
-    counts = cr.data.vqa_counts(folder, test.ids, data.labels)
+    counts = cr.papers.vqa_counts(folder, test.ids, data.labels)
     scores = run.scores(test).numpy()
     stages = {f"{loss} + affine": run.pipeline.probabilities(scores)}
     if run.criterion.has_link:

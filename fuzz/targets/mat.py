@@ -9,7 +9,11 @@ import numpy as np
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.data.transfer", "credibly.data.mat", "credibly.data.rows")
+MODULES = (
+    "credibly.papers.datasets.transfer",
+    "credibly.papers.datasets.mat",
+    "credibly.data.rows",
+)
 FIELDS = ("class", "relative_im_path", "test")
 
 

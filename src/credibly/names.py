@@ -71,6 +71,31 @@ LIBRARIES: dict[str, tuple[str, str]] = {
 }
 """By prefix of a network's name: the library that has the network, and how to install it."""
 
+_DATASETS = "credibly.papers.datasets"
+READERS: dict[str, str] = {
+    "coco": f"{_DATASETS}.coco:read_coco",
+    "voc": f"{_DATASETS}.voc:read_voc",
+    "wider": f"{_DATASETS}.attributes:read_wider",
+    "vispr": f"{_DATASETS}.attributes:read_vispr",
+    "nuswide": f"{_DATASETS}.nuswide:read_nuswide",
+    "cifar10": f"{_DATASETS}.cifar:read_cifar10",
+    "cifar100": f"{_DATASETS}.cifar:read_cifar100",
+    "cifar60+40": f"{_DATASETS}.cifar:read_cifar60_40",
+    "tinyimagenet": f"{_DATASETS}.class_images:read_tinyimagenet",
+    "plantnet": f"{_DATASETS}.class_images:read_plantnet",
+    "aircraft": f"{_DATASETS}.transfer:read_aircraft",
+    "caltech101": f"{_DATASETS}.transfer:read_caltech101",
+    "cars": f"{_DATASETS}.transfer:read_cars",
+    "cub": f"{_DATASETS}.transfer:read_cub",
+    "dtd": f"{_DATASETS}.transfer:read_dtd",
+    "flowers": f"{_DATASETS}.transfer:read_flowers",
+    "food101": f"{_DATASETS}.transfer:read_food101",
+    "pets": f"{_DATASETS}.transfer:read_pets",
+    "sun397": f"{_DATASETS}.transfer:read_sun397",
+    "vqa": f"{_DATASETS}.vqa:read_vqa",
+}
+"""Readers of the papers' data sets, as pyproject.toml declares them in ``credibly.readers``."""
+
 _PART = re.compile(r"\s*([\w-]+)\s*(?:\(.*\))?\s*")
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.data.readers import all_readers
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -56,19 +57,22 @@ def test_a_command_on_the_page_parses(command):
 
     from credibly.cli import COMMANDS, module_name
     from credibly.cli.command import build_parser
+    from credibly.cli.reader_options import with_named_readers
 
-    parser = build_parser({name: import_module(module_name(name)) for name in COMMANDS})
-    arguments = vars(parser.parse_args([*command.split()[1:], *OUT.get(command.split()[1], [])]))
+    argv = [*command.split()[1:], *OUT.get(command.split()[1], [])]
+    classes = {name: import_module(module_name(name)).Options for name in COMMANDS}
+    parser = build_parser({name: with_named_readers(classes[name], argv) for name in classes})
+    arguments = vars(parser.parse_args(argv))
     if preset := arguments.get("preset"):
-        assert cr.train.preset(preset)
+        assert cr.papers.preset(preset)
     data = str(arguments.get("data", ""))
     if ":" in data:
-        assert data.partition(":")[0] in cr.data.KINDS
+        assert data.partition(":")[0] in all_readers()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_data_on_the_page_has_a_reader(kind):
-    assert kind in cr.data.KINDS
+    assert kind in all_readers()
 
 
 @pytest.mark.parametrize("name", TESTS)

@@ -134,7 +134,7 @@ def test_a_finished_run_is_found_again_and_a_torn_line_is_not(tmp_path: Path) ->
 
 
 def test_the_command_of_every_record_has_its_settings() -> None:
-    parser = build_parser({"train": train})
+    parser = build_parser({"train": train.Options})
     for found in Book().records.values():
         cell = Cell.of(found["data"], found["settings"], found["seed"], found["trial"])
         assert found["command"] == cell.command

@@ -39,7 +39,7 @@ class Options:
 
 def parse(*argv: str) -> Any:
     named = "--config" in argv
-    parser = build_parser({"try": types.SimpleNamespace(Options=Options)}, file_may_complete=named)
+    parser = build_parser({"try": Options}, file_may_complete=named)
     arguments = vars(parser.parse_args(["try", *argv]))
     arguments.pop("command")
     return resolve(Options, arguments)

@@ -73,7 +73,7 @@ VOC = {
 
 
 def make_voc(root, *, lists=False):
-    from credibly.data.voc import LABELS
+    from credibly.papers.datasets.voc import LABELS
 
     base = root / "VOCdevkit" / "VOC2012"
     write(base / "ImageSets/Main/train.txt", "2008_1\n2008_2\n")

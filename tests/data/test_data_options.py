@@ -3,8 +3,9 @@
 import dataclasses
 import inspect
 import re
-from importlib import import_module
+import tomllib
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -12,51 +13,129 @@ import pytest
 from layout_makers import LAYOUTS, make_coco, make_nuswide, paint, write
 
 import credibly as cr
-from credibly.cli import main, predict, train
-from credibly.data import EMBEDDED, KINDS, OPTIONS, SHARED, TEST, TRAIN
-from credibly.data.readers import LAYOUT
+from credibly import names
+from credibly.cli import main
+from credibly.data import TEST, TRAIN, Data
+from credibly.data.readers import EMBEDDED, KINDS, LAYOUT, OPTIONS, SHARED, all_readers
 from credibly.data.tables import Layout
 
-READERS = {**EMBEDDED, **KINDS}
+ROOT = Path(__file__).parents[2]
+
+PUBLISHED = [kind for kind in all_readers() if kind not in KINDS]
+READERS = {**EMBEDDED, **all_readers()}
 each_reader = pytest.mark.parametrize("name", READERS)
-LOAD_GIVES = {"path", "layout", "seed", "test", "calibration"}
+
+
+def test_the_readers_of_the_papers_are_the_entry_points_of_the_distribution():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["credibly.readers"] == names.READERS
 
 
 @each_reader
-def test_the_table_lists_what_a_reader_takes(name):
-    reader = READERS[name]
-    function = getattr(import_module(f"credibly.data.{reader.module}"), reader.function)
-    parameters = inspect.signature(function).parameters
-    assert ("layout" in parameters) == reader.table
-    apart = set(reader.options) - (set(LAYOUT) if reader.table else set())
-    assert set(parameters) - LOAD_GIVES == apart
+def test_a_reader_documents_each_of_its_own_options(name):
+    options = READERS[name].options()
+    assert all(option.kind in (bool, int, float, str) for option in options.values())
+    if name in PUBLISHED:
+        assert all(option.help for option in options.values()), inspect.getdoc(
+            READERS[name].function
+        )
+
+
+def test_the_flags_of_the_help_are_the_options_of_the_general_formats():
+    declared = {name: option for kind in KINDS.values() for name, option in kind.options().items()}
+    assert set(declared) - set(SHARED) == set(OPTIONS)
+    for name, option in declared.items():
+        listed = SHARED.get(name) or OPTIONS[name]
+        assert (listed.kind, listed.many, listed.choices) == (
+            option.kind,
+            option.many,
+            option.choices,
+        )
+
+
+def read_rows(path: Path, *, repeats: int = 1, drop: Literal["a", "b"] | None = None) -> Data:
+    """Read a file of one feature per line.
+
+    Args:
+        path: the file.
+        repeats: how often each row is there.
+        drop: what to leave out.
+    """
+    lines = path.read_text().split() * repeats
+    values = np.array([line for line in lines if line != drop], dtype=float)
+    return Data(["big"], (values[:, None] > 2).astype(int), features=values[:, None])
+
+
+@pytest.fixture
+def another_package(tmp_path, monkeypatch):
+    """Install a distribution that registers ``mine``."""
+    info = tmp_path / "packages" / "mine-1.dist-info"
+    write(info / "METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    write(info / "entry_points.txt", "[credibly.readers]\nmine = test_data_options:read_rows\n")
+    monkeypatch.syspath_prepend(info.parent)
+    all_readers.cache_clear()
+    yield
+    all_readers.cache_clear()
+
+
+@pytest.mark.usefixtures("another_package")
+def test_another_package_adds_a_reader_with_its_flags(tmp_path, capsys):
+    write(tmp_path / "rows.txt", "\n".join(["1", "2", "3", "4"]))
+    source = f"mine:{tmp_path / 'rows.txt'}"
+    assert len(cr.data.load(source, repeats=3)) == 12
+    with pytest.raises(cr.InputError, match="mine has no option 'year'; it has repeats, drop"):
+        cr.data.load(source, year=3)
+    with pytest.raises(cr.InputError, match="`repeats` of mine must be int; got 'x'"):
+        cr.data.load(source, repeats="x")
+    code, _, error = run(
+        capsys, "train", source, "--repeats", 12, "--out", tmp_path / "run", *QUICK
+    )
+    assert (code, error) == (0, "")
+    write(tmp_path / "t.toml", f'data = "{source}"\nrepeats = 12\n')
+    arguments = ("--config", tmp_path / "t.toml", "--out", tmp_path / "again", *QUICK)
+    assert run(capsys, "train", *arguments)[0] == 0
+    with pytest.raises(SystemExit):
+        main(["train", source, "--help"])
+    assert "how often each row is there" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "compare"])
+def test_help_lists_the_options_of_general_formats_alone(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert "--coding" in shown
+    own = {option for kind in PUBLISHED for option in all_readers()[kind].options()}
+    listed = {flag.replace("-", "_") for flag in re.findall(r"--([\w-]+)", shown)}
+    assert not (own - {"labels"}) & listed
 
 
 def test_the_table_lists_what_a_layout_holds():
     fields = {field.name for field in dataclasses.fields(Layout)}
     of_the_model = {"features", "to_predict"}
-    assert fields - {"first_row"} - of_the_model == set(LAYOUT) == set(KINDS["parquet"].options)
+    assert fields - {"first_row"} - of_the_model == set(LAYOUT) == set(KINDS["parquet"].options())
 
 
 @each_reader
 def test_an_option_a_reader_does_not_have_is_named_with_those_it_has(name):
     from credibly.data.loading import check_options
 
-    for option in set(OPTIONS) - set(READERS[name].options):
+    every = {option for reader in READERS.values() for option in reader.options()}
+    for option in every - set(READERS[name].options()):
         with pytest.raises(cr.InputError, match=f"has no option '{option}'; it has .*labels"):
             check_options(name, READERS[name], {option: None})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", all_readers())
 def test_every_reader_is_listed_in_the_documentation(kind):
     page = Path(__file__).parents[2] / "docs" / "data.md"
-    written = [f"`{kind}:PATH`", *(f"`x{ending}`" for ending in KINDS[kind].endings[:1])]
+    written = [f"`{kind}:PATH`", *(f"`x{ending}`" for ending in all_readers()[kind].endings[:1])]
     assert any(words in page.read_text(encoding="utf-8") for words in written), (
         f"add a row for {written[-1]} to the table of docs/data.md"
     )
 
 
-@pytest.mark.parametrize("kind", [kind for kind, reader in KINDS.items() if not reader.endings])
+@pytest.mark.parametrize("kind", [k for k, reader in all_readers().items() if not reader.endings])
 def test_every_published_layout_has_a_tiny_copy(kind):
     assert kind in LAYOUTS or kind == "cifar60+40", (  # made from the copy of cifar100
         f"add make_{kind} to LAYOUTS in tests/data/layout_makers.py"
@@ -75,10 +154,6 @@ def test_every_ending_is_read_without_its_kind_and_named_where_none_fits(tmp_pat
             cr.data.load(tmp_path / f"x.{kind}")
 
 
-def test_every_option_belongs_to_a_reader():
-    assert set(OPTIONS) == {o for reader in READERS.values() for o in reader.options} - set(SHARED)
-
-
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
@@ -91,15 +166,6 @@ def test_an_option_of_another_type_is_refused(option, value, words, tmp_path):
     write(tmp_path / "t.csv", "x,labels\n1,a\n")
     with pytest.raises(cr.InputError, match=words):
         cr.data.load(tmp_path / "t.csv", **{option: value})
-
-
-@pytest.mark.parametrize("module", [train, predict], ids=["train", "predict"])
-def test_every_reader_option_is_a_flag(module):
-    flags = {name for name, option in OPTIONS.items() if option.flag}
-    fields = set(module.Options.__dataclass_fields__)
-    assert flags <= fields
-    assert {"year", "drop_empty", "calibration", "test", "images", "image_column"} <= fields
-    assert {"suffix", "separator", "ignore", "coding"} <= fields
 
 
 @pytest.fixture
@@ -195,9 +261,13 @@ def test_a_config_file_holds_reader_options(tmp_path, capsys):
 
 def test_an_option_that_belongs_to_another_reader_is_refused(tmp_path, capsys):
     table = signed_table(tmp_path)
-    code, _, error = run(capsys, "train", table, "--year", 2014, "--out", tmp_path / "run", *QUICK)
+    rest = ("--out", tmp_path / "run", *QUICK)
+    code, _, error = run(capsys, "train", table, "--xml", "x.xml", *rest)
     assert code == 2
-    assert "csv has no option 'year'; it has labels, label_column, separator" in error
+    assert "csv has no option 'xml'; it has labels, label_column, separator" in error
+    with pytest.raises(SystemExit, match="2"):
+        run(capsys, "train", table, "--year", 2014, *rest)
+    assert "unrecognized arguments: --year 2014" in capsys.readouterr().err
 
 
 def test_two_years_of_coco_are_asked_about_and_told_apart(tmp_path, capsys):
@@ -234,7 +304,7 @@ def test_gong_split_draws_its_share_of_the_images_with_a_concept(tmp_path):
 
 
 def test_gong_split_of_all_images_is_150_000_to_59_347():
-    from credibly.data.nuswide import _gong
+    from credibly.papers.datasets.nuswide import _gong
 
     parts = _gong(209_347)
     assert (int((parts == TRAIN).sum()), int((parts == TEST).sum())) == (150_000, 59_347)

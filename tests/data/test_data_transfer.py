@@ -210,7 +210,7 @@ VALUES = {
 def test_mat_files_give_what_scipy_gives(compressed, tmp_path):
     from scipy.io import loadmat
 
-    from credibly.data.mat import read_mat
+    from credibly.papers.datasets.mat import read_mat
 
     savemat(tmp_path / "x.mat", VALUES, do_compression=compressed)
     found = read_mat(tmp_path / "x.mat", *VALUES)

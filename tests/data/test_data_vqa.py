@@ -11,8 +11,8 @@ import pytest
 from layout_makers import make_vqa
 
 import credibly as cr
-from credibly.data import vqa_counts
 from credibly.metrics import answer_accuracy, count_accuracy, normalize_answer, vqa_accuracy
+from credibly.papers import vqa_counts
 
 IMAGES = (10, 11, 12)
 csv.field_size_limit(sys.maxsize)

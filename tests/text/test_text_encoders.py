@@ -206,7 +206,7 @@ def test_lxmert_trains_one_epoch_on_questions_and_regions(questions, lxmert, tmp
     run = cr.train.fit(data, tmp_path / "run", lxmert_settings(lxmert))
     test = data.part("test")
     predictions = cr.load(tmp_path / "run").predict(test)
-    counts = cr.data.vqa_counts(root / "vqa", predictions.ids, predictions.labels)
+    counts = cr.papers.vqa_counts(root / "vqa", predictions.ids, predictions.labels)
     assert 0 <= cr.metrics.vqa_accuracy(predictions.probabilities, counts) <= 1
     stored = cr.Predictions.read(run.folder / "predictions.parquet")
     assert np.allclose(stored.probabilities, predictions.probabilities)
@@ -226,7 +226,12 @@ def test_regions_matter_to_lxmert(questions, lxmert):
 
 
 def test_the_preset_of_the_paper_trains(questions, lxmert, tmp_path):
-    preset = {**cr.train.preset("spa-vqa"), "model": f"hf:{lxmert}", "weights": None, "epochs": 1}
+    preset = {
+        **cr.papers.preset("spa-vqa").settings,
+        "model": f"hf:{lxmert}",
+        "weights": None,
+        "epochs": 1,
+    }
     run = cr.train.fit(questions[1], tmp_path / "run", Settings(**preset))
     assert run.settings.schedule == "linear"
 

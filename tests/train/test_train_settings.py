@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from credibly import InputError, losses
+from credibly import InputError
 from credibly.cli import main
 from credibly.data import Data
-from credibly.train import DATA_OPTIONS, PRESETS, Settings, preset
+from credibly.train import Settings
 from credibly.train.assembly import resolve_settings
 from credibly.train.batches import epoch_batches, share
 from credibly.train.configuration import read_toml, write_toml
 from credibly.train.optimizer import Average, learning_rate
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "training.md"
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_makes_settings(name):
-    settings = Settings.from_mapping(preset(name), name)
-    assert settings.loss == PRESETS[name]["loss"]
 
 
 def test_settings_survive_a_file(tmp_path):
@@ -196,50 +186,3 @@ def test_auto_takes_softmax_only_where_every_row_has_one_known_label(
     rows = Data([str(k) for k in range(len(targets[0]))], np.array(targets), features=np.eye(3))
     assert resolve_settings(Settings(), rows).loss == loss
     assert resolve_settings(Settings(loss="spa"), rows).loss == "spa"
-
-
-def documented_presets() -> dict[str, dict[str, object]]:
-    """The settings column of the table of docs/training.md, by preset."""
-    import tomllib
-
-    found: dict[str, dict[str, object]] = {}
-    for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) == 5 and cells[1].strip("`") in PRESETS:
-            settings = found.setdefault(cells[1].strip("`"), {})
-            for text in re.findall(r"`([^`]+)`", cells[3]):
-                for key, value in tomllib.loads(text).items():
-                    settings[key] = tuple(value) if isinstance(value, list) else value
-    return found
-
-
-def test_the_table_of_the_papers_sentences_is_what_the_presets_set():
-    table = documented_presets()
-    assert set(table) == set(PRESETS)
-    for name, settings in table.items():
-        actual = {**DATA_OPTIONS.get(name, {}), **PRESETS[name]}
-        assert {key: actual.get(key) for key in settings} == settings, name
-    for name in ("spa-coco", "quasibinary-cifar", "avgk-cifar100"):  # described in full
-        assert set(table[name]) == {*PRESETS[name], *DATA_OPTIONS.get(name, {})}, name
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_without_a_calibrator_has_a_link(name):
-    settings = Settings.from_mapping(preset(name), name)
-    loss = losses.from_name(settings.loss, num_labels=3, num_rows=5, average_size=2)
-    assert loss.has_link or settings.calibrate != "none"
-
-
-def test_the_split_of_a_protocol_reaches_the_data(tmp_path, monkeypatch):
-    seen = {}
-
-    def load(source, **options):
-        seen.update(options)
-        raise InputError("enough")
-
-    monkeypatch.setattr("credibly.data.load", load)
-    command = ["train", "digits", "--preset", "avgk-cifar100", "--out", str(tmp_path / "x")]
-    assert main(command) == 2
-    assert seen["calibration"] == 0.1
-    assert main([*command, "--calibration", "0.3"]) == 2
-    assert seen["calibration"] == 0.3

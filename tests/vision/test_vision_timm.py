@@ -151,7 +151,7 @@ def test_the_transfer_protocol_solves_a_linear_layer_on_cached_features(tmp_path
     data = Data(
         ["red", "green", "blue"], np.eye(3, dtype=np.float32)[classes], images=images, split=split
     )
-    recipe = cr.train.preset("twl-probe") | {
+    recipe = dict(cr.papers.preset("twl-probe").settings) | {
         "model": "timm:resnet18",
         "frozen": True,
         "features": True,

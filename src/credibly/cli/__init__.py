@@ -64,10 +64,12 @@ def _run(argv: list[str]) -> int:
     from credibly.cli import terminal
     from credibly.cli.command import build_parser, resolve
     from credibly.cli.errors import OUT_OF_MEMORY, in_flags, lacks_memory, sentence
+    from credibly.cli.reader_options import with_named_readers
 
     modules = {name: import_module(module_name(name)) for name in COMMANDS}
+    classes = {name: with_named_readers(each.Options, argv) for name, each in modules.items()}
     named = any(text == "--config" or text.startswith("--config=") for text in argv)
-    parser = build_parser(modules, file_may_complete=named)
+    parser = build_parser(classes, file_may_complete=named)
     arguments = vars(parser.parse_args(argv))
     command = arguments.pop("command", None)
     if command is None:
@@ -75,11 +77,11 @@ def _run(argv: list[str]) -> int:
         return 0
     from credibly.checks import InputError
 
-    module = modules[command]
+    module, options = modules[command], classes[command]
     if_memory_ends = f"credibly {command}: {OUT_OF_MEMORY}"
     try:
         with terminal.plain_warnings(f"credibly {command}"):
-            code = module.run(resolve(module.Options, arguments)) or 0
+            code = module.run(resolve(options, arguments)) or 0
         sys.stdout.flush()  # a closed pipe shows here, not after the exit code is decided
         return code
     except Exception as error:
@@ -91,7 +93,7 @@ def _run(argv: list[str]) -> int:
             raise
         if isinstance(error, BrokenPipeError) and terminal.reader_is_gone():
             return 0  # `head` has enough
-        text = in_flags(sentence(error), module.Options, arguments)
+        text = in_flags(sentence(error), options, arguments)
         terminal.complain(f"credibly {command}: {text}")
         _drop_unwritable_output()
         return 2

@@ -61,12 +61,12 @@ def with_fields(own: type, fields: Sequence[tuple[str, object, object]]) -> Any:
 
 
 def build_parser(
-    modules: Mapping[str, types.ModuleType], *, file_may_complete: bool = False
+    commands: Mapping[str, type[DataclassInstance]], *, file_may_complete: bool = False
 ) -> argparse.ArgumentParser:
-    """Return a parser with a sub-parser for each command module.
+    """Return a parser with a sub-parser for each command.
 
     Args:
-        modules: command modules by name.
+        commands: the ``Options`` of each command, by its name.
         file_may_complete: whether a TOML file is named, which may hold what is else required.
     """
     parser = _Parser(
@@ -75,10 +75,10 @@ def build_parser(
         epilog="`credibly COMMAND --help` explains one command. Start with `credibly demo`.",
     )
     parser.add_argument("--version", action="version", version=_version())
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for name, module in modules.items():
-        text = inspect.cleandoc(module.Options.__doc__ or "").replace("%", "%%")
-        sub = commands.add_parser(
+    parsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, options in commands.items():
+        text = inspect.cleandoc(options.__doc__ or "").replace("%", "%%")
+        sub = parsers.add_parser(
             name,
             help=text.splitlines()[0],
             description=text,
@@ -86,12 +86,12 @@ def build_parser(
             argument_default=argparse.SUPPRESS,
             allow_abbrev=False,
         )
-        hints = typing.get_type_hints(module.Options)
-        for field in dataclasses.fields(module.Options):
+        hints = typing.get_type_hints(options)
+        for field in dataclasses.fields(options):
             _add(sub, field, hints[field.name], file_may_complete)
         sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
-        sub.known = (*map(flag_of, dataclasses.fields(module.Options)), "--config")
-    parser.known = tuple(modules)
+        sub.known = (*map(flag_of, dataclasses.fields(options)), "--config")
+    parser.known = tuple(commands)
     return parser
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli.command import option
-from credibly.cli.reader_options import reader_options, with_reader_options
-from credibly.cli.train import check_library, check_names, given, with_settings
+from credibly.cli.reader_options import with_reader_options
+from credibly.cli.train import check_library, check_names, data_options, given, with_settings
 
 if TYPE_CHECKING:
     from credibly.workflows import Comparison
@@ -52,12 +52,13 @@ Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed",
 def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
     from credibly.names import check_loss
-    from credibly.train import DATA_OPTIONS, Settings, preset, printed_loss
+    from credibly.papers import Preset, preset
+    from credibly.train import Settings
 
-    base = preset(options.preset) if options.preset else {}
-    base.pop("loss", None)
+    protocol = preset(options.preset) if options.preset else Preset({})
+    base = {name: value for name, value in protocol.settings.items() if name != "loss"}
     settings = Settings.from_mapping({**base, **given(options)}, "settings")
-    losses = [printed_loss(options.preset, name) for name in options.losses]
+    losses = [protocol.loss(name) for name in options.losses]
     for name in losses:
         check_loss(name)
     check_names(replace(settings, loss="auto"))
@@ -76,7 +77,7 @@ def run(options: Own) -> int:
             settings=settings,
             jobs=options.jobs,
             conditions=options.conditions,
-            data_options={**DATA_OPTIONS.get(options.preset or "", {}), **reader_options(options)},
+            data_options=data_options(options),
             done=lambda name: advance(1),
         )
     if options.json:

@@ -76,9 +76,10 @@ def given(options: DataclassInstance) -> dict[str, Any]:
 
 def settings_of(options: Own) -> Settings:
     """Defaults, then the preset or the run to resume, then what was given."""
-    from credibly.train import preset, printed_loss
+    from credibly import papers
 
-    base = preset(options.preset) if options.preset else {}
+    protocol = papers.preset(options.preset) if options.preset else papers.Preset({})
+    base = dict(protocol.settings)
     config = Path(options.out) / "config.toml"
     if options.resume and config.exists():
         from credibly.train import read_config
@@ -90,9 +91,17 @@ def settings_of(options: Own) -> Settings:
     if values.get("model") == "linear" and "solver" not in values and any(map(of_networks, values)):
         values["solver"] = "steps"
     settings = Settings.from_mapping(values, "settings")
-    settings = replace(settings, loss=printed_loss(options.preset, settings.loss))
+    settings = replace(settings, loss=protocol.loss(settings.loss))
     check_names(settings)
     return settings
+
+
+def data_options(options: Any) -> dict[str, Any]:
+    """Return the preset's options of ``cr.data.load``, then those that were given."""
+    from credibly import papers
+
+    printed = papers.preset(options.preset).data if options.preset else {}
+    return {**printed, **reader_options(options)}
 
 
 def check_names(settings: Settings) -> None:
@@ -141,7 +150,7 @@ def run(options: Own) -> int:
         options.data,
         seed=settings.split_seed,
         skip_bad_images=options.skip_bad_images,
-        **{**train.DATA_OPTIONS.get(options.preset or "", {}), **reader_options(options)},
+        **data_options(options),
     )
     settings = train.resolve_settings(settings, rows)
     with watching(settings, options.quiet or not is_main()) as callback:

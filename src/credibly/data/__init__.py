@@ -6,8 +6,8 @@
     (10, (28, 28, 1))
 
 ``load`` takes a name, a file, ``KIND:PATH`` or a data frame; docs/data.md lists the layouts it
-reads. ``KINDS`` and ``OPTIONS`` are the table of readers and their options. Importing this package
-does not import numpy.
+reads. ``KINDS`` are the general formats; other packages add readers by the entry-point group
+``credibly.readers``. Importing this package does not import numpy.
 """
 
 from importlib import import_module
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from credibly.data.synthetic_data import synthetic
     from credibly.data.token_rows import Encoded, SparseRows, Tensors, TokenRows
     from credibly.data.torch_datasets import DEFAULT_SIZE
-    from credibly.data.vqa import vqa_counts
 
 __all__ = [
     "CALIBRATION",
@@ -63,7 +62,6 @@ __all__ = [
     "read_json",
     "split_rows",
     "synthetic",
-    "vqa_counts",
 ]
 
 _WHERE = {
@@ -92,7 +90,6 @@ _WHERE = {
     "read_json": "parsing",
     "split_rows": "splits",
     "synthetic": "synthetic_data",
-    "vqa_counts": "vqa",
 }
 
 

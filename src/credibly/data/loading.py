@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from credibly.data.readers import (
     EMBEDDED,
     FRAME,
     KINDS,
-    LAYOUT,
-    OPTIONS,
     SHARED,
     Option,
     Reader,
+    all_readers,
 )
 from credibly.data.rows import Data
 from credibly.data.sparse_features import is_sparse_matrix
@@ -64,7 +62,7 @@ def load(
         skip_bad_images: decode every image once and leave out those that do not decode
             (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
         options: of the reader or of the embedded data, such as ``coding`` for tables or ``n`` for
-            digits; ``credibly.data.OPTIONS`` describes them.
+            digits; docs/data.md describes them.
 
     Example:
         >>> load("synthetic", n=1000, seed=3)
@@ -135,10 +133,10 @@ def _loaded(
         reader = EMBEDDED[name]
         check_options(name, reader, options)
         shares = {"calibration": calibration} | ({} if test is None else {"test": test})
-        return _in_order(_function(reader)(seed=seed, **shares, **options), labels)
+        return _in_order(reader.function(seed=seed, **shares, **options), labels)
     kind, path = _kind_and_path(name)
-    reader = KINDS[kind]
-    if labels is not None and "labels" in reader.options:
+    reader = all_readers()[kind]
+    if labels is not None and "labels" in reader.options():
         options["labels"] = list(labels)
     check_options(kind, reader, options)
     data = _in_order(_read(reader, path, options, known), labels)
@@ -228,7 +226,7 @@ def load_texts(
 
 def _kind_and_path(name: str) -> tuple[str, Path]:
     kind, colon, rest = name.partition(":")
-    if colon and kind in KINDS:
+    if colon and kind in all_readers():
         path = Path(rest).expanduser()
     else:
         path = Path(name).expanduser()
@@ -247,8 +245,8 @@ def _kind_and_path(name: str) -> tuple[str, Path]:
 def _not_understood(name: str, path: Path) -> str:
     if path.is_dir():
         return f"{name} is a folder; say how to read it, as in imagefolder:{name} or coco:{name}."
-    kinds = ", ".join(f"{kind}:PATH" for kind in KINDS)
-    hint = nearest(name.partition(":")[0], [*EMBEDDED, *KINDS])
+    kinds = ", ".join(f"{kind}:PATH" for kind in all_readers())
+    hint = nearest(name.partition(":")[0], [*EMBEDDED, *all_readers()])
     hint = hint if hint.startswith("Did") else ""
     return (
         f"data must be one of {', '.join(EMBEDDED)}, a file ({', '.join(_ENDINGS)}) or "
@@ -263,17 +261,13 @@ def _read(
     known: Mapping[str, Any],
 ) -> Data:
     """Call a reader; options on the columns of a table go together, as a ``Layout``."""
-    if not reader.table:
-        return _function(reader)(source, **options)
+    if not reader.layout:
+        return reader.function(source, **options)
     from credibly.data.tables import Layout
 
-    columns: dict[str, Any] = {name: options[name] for name in options if name in LAYOUT}
-    others = {name: options[name] for name in options if name not in LAYOUT}
-    return _function(reader)(source, Layout(**columns, **known), **others)
-
-
-def _function(reader: Reader) -> Callable[..., Data]:
-    return getattr(import_module(f"credibly.data.{reader.module}"), reader.function)
+    columns: dict[str, Any] = {name: options[name] for name in options if name in reader.layout}
+    others = {name: options[name] for name in options if name not in reader.layout}
+    return reader.function(source, Layout(**columns, **known), **others)
 
 
 def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> None:
@@ -283,19 +277,20 @@ def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> N
         InputError: naming the source, the option, and the options it has.
 
     Example:
-        >>> check_options("voc", KINDS["voc"], {"year": 7})
+        >>> check_options("xc", KINDS["xc"], {"year": 7})
         Traceback (most recent call last):
         ...
-        credibly.checks.InputError: voc has no option 'year'; it has labels, test, calibration.
+        credibly.checks.InputError: xc has no option 'year'; it has labels, test, calibration.
     """
-    known = [*reader.options, *(option for option in SHARED if option not in reader.options)]
+    taken = reader.options()
+    known = [*taken, *(option for option in SHARED if option not in taken)]
     for option, value in options.items():
-        if option not in reader.options:
+        if option not in taken:
             hint = nearest(option, known)
             hint = f" {hint}" if hint.startswith("Did") else ""
             listed = ", ".join(known)
             raise InputError(f"{name} has no option {option!r}; it has {listed}.{hint}")
-        declared = SHARED.get(option) or OPTIONS[option]
+        declared = taken[option]
         if value is not None and not _fits(declared, value):
             several = "a list of " if declared.many else ""
             kind = declared.kind.__name__

@@ -85,11 +85,3 @@ def field(record: object, key: str, where: str) -> Any:
     if not isinstance(record, dict) or key not in record:
         raise InputError(f"{where} must be an object with {key!r}; got {str(record)[:80]}.")
     return record[key]
-
-
-def first_folder(root: Path, *names: str) -> Path:
-    """Return the first of these that is a folder below ``root``."""
-    for name in names:
-        if (root / name).is_dir():
-            return root / name
-    raise InputError(f"{root} must contain one of the folders {', '.join(names)}.")

@@ -1,32 +1,47 @@
-"""Every reader and its options, in one table: ``load`` checks by it, the command line makes flags.
+"""The readers by name, and the options that each takes.
 
-The command line reads this module for its flags, so it imports nothing that takes time.
+The general formats are declared here. A reader of a particular data set is found by its name in
+the entry-point group ``credibly.readers``: any installed package may add some. The command line
+reads this module for its flags, so it imports nothing that takes time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
+from typing import Any
+
+from credibly import names
+
+GROUP = "credibly.readers"
+"""The entry-point group of readers: NAME = "module:function"."""
+
+GIVEN_BY_LOAD = ("seed", "test", "calibration")
+"""Arguments that ``load`` gives to embedded data; they are no options of a reader."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option that one or more readers take.
+    """An option of a reader.
 
     Attributes:
         kind: type of its value, or of each value where ``many``.
         help: one line for the command line.
         many: whether it is a list.
         choices: the values it may have, if they are few.
-        flag: whether the command line has it.
     """
 
     kind: type
-    help: str
+    help: str = ""
     many: bool = False
     choices: tuple[str, ...] | None = None
-    flag: bool = True
 
 
 @dataclass(frozen=True)
@@ -34,18 +49,42 @@ class Reader:
     """The function that reads one kind of source.
 
     Attributes:
-        module: the module of ``credibly.data`` that holds it.
-        function: its name; it takes the path and the options, and returns ``Data``.
-        options: the options it takes, each a key of ``OPTIONS`` or ``SHARED``.
+        where: ``module:function``. The function takes the path, and its options by name, and
+            returns ``Data``.
         endings: endings of files that are read without ``KIND:`` before the path.
-        table: whether it takes the options of ``LAYOUT`` together, as a ``Layout``.
+        layout: the fields of ``Layout`` that it takes together, as its second argument.
     """
 
-    module: str
-    function: str
-    options: tuple[str, ...] = ()
+    where: str
     endings: tuple[str, ...] = ()
-    table: bool = False
+    layout: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """Import the function."""
+        module, _, name = self.where.partition(":")
+        return getattr(import_module(module), name)
+
+    def options(self) -> dict[str, Option]:
+        """Return the arguments of the function that have a default, by their annotations."""
+        function = self.function
+        hints = typing.get_type_hints(function)
+        documented = dict(re.findall(r"^ +(\w+): (.*)", inspect.getdoc(function) or "", re.M))
+        own = {
+            name: _option(hints.get(name, str), documented.get(name, ""))
+            for name, argument in inspect.signature(function).parameters.items()
+            if argument.default is not argument.empty and name not in GIVEN_BY_LOAD
+        }
+        return {name: SHARED.get(name) or OPTIONS[name] for name in self.layout} | own
+
+
+def _option(hint: Any, help: str) -> Option:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return Option(str, help, choices=arguments)
+    return Option(arguments[0], help, many=True) if arguments else Option(hint, help)
 
 
 SHARED: Mapping[str, Option] = MappingProxyType(
@@ -71,39 +110,11 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "images": Option(str, "folder that the image paths of a table start from"),
         "suffix": Option(str, "what to append to the image paths of a table, e.g. .jpg"),
         "ignore": Option(str, "columns of a table to leave out", many=True),
-        "regions": Option(str, "file or folder of features of image regions (vqa)"),
-        "soft": Option(
-            str, "soft targets of vqa from n human answers", choices=("lxmert", "printed")
-        ),
-        "min_occurrence": Option(int, "questions that an answer of vqa must be right for"),
         "delimiter": Option(str, "character between the cells of a CSV file"),
         "xml": Option(str, "file that names the labels of an ARFF file"),
-        "year": Option(int, "year of the COCO files, where there are several"),
-        "drop_empty": Option(bool, "leave out images without any label (coco, nuswide)"),
-        "split": Option(
-            str, "split of NUS-WIDE: as published, or 150,000 drawn", choices=("published", "gong")
-        ),
-        "partition": Option(int, "which of the ten published splits of dtd or sun397"),
-        "level": Option(str, "classes of aircraft", choices=("variant", "family", "manufacturer")),
-        "per_class": Option(int, "training images per class of caltech101"),
-        "classes_seed": Option(int, "draw of the classes that cifar60+40 leaves without labels"),
-        "n": Option(int, "number of rows", flag=False),
-        "size": Option(int, "side of a scene in pixels", flag=False),
-        "counts": Option(float, "frequencies of scenes with 0, 1, … digits", True, flag=False),
-        "clutter": Option(float, "stray fragments", flag=False),
-        "blur": Option(float, "share of scenes out of focus", flag=False),
-        "num_labels": Option(int, "number of labels", flag=False),
-        "num_features": Option(int, "number of features", flag=False),
-        "rate": Option(float, "rate of the most frequent label", flag=False),
-        "imbalance": Option(float, "how many times rarer the rarest label is", flag=False),
-        "dependence": Option(float, "correlation of labels given the features", flag=False),
-        "noise": Option(float, "probability that a label is flipped", flag=False),
-        "sharpness": Option(float, "how far the features decide", flag=False),
-        "curvature": Option(float, "weight of a quadratic term", flag=False),
-        "unknown": Option(float, "share of unknown targets", flag=False),
     }
 )
-"""Options that some readers take: name → what it is."""
+"""Options of the general formats: the flags that ``credibly train --help`` lists."""
 
 LAYOUT = (
     *("labels", "label_column", "separator", "text", "image_column", "images", "suffix"),
@@ -113,61 +124,45 @@ LAYOUT = (
 
 EMBEDDED: Mapping[str, Reader] = MappingProxyType(
     {
-        "digits": Reader("digits_scenes", "digits", ("n", "size", "counts", "clutter", "blur")),
-        "synthetic": Reader(
-            "synthetic_data",
-            "synthetic",
-            (
-                *("n", "num_labels", "num_features", "rate", "imbalance", "dependence", "noise"),
-                *("sharpness", "curvature", "unknown"),
-            ),
-        ),
+        "digits": Reader("credibly.data.digits_scenes:digits"),
+        "synthetic": Reader("credibly.data.synthetic_data:synthetic"),
     }
 )
 """Names that make their own rows."""
 
+_TABLES = "credibly.data.table_files"
 KINDS: Mapping[str, Reader] = MappingProxyType(
     {
-        "npz": Reader("npz", "read_npz", ("labels", "coding"), (".npz",)),
-        "parquet": Reader("table_files", "read_parquet", LAYOUT, (".parquet", ".pq"), table=True),
-        "csv": Reader(
-            "table_files", "read_csv", (*LAYOUT, "delimiter"), (".csv", ".tsv"), table=True
-        ),
+        "npz": Reader("credibly.data.npz:read_npz", (".npz",)),
+        "parquet": Reader(f"{_TABLES}:read_parquet", (".parquet", ".pq"), LAYOUT),
+        "csv": Reader(f"{_TABLES}:read_csv", (".csv", ".tsv"), LAYOUT),
         "jsonl": Reader(
-            "jsonl", "read_jsonl", LAYOUT, (".jsonl", ".ndjson", ".jsonl.gz"), table=True
+            "credibly.data.jsonl:read_jsonl", (".jsonl", ".ndjson", ".jsonl.gz"), LAYOUT
         ),
-        "arff": Reader("arff", "read_arff", ("labels", "xml", "coding"), (".arff",)),
-        "xc": Reader("xc", "read_xc", ("labels",), (".svm", ".svmlight", ".libsvm")),
-        "imagefolder": Reader("class_folders", "read_imagefolder", ("labels",)),
-        "coco": Reader("coco", "read_coco", ("year", "drop_empty")),
-        "voc": Reader("voc", "read_voc"),
-        "wider": Reader("attributes", "read_wider"),
-        "vispr": Reader("attributes", "read_vispr"),
-        "nuswide": Reader("nuswide", "read_nuswide", ("drop_empty", "split")),
-        "cifar10": Reader("cifar", "read_cifar10"),
-        "cifar100": Reader("cifar", "read_cifar100"),
-        "cifar60+40": Reader("cifar", "read_cifar60_40", ("classes_seed",)),
-        "tinyimagenet": Reader("class_folders", "read_tinyimagenet"),
-        "plantnet": Reader("class_folders", "read_plantnet"),
-        "aircraft": Reader("transfer", "read_aircraft", ("level",)),
-        "caltech101": Reader("transfer", "read_caltech101", ("per_class",)),
-        "cars": Reader("transfer", "read_cars"),
-        "cub": Reader("transfer", "read_cub"),
-        "dtd": Reader("transfer", "read_dtd", ("partition",)),
-        "flowers": Reader("transfer", "read_flowers"),
-        "food101": Reader("transfer", "read_food101"),
-        "pets": Reader("transfer", "read_pets"),
-        "sun397": Reader("transfer", "read_sun397", ("partition",)),
-        "vqa": Reader("vqa", "read_vqa", ("labels", "regions", "soft", "min_occurrence")),
+        "arff": Reader("credibly.data.arff:read_arff", (".arff",)),
+        "xc": Reader("credibly.data.xc:read_xc", (".svm", ".svmlight", ".libsvm")),
+        "imagefolder": Reader("credibly.data.class_folders:read_imagefolder"),
         "hf": Reader(
-            "huggingface",
-            "read_huggingface",
-            ("labels", "label_column", "separator", "text", "image_column", "ignore", "coding"),
-            table=True,
+            "credibly.data.huggingface:read_huggingface",
+            layout=tuple(name for name in LAYOUT if name not in ("images", "suffix")),
         ),
     }
 )
-"""What may stand before the colon of ``KIND:PATH``, and the reader behind it."""
+"""The general formats, by what stands before the colon of ``KIND:PATH``."""
 
-FRAME = Reader("table_files", "read_frame", LAYOUT, table=True)
+FRAME = Reader(f"{_TABLES}:read_frame", layout=LAYOUT)
 """The reader of data frames."""
+
+
+@cache
+def all_readers() -> Mapping[str, Reader]:
+    """Return the readers of ``KIND:PATH``: general formats, the papers' data sets, and others'.
+
+    The papers' data sets are entry points, too; ``names.READERS`` also has them, so that they are
+    found where the package runs from its source tree, which has no list of entry points.
+    """
+    from importlib.metadata import entry_points
+
+    others = {point.name: Reader(point.value) for point in entry_points(group=GROUP)}
+    own = {name: Reader(where) for name, where in names.READERS.items()}
+    return MappingProxyType({**others, **own, **KINDS})

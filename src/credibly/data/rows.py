@@ -15,7 +15,6 @@ from credibly import checks
 from credibly.checks import InputError
 from credibly.data.columns import column_names
 from credibly.data.images import LazyImages
-from credibly.data.regions import Regions
 from credibly.data.sparse_features import SparseFeatures, is_sparse_matrix
 from credibly.data.splits import PARTS
 from credibly.data.texts import text_matrix
@@ -24,7 +23,7 @@ from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.data.augment import Augment
-    from credibly.data.token_rows import Encoded
+    from credibly.data.token_rows import Encoded, RegionRows
     from credibly.data.torch_datasets import Rows
 
 Augmentation = Literal["none", "shift", "shift+flip", "crop+flip"]
@@ -53,7 +52,7 @@ class Data:
             None for arrays. A run takes its features by these names.
         images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
         texts: (n, 1) or (n, 2) strings, one text or a pair per row.
-        regions: features of the regions of an image per row, beside its text (``Regions``).
+        regions: features of the regions of an image per row, beside its text.
         encoded: what the encoder of a model made of the texts (``Encoded``); ``encoded_by`` sets
             it, and training needs it.
         truth: (n, L) true probabilities where somebody knows them (NaN where not), or None.
@@ -78,7 +77,7 @@ class Data:
     features: Array | None = None
     images: Any = None
     texts: Any = None
-    regions: Regions | None = None
+    regions: RegionRows | None = None
     encoded: Encoded | None = None
     truth: Array | None = None
     source: str = "arrays"

@@ -40,6 +40,30 @@ def _tensors(rows: int, tensors: dict[str, Tensor]) -> Tensors:
     return Tensors(rows, **tensors)
 
 
+class RegionRows(Protocol):
+    """Features of the regions of an image per row, beside its text."""
+
+    @property
+    def names(self) -> list[str]:
+        """Return what a fingerprint is made of."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of regions and the width of their features."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: Array) -> RegionRows:
+        """Return these rows, in this order."""
+        ...
+
+    def batch(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Return features (n, regions, width), boxes (n, regions, 4) and a mask of real regions."""
+        ...
+
+
 class Encoded(Protocol):
     """Rows that an encoder made of texts."""
 

@@ -8,7 +8,7 @@ A run is a folder that ``load`` opens again. Importing this package does not imp
 ==================  ==========================================================================
 module              what it holds
 ==================  ==========================================================================
-configuration       ``Settings``; presets: the papers' recipes
+configuration       ``Settings``
 assembly            from data and settings to model, loss and accelerator
 trainer             the one training loop; batches, optimizer, callbacks, log
 folds               which rows train and which choose
@@ -29,7 +29,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from credibly.train.configuration import Settings
-from credibly.train.presets import DATA_OPTIONS, PRESETS, preset, printed_loss
 
 if TYPE_CHECKING:
     from credibly.train.assembly import build_loss, resolve_settings
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from credibly.train.run_folder import is_run, read_config
 
 __all__ = [
-    "DATA_OPTIONS",
-    "PRESETS",
     "Callback",
     "FittedModel",
     "ProgressBar",
@@ -61,8 +58,6 @@ __all__ = [
     "load",
     "predict_members_to",
     "predict_to",
-    "preset",
-    "printed_loss",
     "read_config",
     "read_log",
     "read_tensors",

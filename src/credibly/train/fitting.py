@@ -34,7 +34,6 @@ from credibly.train.many_labels import (
     top_predictions,
 )
 from credibly.train.many_labels import measured as top_measured
-from credibly.train.presets import PROBE_PENALTIES
 from credibly.train.run import Run, load, write_run
 from credibly.train.run_folder import (
     MANIFEST,
@@ -54,6 +53,9 @@ if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.losses import Loss
     from credibly.predictions import Predictions
+
+SWEEP = tuple(10 ** (5 - step / 4) for step in range(45))
+"""Penalties that ``sweep`` tries, strongest first: 1e-6 to 1e5, evenly spaced on a log scale."""
 
 
 def fit(
@@ -300,7 +302,7 @@ def _solve(run: Run, rows: Data, network: Any, callback: Callback) -> Tensor | N
 
     penalties = None if settings.l2 is None else [settings.l2]
     if settings.sweep and rows.encoded is None:
-        penalties = list(PROBE_PENALTIES)
+        penalties = list(SWEEP)
     found = linear.solve(
         *(_layer_inputs(network, rows), targets, criterion, folds),
         measure if len(folds.scored) else None,

@@ -10,10 +10,11 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.data.image_files import EXTENSIONS
 from credibly.data.images import ImageFiles
-from credibly.data.parsing import field, first_folder, read_json, read_lines
+from credibly.data.parsing import field, read_json, read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
 from credibly.data.target_columns import listed_targets
+from credibly.papers.datasets.folders import first_folder
 from credibly.targets import from_signed
 
 

@@ -36,8 +36,11 @@ def read_cifar60_40(path: Path, *, classes_seed: int = 0) -> Data:
     """Read CIFAR-100 without the labels of 2 of the 5 fine classes of each coarse class.
 
     60 labels remain; the images of the other 40 classes, in training and in test, have none.
-    The paper that introduced it gives no list, so the two are drawn by ``classes_seed``, which
-    stays the same whatever the seed of the split.
+    The paper that introduced it gives no list.
+
+    Args:
+        path: the folder of CIFAR-100, binary version.
+        classes_seed: draw of the two classes, whatever the seed of the split.
     """
     root, train, test = _cifar100(path)
     names = read_lines(root / "fine_label_names.txt")

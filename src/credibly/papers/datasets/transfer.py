@@ -16,10 +16,11 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError, nearest
 from credibly.data.class_folders import class_images, images_below, subfolders
-from credibly.data.mat import read_mat
-from credibly.data.parsing import first_folder, read_lines
+from credibly.data.parsing import read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
+from credibly.papers.datasets.folders import first_folder
+from credibly.papers.datasets.mat import read_mat
 
 PARTS = {"train": TRAIN, "val": CALIBRATION, "test": TEST}
 LEVELS = {"variant": "variants", "family": "families", "manufacturer": "manufacturers"}
@@ -30,7 +31,9 @@ def read_aircraft(
 ) -> Data:
     """Read FGVC-Aircraft: ``data/images_variant_{train,val,test}.txt`` and ``data/images``.
 
-    ``level`` is what the classes are: 100 variants, 70 families or 30 manufacturers.
+    Args:
+        path: the folder of the data set.
+        level: what the classes are: 100 variants, 70 families or 30 manufacturers.
     """
     checks.choice("level", level, tuple(LEVELS))
     root = _root(path, f"images_{level}_train.txt", "data", "fgvc-aircraft-2013b/data")
@@ -50,6 +53,10 @@ def read_caltech101(path: Path, *, per_class: int = 30) -> Data:
     No split is published. As its authors do, ``per_class`` images of each class train and the
     others test; ours are the first of ``numpy.random.default_rng(0).permutation``, class by class
     in alphabetical order. The folder ``BACKGROUND_Google`` is a class like the others.
+
+    Args:
+        path: the folder of the data set.
+        per_class: training images of each class.
     """
     per_class = int(checks.at_least("per_class", per_class, 1))
     root = first_folder(path, "101_ObjectCategories", "caltech-101/101_ObjectCategories", ".")
@@ -127,7 +134,12 @@ def read_cub(path: Path) -> Data:
 
 
 def read_dtd(path: Path, *, partition: int = 1) -> Data:
-    """Read DTD: ``labels/{train,val,test}N.txt`` and ``images/CLASS/``; N is ``partition``."""
+    """Read DTD: ``labels/{train,val,test}N.txt`` and ``images/CLASS/``.
+
+    Args:
+        path: the folder of the data set.
+        partition: N, which of the ten published splits.
+    """
     root = _root(path, "labels", "dtd")
     lists = {part: _partition(root / "labels", f"{part}{{}}.txt", partition) for part in PARTS}
     names = {part: read_lines(file) for part, file in lists.items()}
@@ -203,7 +215,11 @@ def read_pets(path: Path) -> Data:
 def read_sun397(path: Path, *, partition: int = 1) -> Data:
     """Read SUN397: ``ClassName.txt`` and ``{Training,Testing}_NN.txt``, here or in ``Partitions``.
 
-    ``partition`` is NN, 1 to 10. Images are below ``SUN397`` or the folder itself.
+    Images are below ``SUN397`` or the folder itself.
+
+    Args:
+        path: the folder of the data set.
+        partition: NN, which of the ten published splits.
     """
     lists = first_folder(path, "Partitions", "SUN397/Partitions", "SUN397", ".")
     names = _first_file(lists, path, path / "SUN397", names=("ClassName.txt",))

@@ -10,9 +10,10 @@ import numpy as np
 
 from credibly.checks import InputError, choice
 from credibly.data.images import ImageFiles
-from credibly.data.parsing import first_folder, read_lines
+from credibly.data.parsing import read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
+from credibly.papers.datasets.folders import first_folder
 from credibly.types import Array
 
 GONG = 150_000 / 209_347

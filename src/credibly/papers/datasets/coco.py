@@ -9,19 +9,24 @@ import numpy as np
 
 from credibly.checks import InputError, fits_memory
 from credibly.data.images import ImageFiles
-from credibly.data.parsing import field, first_folder, read_json
+from credibly.data.parsing import field, read_json
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
+from credibly.papers.datasets.folders import first_folder
 from credibly.types import Array
 
 KEEP = ("images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "name")
 
 
 def read_coco(path: Path, *, year: int | None = None, drop_empty: bool = False) -> Data:
-    """Train images train, val images test; a label is present if any object has it.
+    """Read COCO: train images train, val images test; a label is present if any object has it.
 
-    Crowds count as presence. ``drop_empty`` leaves out images without any object, as some papers
-    do (82,081 and 40,137 of 2014's images remain).
+    Crowds count as presence.
+
+    Args:
+        path: the folder of ``annotations`` and the images.
+        year: year of the files, where there are several.
+        drop_empty: leave out images without any object (82,081 and 40,137 of 2014's remain).
     """
     year = _year(path, year)
     names, ids, split, targets = [], [], [], []

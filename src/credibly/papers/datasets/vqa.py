@@ -12,10 +12,10 @@ import numpy as np
 
 from credibly.checks import InputError, choice, fits_memory
 from credibly.data.parsing import field, read_json
-from credibly.data.regions import Regions, image_number, open_regions
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.metrics import normalize_answer
+from credibly.papers.datasets.regions import Regions, image_number, open_regions
 from credibly.types import Array
 
 QUESTIONS = "v2_OpenEnded_mscoco_{}_questions.json"
@@ -57,7 +57,7 @@ def read_vqa(
         regions: features of image regions, see ``docs/vqa.md``; without it rows are the questions.
         soft: targets of an answer that n of ten people gave: ``lxmert`` (default) min(1, 0.3 n),
             which is its official accuracy; ``printed`` min(1, n / 3).
-        min_occurrence: see above.
+        min_occurrence: questions that an answer must be the most frequent one of.
     """
     how = choice("soft", soft or "lxmert", ("lxmert", "printed"))
     questions = read_questions(path)
