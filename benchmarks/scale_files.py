@@ -140,14 +140,14 @@ def top_labels_step(folder: Path, rows: int) -> tuple[Step, Step]:
     """Return a search of files with the most probable labels, by credibly and by DuckDB."""
     import duckdb
 
-    from credibly.predictions import TopPredictions
+    from credibly.predictions import Predictions
     from credibly.retrieve import search
 
     path, labels, held = folder / f"top-{rows}.parquet", 100_000, 50
     generator = np.random.default_rng(0)
     numbers = np.sort(generator.integers(0, 2_000, (rows, held)), axis=1)
     numbers = (numbers + np.arange(held)) % labels  # distinct labels, some of them often
-    TopPredictions.from_arrays(
+    Predictions.from_arrays(
         top=numbers,
         probabilities=generator.random((rows, held), dtype=np.float32) ** 3,
         labels=[f"l{place:05d}" for place in range(labels)],

@@ -65,7 +65,7 @@ def main() -> None:
     for path in (raw, calibrated):
         print(cr.evaluate(path))
     step("search")
-    first = next(Dataset(calibrated).top_batches())
+    first = next(Dataset(calibrated).batches())
     label = first.labels[int(np.bincount(first.top[:, 0]).argmax())]
     print(search(calibrated, f"+{label}", top=5))
     step("done")

@@ -99,7 +99,7 @@ def many_labels(folder: Path, rows: int = 300, labels: int = 120) -> Path:
 
 def top_labels(rows: int = 300, labels: int = 60, k: int = 8):
     """Predictions of the most probable labels of each row alone."""
-    from credibly.predictions import TopPredictions
+    from credibly.predictions import Predictions
     from credibly.targets import SparseTargets
 
     rng = np.random.default_rng(17)
@@ -108,7 +108,7 @@ def top_labels(rows: int = 300, labels: int = 60, k: int = 8):
     truth[:5] = 0
     top = np.argsort(-rates, axis=1, kind="stable")[:, :k]
     kept = np.take_along_axis(rates, top, 1)
-    return TopPredictions.from_arrays(
+    return Predictions.from_arrays(
         top=top,
         probabilities=kept,
         scores=np.log(kept / (1 - kept)),

@@ -12,7 +12,6 @@ from serve_browser import listening
 
 from credibly import Predictions
 from credibly.app.server import create_app
-from credibly.predictions import TopPredictions
 from credibly.retrieve import parse
 
 NAMES = [
@@ -30,9 +29,9 @@ def _every_label(names, path):
 def _top_labels(names, path):
     top = np.tile(np.arange(len(names)), (20, 1))
     values = np.sort(np.random.default_rng(0).random(top.shape), axis=1)[:, ::-1]
-    TopPredictions.from_arrays(
-        top=top, probabilities=values.astype(np.float32), labels=names
-    ).write(path)
+    Predictions.from_arrays(top=top, probabilities=values.astype(np.float32), labels=names).write(
+        path
+    )
 
 
 @pytest.mark.parametrize("write", [_every_label, _top_labels])

@@ -14,8 +14,7 @@ from credibly import InputError, Predictions, metrics
 from credibly.app.served.top_k import ServedTop
 from credibly.app.server import create_app
 from credibly.app.server.application import APIS, PAGES
-from credibly.predictions import Dataset, TopPredictions
-from credibly.retrieve import search_top_labels
+from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
 LABELS = [f"<label> {i}" for i in range(300)]
@@ -30,7 +29,7 @@ def rows_of(num_labels, rows, k, labels=None):
     values = np.sort(generator.random((rows, k)) ** 3, axis=1)[:, ::-1].astype(np.float32)
     lists = [row[generator.random(k) < p].tolist() for row, p in zip(top, values, strict=True)]
     lists[1] = [*lists[1], num_labels - 1]  # present and not held
-    return TopPredictions.from_arrays(
+    return Predictions.from_arrays(
         top=top,
         probabilities=values,
         labels=labels or [f"l{i}" for i in range(num_labels)],
@@ -59,7 +58,7 @@ def client(path):
 
 def test_the_summary_is_that_of_the_metrics(client, rows):
     found = client.get("/api/summary").json()
-    expected = metrics.precision_at_k(rows.top, rows.targets, 20)
+    expected = metrics.precision_at_k(rows.top, rows.all_targets, 20)
     np.testing.assert_allclose(found["precision"], expected)
     assert f"{expected[4]:.4f}" in client.get("/").text
     assert client.get("/api/health").json()["predictions"][0]["labels"] == 300
@@ -68,7 +67,7 @@ def test_the_summary_is_that_of_the_metrics(client, rows):
 def test_search_in_memory_is_search_in_the_file(client, path):
     query = '+"<label> 2" -"<label> 40"'
     found = client.get("/api/search", params={"q": query, "top": 5}).json()
-    expected = search_top_labels(Dataset(path), query, top=5)
+    expected = search(path, query, top=5)
     assert [hit["id"] for hit in found["results"]] == expected.ids
     assert found["expected_hits"] == pytest.approx(expected.expected_hits)
     page = client.get("/", params={"q": query}).text
@@ -77,7 +76,7 @@ def test_search_in_memory_is_search_in_the_file(client, path):
 
 def test_a_label_s_page_lists_rows_that_are_wrong(client, rows):
     found = client.get("/api/label", params={"name": LABELS[2]}).json()
-    truth, column = rows.targets.dense()[:, 2], rows.column(2)
+    truth, column = rows.all_targets.dense()[:, 2], rows.select([LABELS[2]]).probabilities[:, 0]
     held = (rows.top == 2).any(axis=1)
     assert (found["held"], found["hits"]) == (held.sum(), truth[held].sum())
     alarms = [row for row in np.argsort(-column, kind="stable") if held[row] and not truth[row]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import credibly as cr
 from credibly import InputError, Predictions, decide, metrics, write_sets
 from credibly.cli import main
-from credibly.predictions import Dataset, TopPredictions, Writer, validation
+from credibly.predictions import Dataset, Writer, validation
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -34,7 +35,7 @@ def dense(seed=0, k=K):
 
 def as_top(probabilities, truth=None, k=K, **options):
     top = np.argsort(-probabilities, axis=1, kind="stable")[:, :k]
-    return TopPredictions.from_arrays(
+    return Predictions.from_arrays(
         top=top,
         probabilities=np.take_along_axis(probabilities, top, 1),
         labels=LABELS,
@@ -64,12 +65,14 @@ def test_what_is_written_is_read(tmp_path):
     rows.write(tmp_path / "top.parquet")
     dataset = Dataset(tmp_path / "top.parquet")
     assert (dataset.top, dataset.num_rows, dataset.labels) == (True, ROWS, LABELS)
-    read = list(dataset.top_batches(rows=70))
+    read = list(dataset.batches(rows=70))
     assert [len(each) for each in read] == [70, 70, 70, 70, 20]
     for name in ("top", "probabilities", "scores", "ids"):
         together = np.concatenate([vars(each)[name] for each in read])
         np.testing.assert_array_equal(together, vars(rows)[name])
-    np.testing.assert_array_equal(np.concatenate([each.targets.dense() for each in read]), truth)
+    np.testing.assert_array_equal(
+        np.concatenate([each.all_targets.dense() for each in read]), truth
+    )
     assert read[0].metadata["loss"] == "spa"
     stored = json.loads(pq.read_metadata(tmp_path / "top.parquet").metadata[b"credibly"])
     assert stored["version"] == "2.0"
@@ -78,22 +81,22 @@ def test_what_is_written_is_read(tmp_path):
 def test_labels_are_checked_once_whatever_the_number_of_batches(files, monkeypatch):
     dataset, checked = Dataset(files / "top.parquet"), []
     monkeypatch.setattr(validation, "as_labels", lambda labels, where="": checked.append(labels))
-    assert len(list(dataset.top_batches(rows=10))) == 30
+    assert len(list(dataset.batches(rows=10))) == 30
     assert not checked
 
 
 def test_rows_may_hold_different_numbers_of_labels_and_unknown_truth(tmp_path):
     truth = SparseTargets([0, 1, 1, 1], [3], 60, known=[True, True, False])
-    rows = TopPredictions.from_arrays(
+    rows = Predictions.from_arrays(
         top=[[3, 5], [7, -1], [-1, -1]],
         probabilities=[[0.2, 0.9], [0.4, 0.0], [0.0, 0.0]],
         labels=LABELS,
         targets=truth,
     )
     rows.write(tmp_path / "top.parquet")
-    (read,) = Dataset(tmp_path / "top.parquet").top_batches()
+    (read,) = Dataset(tmp_path / "top.parquet").batches()
     np.testing.assert_array_equal(read.top, [[5, 3], [7, -1], [-1, -1]])
-    np.testing.assert_array_equal(read.hits(), [[0, 1], [0, -1], [-1, -1]])
+    np.testing.assert_array_equal(read.targets, [[0, 1], [0, -1], [-1, -1]])
 
 
 def test_search_finds_what_search_in_one_column_per_label_finds(files):
@@ -125,13 +128,13 @@ def test_intervals_are_as_wide_as_those_of_resampled_rows(files):
     assert all(
         low <= result.numbers[name] <= high for name, (low, high) in result.intervals.items()
     )
-    (rows,) = Dataset(files / "top.parquet").top_batches()
+    (rows,) = Dataset(files / "top.parquet").batches()
     rng = np.random.default_rng(1)
-    held = rows.probabilities, rows.hits()
+    held = rows.probabilities, rows.targets
     draws = {"precision@1": [], "nDCG@3": [], "recall@5": [], "NLL, held labels": []}
     for _ in range(500):
         drawn = rng.integers(0, ROWS, ROWS)
-        top, truth = rows.top[drawn], rows.targets[drawn]
+        top, truth = rows.top[drawn], rows.all_targets[drawn]
         draws["precision@1"].append(metrics.precision_at_k(top, truth, 1)[0])
         draws["nDCG@3"].append(metrics.ndcg_at_k(top, truth, 3)[2])
         draws["recall@5"].append(metrics.recall_at_k(top, truth, 5)[4])
@@ -145,8 +148,10 @@ def test_intervals_of_batches_are_those_of_the_whole(files):
     whole, batches = metrics.TopGroupSums(5, groups=70), metrics.TopGroupSums(5, groups=70)
     for sums, size in ((whole, ROWS), (batches, 33)):
         first = 0
-        for some in Dataset(files / "top.parquet").top_batches(rows=size):
-            sums.update(some.top, some.probabilities, some.hits(), some.targets, first_row=first)
+        for some in Dataset(files / "top.parquet").batches(rows=size):
+            sums.update(
+                some.top, some.probabilities, some.targets, some.all_targets, first_row=first
+            )
             first += len(some)
     again = metrics.TopGroupSums(5, groups=70)
     again.add(batches.state())
@@ -167,9 +172,65 @@ def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys)
     assert "nDCG@5" in capsys.readouterr().out
 
 
-def test_spark_says_that_it_does_not_search_this_layout(files):
-    with pytest.raises(InputError, match="which Spark does not search"):
-        search(files / "top.parquet", "+label-3", engine="spark")
+def test_a_joint_model_needs_a_column_per_label(files):
+    joint = cr.retrieve.MixtureJoint.independent(LABELS)
+    for source in (files / "top.parquet", Predictions.read(files / "top.parquet")):
+        with pytest.raises(InputError, match="a joint model needs one column per label"):
+            search(source, "+label-3", joint=joint)
+
+
+@pytest.mark.parametrize("name", ["top.parquet", "wide.parquet"])
+def test_search_of_a_table_is_search_of_its_file(files, name):
+    for query in ("+label-3", "+label-3 -label-9", "(label-3 | label-4) & !label-5", "label-1"):
+        sources = files / name, Predictions.read(files / name)
+        file, table = (search(each, query, top=7) for each in sources)
+        assert table.ids == file.ids
+        np.testing.assert_allclose(table.probabilities, file.probabilities, rtol=1e-6)
+        known = (table.known_rows, table.known_hits)
+        assert known == (file.known_rows, file.known_hits)
+
+
+def test_selected_labels_have_a_column_each_in_both_storages(files):
+    names = ["label-9", "label-3", "label-59"]
+    one, other = (Predictions.read(files / f"{name}.parquet") for name in ("top", "wide"))
+    assert one.top is not None
+    for rows in (one.select(names), Predictions.read(files / "top.parquet", names)):
+        assert rows.top is None
+        np.testing.assert_array_equal(rows.probabilities, other.select(names).probabilities)
+        np.testing.assert_array_equal(rows.targets, other.select(names).targets)
+    some = [17, 3, 250]
+    read = Predictions.read(files / "top.parquet", names, some)
+    np.testing.assert_array_equal(read.probabilities, other[some].select(names).probabilities)
+
+
+def test_entries_and_counts_do_not_depend_on_the_storage(files):
+    one, other = (Predictions.read(files / f"{name}.parquet") for name in ("top", "wide"))
+    for rows in (one, other):
+        assert rows.held.shape == rows.label_indices.shape == rows.targets.shape
+        cells = np.zeros((ROWS, len(LABELS)), np.float32)
+        np.put_along_axis(cells, rows.label_indices.astype(int), rows.probabilities, 1)
+        np.testing.assert_array_equal(cells, other.probabilities)
+    np.testing.assert_array_equal(one.present_counts(), other.present_counts())
+    assert one == Predictions.concat([one[:7], one[7:]])
+    assert one != other
+    with pytest.raises(InputError, match="these differ"):
+        Predictions.concat([one[:7], other[7:]])
+    with pytest.raises(InputError, match="`join_truth` needs one column per label"):
+        one.join_truth(other)
+
+
+def test_rows_of_a_shard_without_truth_are_unknown(files, tmp_path):
+    rows = Predictions.read(files / "top.parquet")
+    rows[:100].write(tmp_path / "0.parquet")
+    lacking = dataclasses.replace(rows[100:], targets=None, all_targets=None)
+    lacking.write(tmp_path / "1.parquet")
+    read = Predictions.read(tmp_path)
+    np.testing.assert_array_equal(read.targets[:100], rows.targets[:100])
+    assert (read.targets[100:] == -1).all()
+    assert np.isnan(read.present_counts()[100:]).all()
+    numbers = cr.evaluate(tmp_path).numbers
+    alone = cr.evaluate(tmp_path / "0.parquet").numbers
+    assert numbers == pytest.approx(alone)
 
 
 def test_two_layouts_in_one_folder_are_refused(files):
@@ -209,7 +270,7 @@ BAD = {
 def test_bad_arrays_are_refused(case):
     fields, message = BAD[case]
     with pytest.raises(InputError, match=message):
-        TopPredictions.from_arrays(
+        Predictions.from_arrays(
             **{"top": [[1]], "probabilities": [[0.5]], "labels": LABELS, **fields}
         )
 
@@ -222,7 +283,7 @@ def test_lists_of_different_lengths_in_a_file_are_refused(files, tmp_path):
     kept = {b"credibly": metadata[b"credibly"]}
     pq.write_table(broken.replace_schema_metadata(kept), tmp_path / "broken.parquet")
     with pytest.raises(InputError, match="must be equally long"):
-        list(Dataset(tmp_path / "broken.parquet").top_batches())
+        list(Dataset(tmp_path / "broken.parquet").batches())
 
 
 def rewritten(source, out, change):
@@ -246,7 +307,7 @@ BROKEN_TRUTH = {
 def test_true_labels_of_a_file_are_checked_with_its_name(files, tmp_path, case):
     change, message = BROKEN_TRUTH[case]
     path = rewritten(files / "top.parquet", tmp_path / "broken.parquet", change)
-    for read in (lambda: list(Dataset(path).top_batches()), lambda: cr.evaluate(path)):
+    for read in (lambda: list(Dataset(path).batches()), lambda: cr.evaluate(path)):
         with pytest.raises(InputError, match=message) as caught:
             read()
         assert "broken.parquet" in str(caught.value)
@@ -254,8 +315,8 @@ def test_true_labels_of_a_file_are_checked_with_its_name(files, tmp_path, case):
 
 def test_true_labels_in_any_order_are_the_same_truth(files, tmp_path):
     path = rewritten(files / "top.parquet", tmp_path / "turned.parquet", lambda row: row[::-1])
-    one, other = Dataset(files / "top.parquet").read_top(), Dataset(path).read_top()
-    np.testing.assert_array_equal(one.targets.dense(), other.targets.dense())
+    one, other = Dataset(files / "top.parquet").read(), Dataset(path).read()
+    np.testing.assert_array_equal(one.all_targets.dense(), other.all_targets.dense())
     assert cr.evaluate(path).numbers == cr.evaluate(files / "top.parquet").numbers
 
 
@@ -263,7 +324,7 @@ def test_ids_that_are_alike_in_two_files_are_refused(files, tmp_path):
     for name in ("0.parquet", "1.parquet"):
         (tmp_path / name).write_bytes((files / "top.parquet").read_bytes())
     with pytest.raises(InputError, match="row-0000"):
-        Dataset(tmp_path).read_top()
+        Dataset(tmp_path).read()
 
 
 @pytest.mark.parametrize(
@@ -282,7 +343,7 @@ def test_sets_of_top_labels_are_those_of_a_column_per_label(rule, ending, tmp_pa
         tmp_path / "all.parquet"
     )
     order = np.argsort(-chances, axis=1)
-    TopPredictions.from_arrays(
+    Predictions.from_arrays(
         top=order,
         probabilities=np.take_along_axis(chances, order, axis=1),
         targets=SparseTargets.from_lists([np.flatnonzero(row) for row in truth], num_labels=6),
@@ -302,7 +363,7 @@ def test_sets_of_top_labels_are_those_of_a_column_per_label(rule, ending, tmp_pa
 
 
 def test_sets_of_top_labels_count_labels_that_rows_do_not_hold(tmp_path):
-    TopPredictions.from_arrays(
+    Predictions.from_arrays(
         top=[[0, 1], [2, -1]],
         probabilities=[[0.9, 0.6], [0.8, 0.0]],
         labels=[f"l{place}" for place in range(9)],

@@ -11,7 +11,7 @@ from credibly import InputError, Predictions, metrics
 from credibly.app import report
 from credibly.app.views.top_k import top_summary
 from credibly.cli import main
-from credibly.predictions import Dataset, TopPredictions, Writer
+from credibly.predictions import Dataset, Writer
 from credibly.targets import SparseTargets
 
 LABELS = [f"<label> {i}" for i in range(300)]
@@ -31,7 +31,7 @@ def rows_of(num_labels=300, rows=ROWS, k=K, seed=0, truth=True):
     lists = [row[generator.random(k) < p] for row, p in zip(top, values, strict=True)]
     lists[1] = np.append(lists[1], num_labels - 2)  # present and perhaps not held
     targets = SparseTargets.from_lists([sorted(set(each)) for each in lists], num_labels)
-    return TopPredictions.from_arrays(
+    return Predictions.from_arrays(
         top=top,
         probabilities=values,
         labels=LABELS if num_labels == 300 else [f"l{i}" for i in range(num_labels)],
@@ -53,7 +53,7 @@ def path(rows, tmp_path_factory):
 
 def test_the_summary_is_that_of_the_labels_held_one_by_one(rows, path):
     found = top_summary(Dataset(path))
-    dense = rows.targets.dense()
+    dense = rows.all_targets.dense()
     for number in (0, 3, 150, 299):
         where, _ = np.nonzero(rows.top == number)
         values = rows.column(number)[where].astype(np.float64)
@@ -63,28 +63,30 @@ def test_the_summary_is_that_of_the_labels_held_one_by_one(rows, path):
         assert one.expected == pytest.approx(values.sum(), rel=1e-6)
         if len(where):
             assert one.gap == pytest.approx(dense[where, number].mean() - values.mean(), abs=1e-6)
-    np.testing.assert_allclose(found.precision, metrics.precision_at_k(rows.top, rows.targets, K))
-    np.testing.assert_allclose(found.ndcg, metrics.ndcg_at_k(rows.top, rows.targets, K))
-    np.testing.assert_allclose(found.recall, metrics.recall_at_k(rows.top, rows.targets, K))
+    np.testing.assert_allclose(
+        found.precision, metrics.precision_at_k(rows.top, rows.all_targets, K)
+    )
+    np.testing.assert_allclose(found.ndcg, metrics.ndcg_at_k(rows.top, rows.all_targets, K))
+    np.testing.assert_allclose(found.recall, metrics.recall_at_k(rows.top, rows.all_targets, K))
     assert found.reliability.counts.sum() == rows.top.size
 
 
 def test_the_summary_does_not_depend_on_how_rows_are_cut_into_files(rows, path, tmp_path):
     for part, chosen in enumerate((slice(0, 100), slice(100, None))):
-        TopPredictions.from_arrays(
+        Predictions.from_arrays(
             top=rows.top[chosen],
             probabilities=rows.probabilities[chosen],
             labels=rows.labels,
-            targets=rows.targets[chosen],
+            targets=rows.all_targets[chosen],
             ids=rows.ids[chosen],
         ).write(tmp_path / f"{part}.parquet")
     one, two = top_summary(Dataset(path)), top_summary(Dataset(tmp_path))
     assert two.figures == pytest.approx(one.figures)
     np.testing.assert_allclose(two.precision, one.precision)
     np.testing.assert_array_equal(two.by_surprise(), one.by_surprise())
-    both = Dataset(tmp_path).read_top()
+    both = Dataset(tmp_path).read()
     np.testing.assert_array_equal(both.top, rows.top)
-    np.testing.assert_array_equal(both.targets.dense(), rows.targets.dense())
+    np.testing.assert_array_equal(both.all_targets.dense(), rows.all_targets.dense())
 
 
 def test_a_report_shows_ranking_calibration_and_labels(path, tmp_path, capsys):

@@ -10,7 +10,6 @@ from spark_rows import rows_of, write_parts
 
 from credibly import InputError, Predictions, evaluate, write_sets
 from credibly.decide import AverageSize, BestF, Recall, TopK
-from credibly.predictions import TopPredictions
 from credibly.review import label_issues, label_issues_of_files
 from credibly.targets import SparseTargets
 from credibly.workflows import calibrate_parts, predict_parts
@@ -50,7 +49,7 @@ def test_evaluate_files_with_the_most_probable_labels(session, tmp_path):
         top = np.argsort(rng.random((200, 50)), axis=1)[:, :7]
         chances = -np.sort(-rng.random((200, 7)), axis=1)
         truth = SparseTargets.from_lists([row[:2] for row in top], num_labels=50)
-        TopPredictions.from_arrays(
+        Predictions.from_arrays(
             top=top,
             probabilities=chances,
             labels=[f"l{i}" for i in range(50)],

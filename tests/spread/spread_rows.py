@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 import credibly as cr
-from credibly.predictions import TopPredictions, shard_metadata, shard_name
+from credibly.predictions import shard_metadata, shard_name
 from credibly.targets import SparseTargets
 
 LABELS = ["fork", "apple", "knife", "table", "dog", "never"]
@@ -40,7 +42,7 @@ def top_rows(seed=0):
     present = [np.union1d(each, 39) if i % 4 == 0 else each for i, each in enumerate(present)]
     present = [each if i % 11 else each[:0] for i, each in enumerate(present)]
     top[::9, 5:], chances[::9, 5:] = -1, 0
-    return TopPredictions.from_arrays(
+    return cr.Predictions.from_arrays(
         top=top,
         probabilities=chances,
         labels=[f"label {i}" for i in range(40)],
@@ -67,25 +69,9 @@ def write(record, folder, parts):
     folder.mkdir()
     for index, part in enumerate(splits(parts)):
         shard = {"origin": "one", **shard_metadata(index, parts, ROWS)}
-        if isinstance(record, TopPredictions):
-            some = top_slice(record, part).with_metadata(shard)
-        else:
-            some = record[part]
-            some = cr.Predictions(
-                some.probabilities, some.labels, some.ids, some.targets, some.scores, shard
-            )
+        some = dataclasses.replace(record[part], metadata=shard)
         some.write(folder / shard_name(index, parts))
     return folder
-
-
-def top_slice(record, part):
-    return TopPredictions.from_arrays(
-        top=record.top[part],
-        probabilities=record.probabilities[part],
-        labels=record.labels,
-        targets=record.targets[part],
-        ids=record.ids[part],
-    )
 
 
 RECORDS = {

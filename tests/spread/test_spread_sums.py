@@ -89,20 +89,20 @@ def accumulators():
             lambda each, part: each.update(
                 top.top[part],
                 top.probabilities[part],
-                top.hits()[part],
                 top.targets[part],
+                top.all_targets[part],
                 first_row=part.start,
             ),
             lambda each: each.intervals(dict.fromkeys(("P@1", "nDCG@5", "R@5", "NLL"), 0.4)),
         ),
         "TopLabels": (
             lambda: metrics.TopLabels(5),
-            lambda each, part: each.update(top.top[part], top.targets[part]),
+            lambda each, part: each.update(top.top[part], top.all_targets[part]),
             lambda each: [each.precision(), each.ndcg(), each.recall()],
         ),
         "TopLabels, weighted": (
             lambda: metrics.TopLabels(5, weights),
-            lambda each, part: each.update(top.top[part], top.targets[part]),
+            lambda each, part: each.update(top.top[part], top.all_targets[part]),
             lambda each: [each.precision(), each.ndcg()],
         ),
         "LogOddsHistogram": (

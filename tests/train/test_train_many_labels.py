@@ -45,7 +45,7 @@ def test_a_run_learns_calibrates_and_writes_the_most_probable_labels(run):
     frequent = rows().part("test").targets.label_counts().max() / dataset.num_rows
     assert numbers["precision@1"] > frequent + 0.1
     assert run.calibrator is not None
-    label = dataset.labels[int(next(dataset.top_batches()).top[0, 0])]
+    label = dataset.labels[int(next(dataset.batches()).top[0, 0])]
     assert search(run.folder / "predictions.parquet", f"+{label}").hits
 
 
@@ -62,7 +62,7 @@ def test_sparse_and_dense_targets_train_the_same_model(loss, tmp_path):
     if loss == "twl":
         return
     wide = Predictions.read(two.folder / "predictions.parquet")
-    (top,) = Dataset(one.folder / "predictions.parquet").top_batches()
+    (top,) = Dataset(one.folder / "predictions.parquet").batches()
     expected = np.take_along_axis(wide.probabilities, top.top.astype(int), 1)
     np.testing.assert_allclose(top.probabilities, expected, rtol=2e-3, atol=1e-5)
 
@@ -73,7 +73,7 @@ def test_a_run_predicts_new_rows_after_loading(run, tmp_path):
     predict_to(loaded, new, tmp_path / "parts", shards=2)
     dataset = Dataset(tmp_path / "parts")
     assert (dataset.num_rows, dataset.top) == (40, True)
-    again = np.concatenate([batch.probabilities for batch in dataset.top_batches()])
+    again = np.concatenate([batch.probabilities for batch in dataset.batches()])
     np.testing.assert_array_equal(again, run.top_predictions(new).probabilities)
     with pytest.raises(InputError, match="top_predictions"):
         loaded.predict(new.features)

@@ -11,7 +11,7 @@ from credibly import InputError, Predictions, calibrate, evaluate, metrics, writ
 from credibly.decide import AverageSize, Recall
 from credibly.engines import Here
 from credibly.metrics import RankCounts, average_precision, ranked_total
-from credibly.predictions import Dataset, TopPredictions
+from credibly.predictions import Dataset
 from credibly.review import label_issues, label_issues_of_files
 from credibly.targets import SparseTargets
 from credibly.workflows import FitRows, calibrate_parts, predict_parts
@@ -152,7 +152,7 @@ def test_issues_of_files_are_those_of_the_table(top, parts):
 
 def test_issues_of_files_with_the_most_probable_labels(tmp_path):
     labels = [f"label-{place}" for place in range(5000)]
-    TopPredictions.from_arrays(
+    Predictions.from_arrays(
         top=[[7, 3], [99, 0], [5, -1]],
         probabilities=[[0.9, 0.2], [0.8, 0.1], [0.95, 0.0]],
         labels=labels,

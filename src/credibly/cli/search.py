@@ -141,6 +141,7 @@ def _together(options: Options, joint: JointModel | None) -> list[Together]:
     rows = None
     if scan.num_rows > _MOST_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(scan.num_rows, _MOST_ROWS, replace=False))
+    scan.check_dense("`--also`")
     read = scan.read(rows=rows)
     listed = seen_together(
         options.query, read.probabilities, read.labels, joint=joint, targets=read.targets

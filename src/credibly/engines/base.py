@@ -23,7 +23,7 @@ class Tally(Protocol):
     """Sums over rows: ``add`` of the states of all pieces gives the state of the dataset."""
 
     def update(self, batch: Any, first_row: int) -> None:
-        """Add rows (``Predictions``, or ``TopPredictions``); the first has this number."""
+        """Add rows (``Predictions``); the first has this number."""
         ...
 
     def state(self) -> dict[str, Array]:
@@ -120,8 +120,7 @@ class Here(Engine):
 
 def add_piece(tally: Tally, piece: Piece, reader: PieceReader) -> None:
     """Add the rows of a piece to a tally."""
-    batches = reader.top_batches(piece) if reader.top else reader.batches(piece)
-    for first_row, batch in batches:
+    for first_row, batch in reader.batches(piece):
         tally.update(batch, first_row)
 
 

@@ -8,8 +8,8 @@
 and, under the key ``credibly`` of the file's metadata, a JSON object with the version of this
 layout, the labels in order, and whatever the writer knew: loss, link, calibrator, decision, seed.
 
-Files of very many labels hold the most probable ones of each row instead (``TopPredictions``):
-lists ``top`` of label numbers, ``p`` of probabilities, ``s`` of scores, ``y`` of labels present.
+Files of very many labels hold the most probable ones of each row instead: lists ``top`` of label
+indices, ``p`` of probabilities, ``s`` of scores, ``y`` of labels present (null where unknown).
 
 ``Predictions`` is the table in memory. ``Dataset`` is one file or a folder of shards, opened but
 not read; every reader of predictions goes through it. ``Writer`` writes a file in batches.
@@ -22,7 +22,6 @@ from typing import Any
 
 from credibly.predictions.completeness import shard_metadata, shard_name
 from credibly.predictions.dataset import Dataset, identity
-from credibly.predictions.dense import Predictions, label_mismatch
 from credibly.predictions.file_schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
 from credibly.predictions.importers import ImportedTable, read_table
 from credibly.predictions.importing import (
@@ -34,9 +33,8 @@ from credibly.predictions.importing import (
 from credibly.predictions.importing import read as read_values
 from credibly.predictions.npz import parse_array, read_arrays
 from credibly.predictions.preview_table import FilePreview, preview_file
-from credibly.predictions.shard import BATCH_ROWS, Shard
-from credibly.predictions.top_k import TopPredictions
-from credibly.predictions.work_units import Piece, PieceReader
+from credibly.predictions.shard import BATCH_ROWS, Piece, PieceReader, Shard
+from credibly.predictions.table import Predictions, label_mismatch
 from credibly.predictions.writer import Writer
 
 __all__ = [
@@ -55,7 +53,6 @@ __all__ = [
     "Predictions",
     "Schema",
     "Shard",
-    "TopPredictions",
     "Values",
     "Writer",
     "check_declared",

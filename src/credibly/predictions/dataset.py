@@ -16,18 +16,19 @@ import numpy as np
 from credibly.checks import InputError, fits_memory, nearest, whole_number
 from credibly.predictions import validation
 from credibly.predictions.completeness import check_complete, place_of
-from credibly.predictions.dense import Predictions, Rows, label_mismatch, row_index
 from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH
 from credibly.predictions.shard import (
     BATCH_ROWS,
     LABELS_AT_ONCE,
     Batch,
+    Piece,
+    PieceReader,
     Selection,
     Shard,
     rows_at_once,
+    with_unknown,
 )
-from credibly.predictions.top_k import TopPredictions, joined
-from credibly.predictions.work_units import Piece, PieceReader, with_unknown
+from credibly.predictions.table import Predictions, Rows, label_mismatch, needs_columns, row_index
 from credibly.targets import UNKNOWN
 from credibly.types import Array
 
@@ -61,8 +62,8 @@ class Dataset:
         has_targets: whether some file has the truth; elsewhere it is unknown.
         has_scores: whether all files have scores.
         soft: whether the truth may lie between 0 and 1.
-        top: whether the files hold the most probable labels of each row (``TopPredictions``), the
-            layout for very many labels; ``top_batches`` reads them.
+        top: whether the files hold the most probable labels of each row, the layout for very many
+            labels; ``Predictions`` of it have a ``top``.
 
     Example:
         >>> import tempfile, pathlib
@@ -112,6 +113,9 @@ class Dataset:
     def read(self, labels: Sequence[str] | None = None, rows: Rows | None = None) -> Predictions:
         """Return everything in memory, or some labels and rows in the order asked for."""
         names, kinds = self.check_labels(labels), self._kinds()
+        if self.top:
+            table = self._read_top(labels)
+            return table if rows is None else table[self._row_numbers(rows)]
         if rows is None:
             table = self._predictions(names, self._gather(names, kinds))
             validation.check_unique(table.ids, f"{self.path}: ")
@@ -122,50 +126,37 @@ class Dataset:
         picked = self._predictions(names, self._gather(names, kinds, keep))
         return picked if len(back) == len(ordered) and (np.diff(back) == 1).all() else picked[back]
 
+    def _read_top(self, labels: Sequence[str] | None) -> Predictions:
+        parts: list[Predictions] = []
+        for part in self.batches(labels=labels):
+            fits_memory(f"{self.path}", self.num_rows, part.probabilities.shape[1], itemsize=12)
+            parts.append(part)
+        try:
+            return Predictions.concat(parts)
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from error
+
     def batches(
         self, rows: int | None = None, labels: Sequence[str] | None = None
     ) -> Iterator[Predictions]:
         """Yield at most ``rows`` rows at a time, in order. Ids are not compared between batches.
 
         By default ``batch_rows``, or fewer where a row has many labels: 32 MB of probabilities.
+        Files with the most probable labels of each row yield these, or, of ``labels``, a column
+        for each.
         """
         names, kinds = self.check_labels(labels), self._kinds()
         if rows is None:
-            rows = rows_at_once(self.batch_rows, len(names))
+            rows = self.batch_rows if self.top else rows_at_once(self.batch_rows, len(names))
         if rows < 1:
             raise InputError(f"`rows` must be at least 1; got {rows!r}.")
-        for batch in self._batches(Selection(names, kinds, rows)):
-            yield self._predictions(names, batch)
-
-    def top_batches(self, rows: int | None = None) -> Iterator[TopPredictions]:
-        """Yield at most ``rows`` rows at a time of files with the most probable labels.
-
-        By default ``batch_rows``.
-
-        Raises:
-            InputError: if the files have one column per label; read those by ``batches``.
-        """
         if not self.top:
-            raise InputError(
-                f"{self.path} has one column per label; read it by `batches`, not `top_batches`."
-            )
+            for batch in self._batches(Selection(names, kinds, rows)):
+                yield self._predictions(names, batch)
+            return
         for shard in self.shards:
-            yield from shard.top_batches(self.batch_rows if rows is None else rows)
-
-    def read_top(self) -> TopPredictions:
-        """Return all rows of files with the most probable labels in memory.
-
-        Raises:
-            InputError: if the files have one column per label, two ids are alike, or they do not
-                fit into memory.
-        """
-        parts: list[TopPredictions] = []
-        for part in self.top_batches():
-            fits_memory(f"{self.path}", self.num_rows, part.k, itemsize=12)
-            parts.append(part)
-        rows = joined(parts)
-        validation.check_unique(rows.ids, f"{self.path}: ")
-        return rows
+            for held in shard.top_batches(rows, truth=self.has_targets):
+                yield held if labels is None else held.select(names)
 
     def pieces(self, cells: int = 2**24) -> list[Piece]:
         """Return the dataset as pieces of some row groups each, for workers that share the rows.
@@ -196,14 +187,10 @@ class Dataset:
         """Whether the writer compared all ids with each other, so that nobody needs to again."""
         return self._written_together() and not any(s.ids_may_be_missing() for s in self.shards)
 
-    def _one_column_per_label(self) -> None:
+    def check_dense(self, purpose: str) -> None:
+        """Raise unless there is one column per label, which ``purpose`` needs."""
         if self.top:
-            raise InputError(
-                f"{self.path} holds the most probable labels of each row, not a column per label, "
-                f"for {len(self.labels):,} labels. `evaluate`, `calibrate`, `sets`, `review`, "
-                "`search`, `report`, `serve` and `check` read it, and `Dataset.top_batches`; this "
-                "needs one column per label."
-            )
+            raise InputError(needs_columns(f"{self.path} holds", len(self.labels), purpose))
 
     def matrices(
         self, labels: Sequence[str] | None = None, keep: Array | None = None
@@ -229,6 +216,9 @@ class Dataset:
         kind = SCORE if what == "scores" else PROBABILITY
         if kind not in self._kinds():
             raise InputError(f"{self.path} has no scores; read its probabilities.")
+        if self.top and kind == PROBABILITY:
+            table = self.read(labels)
+            return table.probabilities, table.targets
         kinds = [kind, TRUTH] if self.has_targets else [kind]
         batch = self._gather(self.check_labels(labels), kinds, order="F" if label_major else "C")
         return _present(batch.scores if what == "scores" else batch.probabilities), batch.targets
@@ -331,7 +321,7 @@ class Dataset:
 
     def _batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
         if any(kind != ID for kind in wanted.kinds):
-            self._one_column_per_label()
+            self.check_dense("reading values of all labels")
         first = 0
         for shard in self.shards:
             mask = None if keep is None else keep[first : first + shard.num_rows]

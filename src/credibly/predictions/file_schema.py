@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.predictions import top_k
 from credibly.predictions.arrow import number_column, text_column
 from credibly.predictions.validation import as_labels
 from credibly.targets import UNKNOWN
@@ -22,6 +21,8 @@ from credibly.types import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from credibly.predictions.table import Predictions
 
 VERSION = "1.0"
 """Version of files with one column per label."""
@@ -40,6 +41,9 @@ TRUTH = "y:"
 KEY = b"credibly"
 IDS_CHECKED = "ids_checked"
 LAYOUT = "layout"
+TOP_LAYOUT = "top"
+TOP, TOP_PROBABILITY, TOP_SCORE, TOP_TRUTH = "top", "p", "s", "y"
+"""Columns of files with the most probable labels: label indices, their values, labels present."""
 RESERVED = ("version", "labels", IDS_CHECKED, LAYOUT)
 
 ROW_GROUP_ROWS = 100_000
@@ -92,7 +96,7 @@ class Schema:
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{where}columns must differ; {twice!r} is there twice.")
         document = decode_metadata(raw, where)
-        if document.get(LAYOUT) == top_k.LAYOUT:
+        if document.get(LAYOUT) == TOP_LAYOUT:
             return _top_schema(names, types, document, where)
         labels = document.get("labels") or label_columns(names, PROBABILITY)
         if not labels:
@@ -120,10 +124,10 @@ def _top_schema(
     names: Sequence[str], types: Mapping[str, pa.DataType], document: dict[str, Any], where: str
 ) -> Schema:
     """Return the schema of a file with the most probable labels of each row."""
-    _require(types, [ID, top_k.TOP, top_k.TOP_PROBABILITY], where)
+    _require(types, [ID, TOP, TOP_PROBABILITY], where)
     expected = {
-        **{top_k.TOP: "list of int32", top_k.TOP_PROBABILITY: "list of float32"},
-        **{top_k.TOP_SCORE: "list of float32", top_k.TOP_TRUTH: "list of int32"},
+        **{TOP: "list of int32", TOP_PROBABILITY: "list of float32"},
+        **{TOP_SCORE: "list of float32", TOP_TRUTH: "list of int32"},
     }
     for name, kind in expected.items():
         value = str(types[name].value_type) if name in types and _is_list(types[name]) else None
@@ -133,8 +137,8 @@ def _top_schema(
     return Schema(
         columns=tuple(names),
         labels=as_labels(document.get("labels") or [], where),
-        has_scores=top_k.TOP_SCORE in types,
-        has_targets=top_k.TOP_TRUTH in types,
+        has_scores=TOP_SCORE in types,
+        has_targets=TOP_TRUTH in types,
         has_paths=False,
         soft=False,
         types=types,
@@ -160,35 +164,66 @@ def row_group_rows(num_columns: int, most: int = ROW_GROUP_ROWS) -> int:
     return max(1, min(most, ROW_GROUP_CELLS // num_columns))
 
 
-def arrow_schema(labels: Sequence[str], *, scores: bool, targets: str | None) -> pa.Schema:
-    """Return the Arrow schema to write; ``targets`` is None, ``"hard"`` or ``"soft"``."""
+def arrow_schema(rows: Predictions, *, soft: bool = False) -> pa.Schema:
+    """Return the Arrow schema to write such rows in; ``soft`` truth may follow hard truth."""
     import pyarrow as pa
 
+    scores, truth = rows.scores is not None, rows.targets is not None
+    if rows.top is not None:
+        indices, values = pa.list_(pa.int32()), pa.list_(pa.float32())
+        fields = [(ID, pa.string()), (TOP, indices), (TOP_PROBABILITY, values)]
+        fields += [(TOP_SCORE, values)] if scores else []
+        schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
+        return schema.append(pa.field(TOP_TRUTH, indices)) if truth else schema
     fields = [pa.field(ID, pa.string(), nullable=False)]
-    fields += [pa.field(PROBABILITY + label, pa.float32(), nullable=False) for label in labels]
-    if scores:
-        fields += [pa.field(SCORE + label, pa.float32(), nullable=False) for label in labels]
-    if targets is not None:
-        kind = pa.int8() if targets == "hard" else pa.float32()
-        fields += [pa.field(TRUTH + label, kind) for label in labels]
+    for prefix in (PROBABILITY, SCORE) if scores else (PROBABILITY,):
+        fields += [pa.field(prefix + label, pa.float32(), nullable=False) for label in rows.labels]
+    if rows.targets is not None:
+        kind = pa.float32() if soft or rows.targets.dtype.kind == "f" else pa.int8()
+        fields += [pa.field(TRUTH + label, kind) for label in rows.labels]
     return pa.schema(fields)
 
 
-def to_arrow(
-    schema: pa.Schema, ids: Array, probabilities: Array, scores: Array | None, targets: Array | None
-) -> pa.Table:
-    """Return arrays as an Arrow table of ``schema``; unknown targets become nulls."""
+def to_arrow(schema: pa.Schema, rows: Predictions) -> pa.Table:
+    """Return rows as an Arrow table of ``schema``; unknown targets become nulls."""
     import pyarrow as pa
 
-    columns: list[Any] = [text_column(ids)]
+    if rows.top is not None:
+        return _top_to_arrow(schema, rows, rows.top)
+    columns: list[Any] = [text_column(rows.ids)]
     # One transpose each: a strided column would be copied element by element.
-    columns += [number_column(each, pa.float32()) for each in np.ascontiguousarray(probabilities.T)]
-    if scores is not None:
-        columns += [number_column(each, pa.float32()) for each in np.ascontiguousarray(scores.T)]
-    if targets is not None:
+    for matrix in (rows.probabilities, rows.scores):
+        if matrix is not None:
+            columns += [number_column(x, pa.float32()) for x in np.ascontiguousarray(matrix.T)]
+    if rows.targets is not None:
         kind = schema.field(len(columns)).type
-        for column in np.ascontiguousarray(targets.T):
+        for column in np.ascontiguousarray(rows.targets.T):
             columns.append(number_column(column, kind, column != UNKNOWN))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _top_to_arrow(schema: pa.Schema, rows: Predictions, top: Array) -> pa.Table:
+    import pyarrow as pa
+
+    held = top >= 0
+    ends = np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int32)
+    given = (top, rows.probabilities, rows.scores)
+    columns: list[Any] = [text_column(rows.ids)]
+    columns += [
+        pa.ListArray.from_arrays(pa.array(ends), pa.array(values[held]))
+        for values in given
+        if values is not None
+    ]
+    truth = rows.all_targets
+    if truth is not None:
+        if truth.values is not None:
+            raise InputError(
+                "the layout for very many labels holds labels that are present or absent; got soft "
+                "targets or labels unknown in some rows. Leave the targets out."
+            )
+        unknown = None if truth.known is None else pa.array(~truth.known)
+        ends, indices = (each.astype(np.int32) for each in (truth.offsets, truth.indices))
+        columns += [pa.ListArray.from_arrays(pa.array(ends), pa.array(indices), mask=unknown)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -206,7 +241,7 @@ def encode_metadata(
                 f"`metadata` must not have the key {key!r}: the file's own. Rename it."
             )
     own: dict[str, Any] = {"version": TOP_VERSION if top else VERSION, "labels": list(labels)}
-    own |= {LAYOUT: top_k.LAYOUT} if top else {}
+    own |= {LAYOUT: TOP_LAYOUT} if top else {}
     if checked_rows:
         own[IDS_CHECKED] = checked_rows
     try:

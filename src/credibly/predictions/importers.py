@@ -15,9 +15,9 @@ from credibly.predictions import file_schema, validation
 from credibly.predictions.arrow import id_array, number_matrix
 from credibly.predictions.completeness import check_names
 from credibly.predictions.dataset import parquet_files
-from credibly.predictions.dense import Predictions
 from credibly.predictions.npz import read_array, read_arrays
 from credibly.predictions.shard import open_parquet
+from credibly.predictions.table import Predictions
 from credibly.predictions.tensor_files import NAMES, read_tensors
 from credibly.targets import UNKNOWN, Coding
 from credibly.types import Array

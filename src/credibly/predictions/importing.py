@@ -18,8 +18,8 @@ from credibly import checks
 from credibly.arrays import is_tensor, to_numpy
 from credibly.checks import InputError, nearest
 from credibly.predictions import importers, validation
-from credibly.predictions.dense import Predictions
 from credibly.predictions.importers import ColumnNames, ImportedTable
+from credibly.predictions.table import Predictions
 from credibly.targets import Coding
 from credibly.types import Array, ArrowTable
 

@@ -1,19 +1,23 @@
-"""One Parquet file of predictions, read in batches; errors name file, row and column."""
+"""One Parquet file of predictions, read in batches; errors name file, row and column.
+
+A ``Piece`` is some row groups of one file, which a worker reads on its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.predictions import file_schema, top_k, validation
+from credibly.predictions import file_schema, validation
 from credibly.predictions.arrow import id_array, number_matrix
 from credibly.predictions.file_schema import ID, PROBABILITY, SCORE, TRUTH, Schema
-from credibly.predictions.top_k import TopPredictions
+from credibly.predictions.table import NOTHING, Predictions, top_table
+from credibly.targets import UNKNOWN, SparseTargets
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -136,8 +140,13 @@ class Shard:
                     yield from self._group(file, group, first, wanted, keep)
                 first += size
 
-    def top_batches(self, rows: int, groups: range | None = None) -> Iterator[TopPredictions]:
-        """Yield batches of a file with the most probable labels of each row."""
+    def top_batches(
+        self, rows: int, groups: range | None = None, *, truth: bool = False
+    ) -> Iterator[Predictions]:
+        """Yield batches of a file with the most probable labels of each row.
+
+        Where ``truth`` and the file has none, it is unknown.
+        """
         if _identity(self.path) != self.identity:
             raise InputError(f"{self.path} has changed since it was opened. Open it again.")
         chosen = range(self._footer.num_row_groups) if groups is None else groups
@@ -145,14 +154,38 @@ class Shard:
         with open_parquet(self.path, self._footer) as file:
             try:
                 for record in file.iter_batches(rows, row_groups=list(chosen)):
-                    yield top_k.from_arrow(
-                        record, self.schema.labels, self.schema.metadata, self.where, first
-                    )
+                    yield self._top_rows(record, first, truth)
                     first += record.num_rows
             except (OSError, ValueError) as error:
                 if isinstance(error, InputError):
                     raise
                 raise InputError(_damaged(self.path, error)) from error
+
+    def _top_rows(self, record: pa.RecordBatch, first: int, truth: bool) -> Predictions:
+        """Return rows that hold their most probable labels, every value checked."""
+        where, labels = self.where, self.schema.labels
+        top, sizes = _padded(record.column(file_schema.TOP), np.int32(NOTHING), where)
+        found: dict[str, Array] = {}
+        for name in (file_schema.TOP_PROBABILITY, file_schema.TOP_SCORE):
+            if name in record.schema.names:
+                found[name], own = _padded(record.column(name), np.float32(0), where)
+                if not np.array_equal(sizes, own):
+                    raise InputError(
+                        f"{where}lists 'top' and {name!r} must be equally long in every row."
+                    )
+        targets = _truth(record, len(labels), where)
+        if truth and targets is None:
+            targets = SparseTargets.unknown(record.num_rows, len(labels))
+        return top_table(
+            labels,
+            top,
+            found[file_schema.TOP_PROBABILITY],
+            targets,
+            found.get(file_schema.TOP_SCORE),
+            id_array(record.column(ID), where, first),
+            metadata=self.schema.metadata,
+            where=where,
+        )
 
     def _group(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection, keep: Array | None
@@ -272,3 +305,144 @@ def _side_by_side(parts: Sequence[Array | None]) -> Array | None:
 def _masked(batch: Batch, keep: Array) -> Batch:
     kept = (None if cells is None else cells[keep] for cells in batch[1:])
     return Batch(batch.first_row, *kept)
+
+
+def _padded(column: pa.Array, fill: Any, where: str) -> tuple[Array, Array]:
+    """Return lists as a matrix, filled up behind the end of each list, and their lengths."""
+    if column.null_count or column.flatten().null_count:
+        raise InputError(f"{where}lists of labels must not be null; got some that are.")
+    sizes: Array = np.diff(np.asarray(column.offsets))
+    width = max(int(sizes.max(initial=1)), 1)
+    matrix = np.full((len(column), width), fill)
+    matrix[np.arange(width) < sizes[:, None]] = np.asarray(column.flatten())
+    return matrix, sizes
+
+
+def _truth(record: pa.RecordBatch, num_labels: int, where: str) -> SparseTargets | None:
+    if file_schema.TOP_TRUTH not in record.schema.names:
+        return None
+    column = record.column(file_schema.TOP_TRUTH)
+    known = np.asarray(column.is_valid())
+    sizes = np.where(known, np.diff(np.asarray(column.offsets)), 0)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    indices = np.asarray(column.flatten()).astype(np.int64)
+    try:
+        return SparseTargets(offsets, indices, num_labels, known=known)
+    except InputError as error:
+        raise InputError(f"{where}{error}") from error
+
+
+# Pieces -----------------------------------------------------------------------------------------
+
+
+class Piece(NamedTuple):
+    """Some row groups of one file of a dataset.
+
+    Attributes:
+        index: place among the pieces of the dataset.
+        path: of the file.
+        first_group, last_group: its row groups, the last one not included.
+        first_row: number of its first row in the dataset.
+        rows: number of its rows.
+
+    Example:
+        >>> Piece(0, "p.parquet", 0, 2, first_row=0, rows=150_000).rows
+        150000
+    """
+
+    index: int
+    path: str
+    first_group: int
+    last_group: int
+    first_row: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class PieceReader:
+    """Read pieces of a dataset, every value checked; small enough to be sent to a worker.
+
+    Attributes:
+        labels: names of the labels to read, in order.
+        kinds: kinds of columns to read.
+        soft: whether the truth of the dataset may lie between 0 and 1.
+        top: whether the files hold the most probable labels of each row.
+        batch_rows: how many rows to read at a time, at most.
+
+    Example:
+        >>> import tempfile
+        >>> from credibly.predictions import Dataset
+        >>> path = f"{tempfile.mkdtemp()}/predictions.parquet"
+        >>> Predictions.from_arrays(probabilities=[[0.9, 0.1]], labels=["dog", "cat"]).write(path)
+        >>> dataset = Dataset(path)
+        >>> [len(batch) for _, batch in dataset.piece_reader.batches(dataset.pieces()[0])]
+        [1]
+    """
+
+    labels: list[str]
+    kinds: list[str]
+    soft: bool = False
+    top: bool = False
+    batch_rows: int = BATCH_ROWS
+
+    def of_labels(self, labels: Sequence[str]) -> PieceReader:
+        """Return a reader of some of the labels."""
+        return replace(self, labels=list(labels))
+
+    def batches(self, piece: Piece) -> Iterator[tuple[int, Predictions]]:
+        """Yield (number of the first row in the dataset, rows)."""
+        shard = self._shard(piece)
+        lacks_truth = TRUTH in self.kinds and not shard.schema.has_targets
+        kinds = [kind for kind in self.kinds if not (lacks_truth and kind == TRUTH)]
+        rows = rows_at_once(self.batch_rows, len(self.labels))
+        first, groups = piece.first_row, range(piece.first_group, piece.last_group)
+        if self.top:
+            truth = TRUTH in self.kinds
+            for held in shard.top_batches(self.batch_rows, groups, truth=truth):
+                yield first, held
+                first += len(held)
+            return
+        for each in shard.batches(Selection(self.labels, kinds, rows), groups=groups):
+            batch = with_unknown(each) if lacks_truth else each
+            assert batch.probabilities is not None
+            assert batch.ids is not None
+            truth = batch.targets
+            if truth is not None and self.soft:
+                truth = truth.astype(np.float32, copy=False)
+            yield (
+                first,
+                Predictions(batch.probabilities, self.labels, batch.ids, truth, batch.scores),
+            )
+            first += len(batch.ids)
+
+    def ranking(self, piece: Piece) -> Iterator[tuple[Array, Array]]:
+        """Yield what ranks rows (scores where there are some, else probabilities) and the truth."""
+        shard = self._shard(piece)
+        kind = SCORE if SCORE in self.kinds else PROBABILITY
+        kinds = [kind, TRUTH] if shard.schema.has_targets else [kind]
+        groups = range(piece.first_group, piece.last_group)
+        wanted = Selection(self.labels, kinds, rows_at_once(self.batch_rows, len(self.labels)))
+        for each in shard.batches(wanted, groups=groups):
+            batch = each if each.targets is not None else with_unknown(each)
+            values = batch.scores if batch.probabilities is None else batch.probabilities
+            assert values is not None
+            assert batch.targets is not None
+            yield values, batch.targets
+
+    def _shard(self, piece: Piece) -> Shard:
+        shard = Shard(Path(piece.path))
+        rows = sum(shard.group_rows[piece.first_group : piece.last_group])
+        if rows != piece.rows:
+            raise InputError(
+                f"{piece.path} has changed since it was opened: {piece.rows} rows were expected in "
+                f"its row groups {piece.first_group} to {piece.last_group - 1}, {rows} are there. "
+                "Start again."
+            )
+        return shard
+
+
+def with_unknown(batch: Batch) -> Batch:
+    """Return the batch with truth that is unknown throughout."""
+    values = batch.scores if batch.probabilities is None else batch.probabilities
+    assert values is not None
+    return batch._replace(targets=np.full(values.shape, UNKNOWN, dtype=np.int8))

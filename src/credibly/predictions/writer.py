@@ -12,10 +12,9 @@ import numpy as np
 from credibly import __version__, checksums
 from credibly.checks import InputError, whole_number
 from credibly.files import atomic_path
-from credibly.predictions import file_schema, top_k, validation
+from credibly.predictions import file_schema, validation
 from credibly.predictions.dataset import Dataset
-from credibly.predictions.dense import Predictions, label_mismatch
-from credibly.predictions.top_k import TopPredictions
+from credibly.predictions.table import Predictions, label_mismatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,50 +78,28 @@ class Writer:
         self._beside = self._atomic.__enter__()
         return self
 
-    def append(
-        self, predictions: Predictions | TopPredictions | None = None, **arrays: Any
-    ) -> None:
+    def append(self, predictions: Predictions | None = None, **arrays: Any) -> None:
         """Add rows: a ``Predictions``, or the arrays that ``Predictions.from_arrays`` takes.
 
-        ``TopPredictions`` are written in the layout for very many labels; a file has one layout.
+        A file has one layout: a column per label, or the most probable labels of each row.
         """
-        if isinstance(predictions, TopPredictions):
-            self._append_top(predictions)
-            return
         if predictions is None:
             predictions = Predictions.from_arrays(labels=self.labels, **arrays)
             if arrays.get("ids") is None:
                 numbers = [str(self.num_rows + row) for row in range(len(predictions))]
                 predictions.ids[:] = numbers
         elif predictions.labels != self.labels:
-            if set(predictions.labels) != set(self.labels):
+            top = predictions.top is not None
+            if top or set(predictions.labels) != set(self.labels):
                 raise InputError(label_mismatch("the batch", predictions.labels, self.labels))
             predictions = predictions.select(self.labels)
         schema = self._schema_for(predictions)
         self._hashes.append(np.fromiter(map(hash, predictions.ids), np.int64, len(predictions)))
-        table = file_schema.to_arrow(
-            schema,
-            predictions.ids,
-            predictions.probabilities,
-            predictions.scores,
-            predictions.targets,
+        width = 1 if self._top else len(schema)
+        self._wait(
+            file_schema.to_arrow(schema, predictions),
+            file_schema.row_group_rows(width, self.row_group_rows),
         )
-        self._wait(table, file_schema.row_group_rows(len(schema), self.row_group_rows))
-
-    def _append_top(self, rows: TopPredictions) -> None:
-        if rows.labels != self.labels:
-            raise InputError(label_mismatch("the batch", rows.labels, self.labels))
-        has = (rows.scores is not None, rows.targets is not None)
-        if self._schema is None:
-            self._top, self._has = True, has
-            self._schema = top_k.arrow_schema(scores=has[0], targets=has[1])
-        elif not self._top or self._has != has:
-            raise InputError(
-                "every batch must have the layout of the first, and what it has of scores and "
-                "targets; this one differs."
-            )
-        self._hashes.append(np.fromiter(map(hash, rows.ids), np.int64, len(rows)))
-        self._wait(top_k.to_arrow(self._schema, rows), self.row_group_rows)
 
     def _wait(self, table: pa.Table, group_rows: int) -> None:
         self._waiting.append(table)
@@ -136,24 +113,23 @@ class Writer:
             raise InputError(
                 f"{self.path} must have at most {MAX_COLUMNS:,} columns; {len(self.labels):,} "
                 f"labels would take {columns:,}. Keep the most probable labels of each row "
-                "instead: `credibly.predictions.TopPredictions`."
+                "instead: `Predictions.from_arrays(top=…)`."
             )
 
     def _schema_for(self, predictions: Predictions) -> pa.Schema:
-        soft = predictions.targets is not None and predictions.targets.dtype.kind == "f"
+        targets, top = predictions.targets, predictions.top is not None
+        soft = targets is not None and targets.dtype.kind == "f"
+        has = (predictions.scores is not None, targets is not None)
         if self._schema is None:
-            truth = (
-                None if predictions.targets is None else "soft" if soft or self._soft else "hard"
-            )
-            self._soft = truth == "soft"
-            self._has = (predictions.scores is not None, truth is not None)
-            self._check_columns(1 + len(self.labels) * (1 + sum(self._has)))
-            self._schema = file_schema.arrow_schema(self.labels, scores=self._has[0], targets=truth)
-        elif self._top:
-            raise InputError("every batch must have the layout of the first; this one differs.")
-        elif self._has != (predictions.scores is not None, predictions.targets is not None):
+            self._soft = targets is not None and (soft or self._soft)
+            self._top, self._has = top, has
+            if not top:
+                self._check_columns(1 + len(self.labels) * (1 + sum(has)))
+            self._schema = file_schema.arrow_schema(predictions, soft=self._soft)
+        elif (self._top, self._has) != (top, has):
             raise InputError(
-                "every batch must have what the first has of scores and targets; this one differs."
+                "every batch must have the layout of the first, and what it has of scores and "
+                "targets; this one differs."
             )
         elif soft and not self._soft:
             raise InputError(

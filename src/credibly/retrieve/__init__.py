@@ -20,7 +20,6 @@ from credibly.retrieve.query.folding import folded
 from credibly.retrieve.query.formula import Query
 from credibly.retrieve.query.parser import parse
 from credibly.retrieve.query.probabilities import probability
-from credibly.retrieve.top_k import search_top_labels
 
 __all__ = [
     "Answer",
@@ -42,7 +41,6 @@ __all__ = [
     "probability",
     "read_joint",
     "search",
-    "search_top_labels",
     "seen_together",
     "write_row_weights",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from credibly.checks import InputError
 from credibly.notebook import html_table
 from credibly.retrieve.query.diagram import Diagram
 from credibly.retrieve.query.formula import Query, quoted
@@ -152,3 +153,10 @@ def holds(found: Diagram, truth: Mapping[str, float | None]) -> bool | None:
         node = found.nodes[number - 2]
         number = node.high if truth[found.labels[node.label]] == 1 else node.low
     return number == 1
+
+
+def checked_top(top: int) -> int:
+    """Return ``top``, a whole number of at least 1."""
+    if isinstance(top, bool) or not hasattr(top, "__index__") or top < 1:
+        raise InputError(f"`top` must be a whole number of at least 1; got {top!r}.")
+    return int(top)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, choice
 from credibly.engines import is_remote
-from credibly.predictions import PROBABILITY, TRUTH, Dataset, Schema, identity
+from credibly.predictions import PROBABILITY, TRUTH, Dataset, Predictions, Schema, identity
 from credibly.retrieve import sql
-from credibly.retrieve.answer import Answer, Hit, conditions
+from credibly.retrieve.answer import Answer, Hit, checked_top, conditions
+from credibly.retrieve.memory import Index
 from credibly.retrieve.query.diagram import Diagram, diagram
 from credibly.retrieve.query.formula import Query
 from credibly.retrieve.query.probabilities import as_query
-from credibly.retrieve.top_k import search_top_labels
 
 if TYPE_CHECKING:
     from credibly.retrieve.joint.base import JointModel
@@ -57,7 +57,7 @@ class Engine:
 
 
 def search(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Predictions,
     query: str | Query,
     *,
     top: int = 20,
@@ -66,11 +66,11 @@ def search(
     session: object = None,
     partial: bool = False,
 ) -> Answer:
-    """Rank the rows of a predictions file, or of a folder of shards, by a query.
+    """Rank the rows of a predictions file, of a folder of shards, or of a table, by a query.
 
     Args:
         path: a Parquet file or a folder of Parquet files; with Spark also any address its cluster
-            reads.
+            reads; or predictions in memory (for many queries, make an ``Index``).
         query: text (see ``parse``) or a ``Query``.
         top: how many rows to return.
         engine: ``"duckdb"`` or ``"spark"``; both give the same ids and probabilities.
@@ -79,8 +79,9 @@ def search(
         partial: whether a folder may lack shards; otherwise that is an error.
 
     Returns:
-        The best rows, most probable first, and the number of hits to expect in all. Of files with
-        the most probable labels of each row, a label that a row does not hold has probability 0.
+        The best rows, most probable first, and the number of hits to expect in all. Where rows
+        hold their most probable labels, a label that a row does not hold has probability 0, and
+        rows of probability 0 are not listed.
 
     Raises:
         InputError: if the query or the predictions cannot be used; says why.
@@ -88,15 +89,12 @@ def search(
     """
     choice("engine", engine, ("duckdb", "spark"))
     top = checked_top(top)
+    if isinstance(path, Predictions):
+        return _search_table(path, query, top, joint)
     if not is_remote(path):
         dataset = _dataset(str(path), partial, identity(path))
-        if dataset.top and engine == "spark":
-            raise InputError(
-                f"{path} holds the most probable labels of each row, which Spark does not search. "
-                "Use engine duckdb, which reads it batch by batch."
-            )
         if dataset.top:
-            return search_top_labels(dataset, query, top=top, joint=joint)
+            return _search_table(dataset, query, top, joint)
     if engine == "spark":
         from credibly.retrieve.spark import spark_engine
 
@@ -118,6 +116,23 @@ def search(
         has_largest=opened.has_largest,
     )
     return _answer(asked, compiled, opened, statements)
+
+
+def _search_table(
+    source: Predictions | Dataset, query: str | Query, top: int, joint: JointModel | None
+) -> Answer:
+    """Return the answer of an index of the labels that the query names."""
+    held = isinstance(source, Dataset) or source.top is not None
+    if joint is not None:
+        source.check_dense("a joint model")
+    asked = as_query(query, source.labels)
+    names = list(dict.fromkeys(label for _, label, _ in conditions(asked)))
+    labels = source.labels if joint is not None else names
+    rows = source.read(labels) if isinstance(source, Dataset) else source.select(labels)
+    index = Index(rows.probabilities, labels, rows.ids, rows.targets, coding="unknown")
+    answer = index.search(asked, top=top, joint=joint)
+    hits = [hit for hit in answer.hits if hit.probability > 0 or not held]
+    return replace(answer, hits=hits)
 
 
 def _weighted(opened: Engine, joint: JointModel, *, partial: bool) -> Engine:
@@ -159,13 +174,6 @@ def _with_stored_weights(
         replace(source, weights="credibly_weights", weights_by_id=True) for source in opened.sources
     ]
     return replace(opened, sources=sources)
-
-
-def checked_top(top: int) -> int:
-    """Return ``top``, a whole number of at least 1."""
-    if isinstance(top, bool) or not hasattr(top, "__index__") or top < 1:
-        raise InputError(f"`top` must be a whole number of at least 1; got {top!r}.")
-    return int(top)
 
 
 def by_columns(dataset: Dataset) -> list[tuple[Schema, list[Path]]]:

@@ -12,8 +12,7 @@ from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.predictions import Dataset
-from credibly.retrieve.answer import Answer, Hit, conditions, holds
-from credibly.retrieve.files import checked_top
+from credibly.retrieve.answer import Answer, Hit, checked_top, conditions, holds
 from credibly.retrieve.query.diagram import ALWAYS, Diagram, diagram
 from credibly.retrieve.query.formula import Query
 from credibly.retrieve.query.probabilities import as_query, evaluate_rows

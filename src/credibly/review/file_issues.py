@@ -10,7 +10,7 @@ import numpy as np
 from credibly.calibrate import LogOddsHistogram
 from credibly.checks import InputError
 from credibly.engines import is_remote, open_engine
-from credibly.predictions import Dataset, Predictions, TopPredictions
+from credibly.predictions import Dataset, Predictions
 from credibly.review import noise_model
 from credibly.review.issues import (
     KINDS,
@@ -92,15 +92,11 @@ class _IssueTally:
         self._entries: dict[str, Array] = {}
         self.wrong = 0
 
-    def update(self, batch: Predictions | TopPredictions, first_row: int) -> None:
-        p = batch.probabilities
-        if isinstance(batch, TopPredictions):
-            labels = batch.top
-            targets = np.where(batch.top >= 0, batch.hits(), np.float32(np.nan))
-        else:
-            assert batch.targets is not None
-            targets = batch.targets
-            labels = np.broadcast_to(np.arange(p.shape[1], dtype=np.int32), p.shape)
+    def update(self, batch: Predictions, first_row: int) -> None:
+        p, labels, targets = batch.probabilities, batch.label_indices, batch.targets
+        assert targets is not None
+        if not batch.held.all():  # entries without a label are neither known nor unknown
+            targets = np.where(batch.held, targets, np.float32(np.nan))
         hard = (targets == 0) | (targets == 1)  # soft targets are passed over
         numbers = labels[hard] if self.histogram.num_labels > 1 else np.zeros(hard.sum(), int)
         self.histogram.update_entries(numbers, log_odds(p[hard]), targets[hard])

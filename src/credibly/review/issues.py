@@ -165,6 +165,7 @@ def label_issues(
         [('a', 'cat', 'missing'), ('b', 'cat', 'surplus'), ('b', 'dog', 'unknown')]
     """
     check_question(top, kinds, min_disagreement)
+    predictions.check_dense("`label_issues`")
     if predictions.targets is None:
         raise InputError(WITHOUT_TRUTH)
     rows, columns, disagreement = disagreements(

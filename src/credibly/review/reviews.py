@@ -107,6 +107,7 @@ def apply_reviews(predictions: Predictions, reviews: Sequence[Review]) -> Predic
         >>> apply_reviews(predictions, [Review("a", "cat", 1)]).targets
         array([[1]], dtype=int8)
     """
+    predictions.check_dense("`apply_reviews`")
     rows = {str(name): row for row, name in enumerate(predictions.ids)}
     columns = {name: column for column, name in enumerate(predictions.labels)}
     shape = predictions.probabilities.shape

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
     from credibly.data import Data
     from credibly.losses import Loss
-    from credibly.predictions import TopPredictions
+    from credibly.predictions import Predictions
 
 TOP_LABELS = 50
 """How many labels of a row are kept; fewer where there are not so many."""
@@ -186,9 +186,9 @@ def top_predictions(
     kept: tuple[Array, Array, Array],
     calibrator: Calibrator | None,
     metadata: dict[str, Any],
-) -> TopPredictions:
+) -> Predictions:
     """Return the most probable labels of ``rows``, calibrated."""
-    from credibly.predictions import TopPredictions
+    from credibly.predictions import Predictions
 
     scores, odds, numbers = kept
     if calibrator is not None:
@@ -198,7 +198,7 @@ def top_predictions(
         targets = SparseTargets.from_dense(rows.dense_targets)
     if targets is not None and not targets.num_known:
         targets = None
-    return TopPredictions.from_arrays(
+    return Predictions.from_arrays(
         top=numbers,
         probabilities=sigmoid(odds),
         labels=rows.labels,
@@ -209,17 +209,18 @@ def top_predictions(
     )
 
 
-def measured(predictions: TopPredictions) -> dict[str, float]:
+def measured(predictions: Predictions) -> dict[str, float]:
     """Return the metrics of test rows: ranking, and calibration of the labels that rows keep."""
     from credibly import metrics
 
     if predictions.targets is None:
         return {}
     tally = metrics.TopLabels(max(PLACES))
-    tally.update(predictions.top, predictions.targets)
+    assert predictions.all_targets is not None
+    tally.update(predictions.label_indices, predictions.all_targets)
     figures = {"precision": tally.precision(), "nDCG": tally.ndcg(), "recall": tally.recall()}
     numbers = {f"{name}@{k}": float(of[k - 1]) for name, of in figures.items() for k in PLACES}
-    held = predictions.probabilities, Targets.of(predictions.hits(), coding="unknown")
+    held = predictions.probabilities, Targets(predictions.targets)
     numbers["ECE, held labels"] = float(metrics.calibration_error(*held, "ece"))
     numbers["NLL, held labels"] = float(metrics.log_loss(*held))
     return numbers

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.decide import Decision
     from credibly.losses import Loss
-    from credibly.predictions import Predictions, TopPredictions
+    from credibly.predictions import Predictions
 
 
 @dataclasses.dataclass(repr=False)
@@ -160,7 +160,7 @@ class Run:
         """Return whether predictions hold the most probable labels of each row only."""
         return bool(self.data.get("sparse", False))
 
-    def top_predictions(self, rows: Data) -> TopPredictions:
+    def top_predictions(self, rows: Data) -> Predictions:
         """Return the most probable labels of each row, for a run on very many labels."""
         from credibly.train.many_labels import top_of_rows, top_predictions
 

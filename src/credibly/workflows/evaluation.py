@@ -344,6 +344,7 @@ def _evaluate_top(
 
 def _with_joint(result: Evaluation, dataset: Dataset, joint: MixtureJoint) -> Evaluation:
     """Add the numbers of whole label sets, under the model and under independence."""
+    dataset.check_dense("a joint model")
     alone = MixtureJoint.independent(dataset.labels)
     tallies = [JointTally(each, dataset.labels) for each in (joint, alone)]
     for batch in dataset.batches():

@@ -154,7 +154,7 @@ def _read_parquet(path: Path) -> None:
         read_sets_file(path)
         return
     dataset = Dataset(path)
-    for _ in dataset.top_batches() if dataset.top else dataset.batches():
+    for _ in dataset.batches():
         pass
     dataset.check_ids()
 

@@ -49,6 +49,7 @@ def fit_joint_file(
 ) -> JointFit:
     """Fit a joint model on held-out predictions with their truth; see ``retrieve.fit_joint``."""
     held_out = Predictions.read(path, partial=partial)
+    held_out.check_dense("a joint model")
     if held_out.targets is None:
         raise InputError(
             f"a joint model must be fitted where the truth is known; {path} has none. Name "

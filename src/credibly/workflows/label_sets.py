@@ -20,12 +20,10 @@ from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
-from credibly.predictions import BATCH_ROWS, Dataset, Predictions, TopPredictions, label_mismatch
+from credibly.predictions import BATCH_ROWS, Dataset, Predictions, label_mismatch
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows
-
-AnyPredictions = Predictions | TopPredictions
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ def write_sets(
         decision, held_out = _fit(decision, scan, other, fit_rows or FitRows(), values_in_memory)
     tally, first = SetTally(), 0
     with sets_file(out, decision) as file:
-        for batch in scan.top_batches() if scan.top else scan.batches(labels=labels):
+        for batch in scan.batches(labels=None if scan.top else labels):
             held = held_out[first : first + len(batch)]
             write_batch(file, decision, batch, held, tally)
             first += len(batch)
@@ -209,23 +207,22 @@ def _check_top(decision: Decision, scan: Dataset) -> None:
 
 
 def write_batch(
-    file: SetsFile, decision: Decision, batch: AnyPredictions, held_out: Array, tally: SetTally
+    file: SetsFile, decision: Decision, batch: Predictions, held_out: Array, tally: SetTally
 ) -> None:
     """Write the label sets of some rows, and count those of rows that were held out."""
     sets = decision.predict(batch.probabilities)
     review = decision.to_review(batch.probabilities) if decision.reviews else None
-    if isinstance(batch, TopPredictions):
-        sets &= batch.top >= 0  # rows may hold fewer labels than others
-        review = None if review is None else review & (batch.top >= 0)
+    sets &= batch.held  # rows may hold fewer labels than others
+    review = None if review is None else review & batch.held
     file.write(batch, sets, held_out, review)
     if batch.targets is None:
         tally.update(sets[held_out], None)
-    elif isinstance(batch, TopPredictions):
-        known = np.ones(len(batch), bool) if batch.targets.known is None else batch.targets.known
-        present = batch.targets.row_counts()
+    elif batch.top is not None:
+        present = batch.present_counts()
+        known = ~np.isnan(present)
         tally.update(sets[held_out & ~known], None)
         held_out = held_out & known
-        tally.update(sets[held_out], batch.hits()[held_out], present[held_out])
+        tally.update(sets[held_out], batch.targets[held_out], present[held_out])
     else:
         tally.update(sets[held_out], batch.targets[held_out])
     if review is not None:
@@ -282,22 +279,11 @@ def _fit_on(
             )
         return decision.fit(part.probabilities, Targets(part.targets))
     if scan.top:
-        return decision.fit(_held_probabilities(scan, keep))
+        return decision.fit(scan.read(rows=keep).probabilities)
     rows = scan.num_rows if keep is None else int(keep.sum())
     if rows * len(labels) > in_memory:
         return decision.fit(lambda: scan.matrices(labels, keep))
     return decision.fit(np.concatenate(list(scan.matrices(labels, keep))))
-
-
-def _held_probabilities(scan: Dataset, keep: Array | None) -> Array:
-    """Return the probabilities of the labels that rows hold, (rows, most that one holds)."""
-    found, first = [], 0
-    for batch in scan.top_batches():
-        chosen = slice(None) if keep is None else keep[first : first + len(batch)]
-        found.append(batch.probabilities[chosen])
-        first += len(batch)
-    width = max(each.shape[1] for each in found)
-    return np.concatenate([np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in found])
 
 
 @dataclass
@@ -421,9 +407,7 @@ def read_sets_file(path: Path) -> int:
 class SetsFile(Protocol):
     """A file of label sets that is being written."""
 
-    def write(
-        self, batch: AnyPredictions, sets: Array, held_out: Array, review: Array | None
-    ) -> None:
+    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
         """Write the sets of some rows."""
         ...
 
@@ -468,9 +452,7 @@ class _Parquet:
         self._schema = pa.schema(fields, metadata={"credibly": json.dumps(document)})
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
 
-    def write(
-        self, batch: AnyPredictions, sets: Array, held_out: Array, review: Array | None
-    ) -> None:
+    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
         import pyarrow as pa
 
         columns, values, offsets = _members(batch, sets)
@@ -498,9 +480,7 @@ class _Csv:
         last = ["review"] if reviews else []
         self._writer.writerow(["id", "labels", "probabilities", "held_out", *last])
 
-    def write(
-        self, batch: AnyPredictions, sets: Array, held_out: Array, review: Array | None
-    ) -> None:
+    def write(self, batch: Predictions, sets: Array, held_out: Array, review: Array | None) -> None:
         columns, values, offsets = _members(batch, sets)
         looks, _, starts = _members(batch, sets if review is None else review)
         for row, name in enumerate(batch.ids):
@@ -515,11 +495,10 @@ class _Csv:
             self._writer.writerow([spreadsheet_cell(str(name)), *cells])
 
 
-def _members(batch: AnyPredictions, sets: Array) -> tuple[Array, Array, Array]:
+def _members(batch: Predictions, sets: Array) -> tuple[Array, Array, Array]:
     """Return label numbers and probabilities of all sets, most probable first, and their starts."""
     rows, columns = np.nonzero(sets)
     values = batch.probabilities[rows, columns]
     order = np.lexsort((columns, -values, rows))
     offsets = np.concatenate([[0], np.cumsum(sets.sum(axis=1))])
-    numbers = batch.top[rows, columns] if isinstance(batch, TopPredictions) else columns
-    return numbers[order], values[order], offsets
+    return batch.label_indices[rows, columns][order], values[order], offsets

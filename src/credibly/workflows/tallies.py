@@ -7,7 +7,7 @@ from typing import Any
 
 from credibly import metrics
 from credibly.engines import Tally
-from credibly.predictions import Predictions, TopPredictions
+from credibly.predictions import Predictions
 from credibly.targets import Targets
 from credibly.types import Array
 
@@ -144,13 +144,14 @@ class TopTally:
             self.rankings["PS "] = metrics.TopLabels(places, weights)
         self.held = metrics.Running(1, bins)  # all entries as one column
 
-    def update(self, batch: TopPredictions, first_row: int) -> None:
+    def update(self, batch: Predictions, first_row: int) -> None:
         """Add rows; which they are does not matter."""
         assert batch.targets is not None
+        assert batch.all_targets is not None
         for ranking in self.rankings.values():
-            ranking.update(batch.top, batch.targets)
-        held, hits = batch.top >= 0, batch.hits()
-        self.held.update(batch.probabilities[held][:, None], Targets(hits[held][:, None]))
+            ranking.update(batch.label_indices, batch.all_targets)
+        held = batch.held
+        self.held.update(batch.probabilities[held][:, None], Targets(batch.targets[held][:, None]))
 
     def state(self) -> dict[str, Array]:
         """Return the sums."""
@@ -174,11 +175,16 @@ class TopIntervalTally:
     def __init__(self, sums: metrics.TopGroupSums) -> None:
         self.sums = sums
 
-    def update(self, batch: TopPredictions, first_row: int) -> None:
+    def update(self, batch: Predictions, first_row: int) -> None:
         """Add rows; the first has this number."""
         assert batch.targets is not None
+        assert batch.all_targets is not None
         self.sums.update(
-            batch.top, batch.probabilities, batch.hits(), batch.targets, first_row=first_row
+            batch.label_indices,
+            batch.probabilities,
+            batch.targets,
+            batch.all_targets,
+            first_row=first_row,
         )
 
     def state(self) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from credibly import calibrate
 from credibly.checks import InputError
 from credibly.engines import Engine
 from credibly.pipeline import sigmoid
-from credibly.predictions import Dataset, TopPredictions, Writer
+from credibly.predictions import Dataset, Predictions, Writer
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.tallies import TopTally
@@ -99,9 +99,9 @@ def calibrate_top_file(
     """
     dataset = Dataset(path)
     source = dataset if fit_on is None else Dataset(fit_on)
-    calibrator = fit_top_calibrator(source.top_batches(), method, str(source.path), fit_on is None)
+    calibrator = fit_top_calibrator(source.batches(), method, str(source.path), fit_on is None)
     with Writer(out, dataset.labels) as writer:
-        for batch in dataset.top_batches():
+        for batch in dataset.batches():
             writer.metadata = {**batch.metadata, "calibrator": calibrator.state()}
             odds = log_odds(batch.probabilities)
             writer.append(batch.with_probabilities(sigmoid(calibrator.transform(odds))))
@@ -109,7 +109,7 @@ def calibrate_top_file(
 
 
 def fit_top_calibrator(
-    batches: Iterator[TopPredictions], method: str, where: str, every_second: bool = False
+    batches: Iterator[Predictions], method: str, where: str, every_second: bool = False
 ) -> Calibrator:
     """Return a calibrator fitted on the labels that rows hold, as one column of entries."""
     odds: list[Array] = []
@@ -118,7 +118,7 @@ def fit_top_calibrator(
         if batch.targets is None:
             raise InputError(f"{where} must have the truth to fit on, a column 'y'; it has none.")
         chosen = slice(None, None, 2 if every_second else 1)
-        hits = batch.hits()[chosen]
+        hits = batch.targets[chosen]
         known = hits >= 0
         odds.append(log_odds(batch.probabilities[chosen])[known])
         truth.append(hits[known])

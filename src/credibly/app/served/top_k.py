@@ -18,8 +18,8 @@ from credibly.app.server.uploads import Uploads
 from credibly.app.views.top_k import TopLabelSummary, TopSummary, top_summary
 from credibly.checks import InputError, nearest
 from credibly.data import ImageFolder
-from credibly.predictions import Dataset, TopPredictions, identity
-from credibly.retrieve import Answer, folded, search_top_labels
+from credibly.predictions import Dataset, Predictions, identity
+from credibly.retrieve import Answer, folded, search
 from credibly.targets import Targets
 from credibly.types import Array
 
@@ -94,7 +94,7 @@ class ServedTop:
     # The first to ask reads the file, others wait.
 
     @property
-    def rows(self) -> TopPredictions:
+    def rows(self) -> Predictions:
         """Return all rows."""
         with self._lock:
             return self._rows
@@ -106,8 +106,8 @@ class ServedTop:
             return self._summary
 
     @cached_property
-    def _rows(self) -> TopPredictions:
-        return self.scan.read_top()
+    def _rows(self) -> Predictions:
+        return self.scan.read()
 
     @cached_property
     def _summary(self) -> TopSummary:
@@ -127,7 +127,7 @@ class ServedTop:
 
     def search(self, query: str, top: int) -> Answer:
         """Return the most probable rows for a query."""
-        return search_top_labels(self.rows, query, top=top)
+        return search(self.rows, query, top=top)
 
     def named(self, text: str) -> Array:
         """Return the numbers of labels that contain ``text``; those that start with it first."""
@@ -143,20 +143,20 @@ class ServedTop:
 
     def _label_report(self, label: str) -> TopLabelReport:
         number, rows = self._number(label), self.rows
-        where, places = np.nonzero(rows.top == number)
+        where, places = np.nonzero(rows.label_indices == number)
         values = rows.probabilities[where, places]
         order = np.argsort(-values, kind="stable")
         listed = [HeldRow(str(rows.ids[where[i]]), float(values[i])) for i in order]
         chart, false_alarms, missed = Markup(""), [], []
-        if rows.targets is not None and self.summary.has_truth:
-            truth = rows.targets[where].at(np.full((len(where), 1), number))[:, 0]
+        if rows.targets is not None and rows.all_targets is not None and self.summary.has_truth:
+            truth = rows.targets[where, places]
             known = truth >= 0
             if known.any():
                 found = metrics.reliability(values[known][:, None], Targets(truth[known][:, None]))
                 alt = f"Reliability diagram of {label}, over {int(known.sum()):,} rows that hold it"
                 chart = reliability_chart(found, alt)
             false_alarms = [listed[i] for i, row in enumerate(order) if truth[row] == 0][:SHOWN]
-            present = rows.targets.entry_rows()[rows.targets.indices == number]
+            present = rows.all_targets.entry_rows()[rows.all_targets.indices == number]
             unheld = np.setdiff1d(present, where)[:SHOWN]
             missed = [HeldRow(str(rows.ids[row]), None) for row in unheld]
         return TopLabelReport(
@@ -170,9 +170,9 @@ class ServedTop:
         if not len(found):
             raise InputError(f"there is no row {id[:200]!r}.")
         row = int(found[0])
-        held = rows.top[row] >= 0
-        numbers = rows.top[row][held]
-        truth = None if rows.targets is None else rows.targets[[row]]
+        held = rows.held[row]
+        numbers = rows.label_indices[row][held]
+        truth = None if rows.all_targets is None else rows.all_targets[[row]]
         known = truth is not None and (truth.known is None or bool(truth.known[0]))
         present = set() if truth is None else set(truth.indices.tolist())
         return TopItem(

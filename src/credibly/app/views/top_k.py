@@ -164,10 +164,10 @@ def top_summary(
 
     Example:
         >>> import pathlib, tempfile
-        >>> from credibly.predictions import TopPredictions
+        >>> from credibly.predictions import Predictions
         >>> from credibly.targets import SparseTargets
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "top.parquet"
-        >>> TopPredictions.from_arrays(
+        >>> Predictions.from_arrays(
         ...     top=[[7, 3], [99, 0]], probabilities=[[0.9, 0.2], [0.5, 0.4]],
         ...     labels=[f"label-{i}" for i in range(100)],
         ...     targets=SparseTargets.from_lists([[7], [0]], 100)).write(path)
@@ -180,25 +180,24 @@ def top_summary(
     ranking = metrics.TopLabels(MOST_PLACES)
     running = metrics.Running(1)
     num_known = width = 0
-    for batch in dataset.top_batches(16_384):
-        width = max(width, batch.k)
-        inside = batch.top >= 0
-        numbers, values = batch.top[inside], batch.probabilities[inside]
+    for batch in dataset.batches(16_384):
+        width = max(width, batch.probabilities.shape[1])
+        inside = batch.held
+        numbers, values = batch.label_indices[inside], batch.probabilities[inside]
         held += np.bincount(numbers, minlength=count)
-        if batch.targets is None:
-            if not dataset.has_targets:
-                expected += np.bincount(numbers, values, minlength=count)
+        if batch.targets is None or batch.all_targets is None:
+            expected += np.bincount(numbers, values, minlength=count)
         else:
-            truth = batch.hits()[inside]
+            truth = batch.targets[inside]
             sure = truth >= 0
             known += np.bincount(numbers[sure], minlength=count)
             hits += np.bincount(numbers[sure], truth[sure], minlength=count)
             expected += np.bincount(numbers[sure], values[sure], minlength=count)
-            present += np.bincount(batch.targets.indices, minlength=count)
-            known_rows = batch.targets.known
+            present += np.bincount(batch.all_targets.indices, minlength=count)
+            known_rows = batch.all_targets.known
             num_known += len(batch) if known_rows is None else int(known_rows.sum())
             running.update(values[:, None], Targets(truth[:, None]))
-            ranking.update(batch.top, batch.targets)
+            ranking.update(batch.label_indices, batch.all_targets)
         advance(len(batch) / dataset.num_rows)
     figures: dict[str, float] = {}
     if num_known:

@@ -60,6 +60,7 @@ def write_row_weights(
             "Fit one with `credibly joint fit`."
         )
     dataset = Dataset(path, partial=partial)
+    dataset.check_dense("a joint model")
     joint.check(dataset.labels)
     files = identity(path)
     table = _computed(dataset, joint).add_column(0, WEIGHTS_ID, dataset.arrow_ids())

@@ -1,4 +1,8 @@
-"""The table in memory: probabilities of every label for every row, with ids and truth."""
+"""The table in memory: probabilities of labels for rows, with ids and truth.
+
+A table has one column per label, or, where there are very many labels, the most probable ones of
+each row: then ``top`` says which label each entry belongs to.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from credibly.checks import InputError, nearest
 from credibly.frames import aligned, in_order
 from credibly.notebook import COLUMNS, ROWS, html_table
 from credibly.predictions import validation
-from credibly.targets import UNKNOWN, Coding
+from credibly.targets import UNKNOWN, Coding, SparseTargets
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
@@ -39,20 +43,32 @@ class Evaluated(Protocol):
 
 Path = str | os.PathLike[str]
 Rows = slice | Sequence[int] | Array
+NOTHING = -1
+"""The label index that fills up rows which hold fewer labels than others."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions:
-    """Probabilities of every label for every row; made by ``from_arrays`` or ``read``.
+    """Probabilities of labels for every row; made by ``from_arrays`` or ``read``.
+
+    There are two storages. A table with one column per label has ``top`` None and as many columns
+    as labels. A table for very many labels holds the most probable labels of each row: column
+    ``j`` of row ``i`` belongs to label ``top[i, j]``, and a label that is not held is less
+    probable. ``probabilities``, ``targets`` and ``scores`` have the same shape in both, so work on
+    single entries is the same. ``select`` gives single labels a column each.
 
     Attributes:
-        probabilities: (rows, labels) float32 in [0, 1].
-        labels: the label names, in the order of the columns.
+        probabilities: (rows, columns) float32 in [0, 1].
+        labels: the names of all labels, in order.
         ids: (rows,) array of str, no two alike.
-        targets: None, or (rows, labels) int8: 1 present, 0 absent, −1 unknown; float32 where some
+        targets: None, or (rows, columns) int8: 1 present, 0 absent, −1 unknown; float32 where some
             truth is soft (a share of votes).
-        scores: None, or (rows, labels) float32: what the model put out.
+        scores: None, or (rows, columns) float32: what the model put out.
         metadata: anything JSON holds: loss, link, calibrator, decision, seed, created_by.
+        top: None, or (rows, columns) int32 label indices, the most probable first; −1 where a row
+            holds fewer labels than others.
+        all_targets: None, or, where there is ``top``, the truth of all labels; ``targets`` is that
+            of the labels that the rows hold.
 
     Example:
         >>> predictions = Predictions.from_arrays(
@@ -62,6 +78,19 @@ class Predictions:
         Predictions(2 rows × 2 labels, with targets)
         >>> predictions.select(["dining table"])[1:].probabilities
         array([[0.6]], dtype=float32)
+
+        >>> many = Predictions.from_arrays(
+        ...     top=[[7, 3], [999, 0]], probabilities=[[0.9, 0.2], [0.5, 0.4]],
+        ...     labels=[f"label-{i}" for i in range(1000)],
+        ...     targets=SparseTargets.from_lists([[7], []], 1000))
+        >>> many
+        Predictions(2 rows, the 2 most probable of 1,000 labels, with targets)
+        >>> many.targets
+        array([[1, 0],
+               [0, 0]], dtype=int8)
+        >>> many.select(["label-3"]).probabilities
+        array([[0.2],
+               [0. ]], dtype=float32)
     """
 
     probabilities: Array
@@ -70,6 +99,8 @@ class Predictions:
     targets: Array | None = None
     scores: Array | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    top: Array | None = None
+    all_targets: SparseTargets | None = None
 
     @classmethod
     def from_arrays(
@@ -81,21 +112,25 @@ class Predictions:
         ids: Sequence[object] | Array | None = None,
         scores: ArrayLike | object = None,
         metadata: Mapping[str, object] | None = None,
+        top: ArrayLike | object = None,
         coding: Coding | None = None,
         where: str = "",
     ) -> Predictions:
         """Return checked predictions from arrays or tensors, which are not modified.
 
-        Columns of data frames are matched with ``labels`` by name, rows by their index.
+        Columns of data frames are matched with ``labels`` by name, rows by their index. With
+        ``top``, the entries of each row are sorted by probability.
 
         Args:
-            probabilities: (rows, labels) in [0, 1].
-            labels: one name per column.
-            targets: (rows, labels) coded as ``credibly.targets`` says, or integer class indices
-                (rows,), −1 unknown.
+            probabilities: (rows, labels) in [0, 1]; with ``top``, (rows, k).
+            labels: the names of all labels, in the order of the columns.
+            targets: (rows, labels) coded as ``credibly.targets`` says, integer class indices
+                (rows,), −1 unknown, or ``SparseTargets``.
             ids: one per row, all different; the row numbers if not given.
-            scores: (rows, labels), the model's output.
+            scores: the model's output, of the shape of ``probabilities``.
             metadata: anything JSON can hold.
+            top: (rows, k) label indices, for rows that hold their most probable labels; −1 where a
+                row holds fewer.
             coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
             where: goes in front of error messages: a file name.
 
@@ -103,6 +138,16 @@ class Predictions:
             InputError: if shapes disagree or a value is out of range; names row and label.
         """
         names = validation.as_labels(labels, where)
+        about = {"created_by": f"credibly {__version__}", **(metadata or {})}
+        if top is not None:
+            if not isinstance(targets, SparseTargets) and targets is not None:
+                dense = validation.as_targets(targets, names, where, coding=coding)
+                targets = SparseTargets.from_dense(dense)
+            return top_table(
+                names, top, probabilities, targets, scores, ids, metadata=about, where=where
+            )
+        if isinstance(targets, SparseTargets):
+            targets, coding = targets.dense(), "unknown"
         probabilities = in_order(probabilities, names, "probabilities")
         targets, scores = (
             aligned(probabilities, in_order(each, names, what), "probabilities", what)
@@ -126,7 +171,7 @@ class Predictions:
             ids=validation.as_ids(ids, rows, where),
             targets=truth,
             scores=None if raw is None else validation.as_scores(raw, names, where),
-            metadata={"created_by": f"credibly {__version__}", **(metadata or {})},
+            metadata=about,
         )
 
     # Files -----------------------------------------------------------------------------------
@@ -339,27 +384,89 @@ class Predictions:
     def num_labels(self) -> int:
         return len(self.labels)
 
+    @property
+    def label_indices(self) -> Array:
+        """Return the label of each entry, (rows, columns); −1 where a row holds fewer labels."""
+        if self.top is not None:
+            return self.top
+        columns = np.arange(self.num_labels, dtype=np.int32)
+        return np.broadcast_to(columns, self.probabilities.shape)
+
+    @property
+    def held(self) -> Array:
+        """Return which entries belong to a label, (rows, columns): all, unless rows hold fewer."""
+        if self.top is not None:
+            return self.top >= 0
+        return np.broadcast_to(np.True_, self.probabilities.shape)
+
+    def present_counts(self) -> Array:
+        """Return how many labels each row has, held or not; NaN where nothing is known of a row.
+
+        Soft targets count by their size.
+        """
+        if self.targets is None:
+            return np.full(len(self), np.nan)
+        if self.all_targets is None:
+            counts, known = np.maximum(self.targets, 0).sum(axis=1), (self.targets >= 0).any(axis=1)
+        else:
+            counts, known = self.all_targets.row_counts(), self.all_targets.known
+        return counts.astype(float) if known is None else np.where(known, counts, np.nan)
+
+    def check_dense(self, purpose: str) -> None:
+        """Raise unless there is one column per label, which ``purpose`` needs."""
+        if self.top is not None:
+            raise InputError(needs_columns("the predictions hold", self.num_labels, purpose))
+
     def __getitem__(self, rows: Rows) -> Predictions:
         """Return some rows: a slice, indices or a bool mask."""
         chosen = row_index(rows)
+        taken = ("probabilities", "ids", "targets", "scores", "top", "all_targets")
+        given = {name: getattr(self, name) for name in taken}
         return replace(
-            self,
-            probabilities=self.probabilities[chosen],
-            ids=self.ids[chosen],
-            targets=None if self.targets is None else self.targets[chosen],
-            scores=None if self.scores is None else self.scores[chosen],
+            self, **{name: None if x is None else x[chosen] for name, x in given.items()}
         )
 
     def select(self, labels: Sequence[str]) -> Predictions:
-        """Return some labels, in the order given."""
+        """Return some labels, in the order given, with one column each.
+
+        Where rows hold their most probable labels, a label that a row does not hold has
+        probability 0, and scores are left out.
+        """
         columns = positions(labels, self.labels)
+        names = validation.as_labels(labels)
+        if self.top is not None:
+            return self._columns_of(names, columns)
         return replace(
             self,
-            labels=validation.as_labels(labels),
+            labels=names,
             probabilities=self.probabilities[:, columns],
             targets=None if self.targets is None else self.targets[:, columns],
             scores=None if self.scores is None else self.scores[:, columns],
         )
+
+    def _columns_of(self, labels: list[str], indices: Sequence[int]) -> Predictions:
+        assert self.top is not None
+        column_of = np.full(self.num_labels + 1, -1)  # the last one is for entries without a label
+        column_of[indices] = np.arange(len(indices))
+        columns = column_of[self.top]
+        rows, entries = np.nonzero(columns >= 0)
+        values = np.zeros((len(self), len(indices)), np.float32)
+        values[rows, columns[rows, entries]] = self.probabilities[rows, entries]
+        targets = None
+        if self.all_targets is not None:
+            asked = np.broadcast_to(np.asarray(indices), values.shape)
+            targets = _smallest(self.all_targets.at(asked))
+        return Predictions(values, labels, self.ids, targets, None, self.metadata)
+
+    def with_probabilities(self, probabilities: Array) -> Predictions:
+        """Return the same rows with other probabilities, checked."""
+        if self.top is None:
+            values = validation.as_probabilities(probabilities, self.labels)
+            return replace(self, probabilities=values)
+        return top_table(
+            self.labels, self.top, probabilities, self.all_targets, self.scores, self.ids,
+            metadata=self.metadata,
+        )  # fmt: skip
 
     def join_truth(
         self,
@@ -377,7 +484,9 @@ class Predictions:
             ids, labels: of the matrix; those of these predictions if not given.
             coding: how to read a matrix of only −1 and +1.
         """
+        self.check_dense("`join_truth`")
         if isinstance(truth, Predictions):
+            truth.check_dense("`join_truth`")
             if truth.targets is None:
                 raise InputError("`truth` must have targets; got predictions without any.")
             matrix, ids, names = truth.targets, truth.ids, truth.labels
@@ -419,16 +528,22 @@ class Predictions:
         ]
         ids = np.concatenate([part.ids for part in aligned])
         validation.check_unique(ids)
-        targets = None
-        if any(part.targets is not None for part in aligned):
-            targets = np.concatenate([_targets_or_unknown(part) for part in aligned])
-        scores = [part.scores for part in aligned if part.scores is not None]
+        if len({part.top is None for part in parts}) > 1:
+            raise InputError(
+                "`parts` must all have a column per label, or all hold the most probable labels of "
+                "each row; these differ."
+            )
+        known = any(part.targets is not None for part in aligned)
+        scored = all(part.scores is not None for part in aligned)
+        many = first.top is not None
         return replace(
             first,
-            probabilities=np.concatenate([part.probabilities for part in aligned]),
+            probabilities=_below([part.probabilities for part in aligned]),
             ids=ids,
-            targets=targets,
-            scores=np.concatenate(scores) if len(scores) == len(aligned) else None,
+            targets=_below([_targets_or_unknown(part) for part in aligned], -1) if known else None,
+            scores=_below([part.scores for part in aligned]) if scored else None,
+            top=_below([part.top for part in aligned], NOTHING) if many else None,
+            all_targets=_sparse_below(aligned) if many and known else None,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -439,6 +554,11 @@ class Predictions:
             (self.ids, other.ids),
             (self.targets, other.targets),
             (self.scores, other.scores),
+            (self.top, other.top),
+            *(
+                (getattr(self.all_targets, name, None), getattr(other.all_targets, name, None))
+                for name in ("offsets", "indices", "values", "known")
+            ),
         )
         return (
             self.labels == other.labels
@@ -454,11 +574,7 @@ class Predictions:
         """Return an Arrow table with the columns of the file: ``id``, ``p:…``, ``s:…``, ``y:…``."""
         from credibly.predictions import file_schema
 
-        kind = None
-        if self.targets is not None:
-            kind = "soft" if self.targets.dtype.kind == "f" else "hard"
-        schema = file_schema.arrow_schema(self.labels, scores=self.scores is not None, targets=kind)
-        return file_schema.to_arrow(schema, self.ids, self.probabilities, self.scores, self.targets)
+        return file_schema.to_arrow(file_schema.arrow_schema(self), self)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with the columns of the file; ``id`` is the index.
@@ -470,17 +586,25 @@ class Predictions:
     def _repr_html_(self) -> str:
         """Return the first rows as a table, for notebooks."""
         first = self[:ROWS]
-        columns = ["id", *self.labels]
+        columns = ["id", *(self.labels if self.top is None else range(1, self.top.shape[1] + 1))]
         rows = []
-        for place, (name, values) in enumerate(zip(first.ids, first.probabilities, strict=True)):
-            truth = None if first.targets is None else first.targets[place]
-            rows.append([name, *_marked(values, truth)])
+        for row, (name, values) in enumerate(zip(first.ids, first.probabilities, strict=True)):
+            cells = _marked(values, None if first.targets is None else first.targets[row])
+            if first.top is not None:
+                names = [self.labels[label] if label >= 0 else "" for label in first.top[row]]
+                cells = [f"{name} {cell}" for name, cell in zip(names, cells, strict=False)]
+            rows.append([name, *cells])
         note = "" if self.targets is None else "✓ present, ? unknown, by the truth."
         return html_table(repr(self), columns, rows, note=note, total=len(self))
 
     def __repr__(self) -> str:
         known = [name for name in ("targets", "scores") if getattr(self, name) is not None]
         extra = f", with {' and '.join(known)}" if known else ""
+        if self.top is not None:
+            return (
+                f"Predictions({len(self):,} rows, the {self.top.shape[1]} most probable of "
+                f"{self.num_labels:,} labels{extra})"
+            )
         return f"Predictions({len(self)} rows × {self.num_labels} labels{extra})"
 
 
@@ -525,6 +649,127 @@ def _targets_or_unknown(part: Predictions) -> Array:
     if part.targets is not None:
         return part.targets
     return np.full(part.probabilities.shape, UNKNOWN, dtype=np.int8)
+
+
+def _below(parts: Sequence[Any], fill: float = 0) -> Array:
+    """Return the rows of all parts; rows with fewer entries than others are filled up."""
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate(
+        [
+            part
+            if part.shape[1] == width
+            else np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill)
+            for part in parts
+        ]
+    )
+
+
+def _sparse_below(parts: Sequence[Predictions]) -> SparseTargets:
+    count = parts[0].num_labels
+    each = [
+        SparseTargets.unknown(len(part), count) if part.all_targets is None else part.all_targets
+        for part in parts
+    ]
+    sizes = np.concatenate([np.diff(targets.offsets) for targets in each])
+    soft = any(targets.values is not None for targets in each)
+    return SparseTargets(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        np.concatenate([targets.indices for targets in each]),
+        count,
+        np.concatenate([targets.entry_values() for targets in each]) if soft else None,
+        np.concatenate([np.ones(len(t), bool) if t.known is None else t.known for t in each]),
+    )
+
+
+def needs_columns(subject: str, num_labels: int, purpose: str) -> str:
+    """Return the message that work needs one column per label."""
+    return (
+        f"{purpose} needs one column per label; {subject} the most probable labels of each row, of "
+        f"{num_labels:,}. Select the labels you need: `Predictions.read(path, labels=[…])`."
+    )
+
+
+# Rows that hold their most probable labels -----------------------------------------------------
+
+
+def top_table(
+    labels: list[str],
+    top: ArrayLike | object,
+    probabilities: ArrayLike | object,
+    targets: SparseTargets | None,
+    scores: ArrayLike | object,
+    ids: Sequence[object] | Array | None,
+    *,
+    metadata: dict[str, Any],
+    where: str = "",
+) -> Predictions:
+    """Return checked predictions; a million labels are not checked again for every batch."""
+    indices = to_numpy(top)
+    values = to_numpy(probabilities).astype(np.float32)
+    raw = None if scores is None else to_numpy(scores).astype(np.float32)
+    _check_top(indices, values, raw, targets, len(labels), where)
+    indices = indices.astype(np.int32)
+    values = np.where(indices >= 0, values, np.float32(0))
+    if not (np.diff(values, axis=1) <= 0).all():
+        order = np.argsort(-values, axis=1, kind="stable")
+        indices, values = (np.take_along_axis(each, order, 1) for each in (indices, values))
+        raw = None if raw is None else np.take_along_axis(raw, order, 1)
+    found = None
+    if targets is not None:
+        at = targets.at(np.maximum(indices, 0))
+        found = _smallest(np.where(indices >= 0, at, np.float32(UNKNOWN)))
+    row_ids = validation.as_ids(ids, len(indices), where)
+    return Predictions(values, labels, row_ids, found, raw, metadata, indices, targets)
+
+
+def _smallest(targets: Array) -> Array:
+    """Return targets as int8 unless some are soft."""
+    whole = targets.astype(np.int8)
+    return whole if np.array_equal(whole, targets) else targets
+
+
+def _check_top(
+    indices: Array,
+    values: Array,
+    scores: Array | None,
+    targets: SparseTargets | None,
+    num_labels: int,
+    where: str,
+) -> None:
+    if indices.ndim != 2 or indices.dtype.kind not in "iu" or not indices.size:
+        raise InputError(
+            f"{where}`top` must hold label indices of shape (rows, k); got {indices.dtype} of "
+            f"shape {indices.shape}."
+        )
+    for name, other in (("probabilities", values), ("scores", scores)):
+        if other is not None and other.shape != indices.shape:
+            raise InputError(
+                f"{where}`{name}` must have the shape of `top`, {indices.shape}; got {other.shape}."
+            )
+    outside = (indices < NOTHING) | (indices >= num_labels)
+    if outside.any():
+        row, entry = (int(i) for i in np.argwhere(outside)[0])
+        raise InputError(
+            f"{where}label indices must lie in [0, {num_labels - 1}]; got {indices[row, entry]} in "
+            f"row {row}."
+        )
+    ordered = np.sort(indices, axis=1)
+    twice = ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0)).any(axis=1)
+    if twice.any():
+        raise InputError(
+            f"{where}a row must hold each label once; row {int(twice.argmax())} holds one twice."
+        )
+    bad = ~((values >= 0) & (values <= 1)) & (indices >= 0)
+    if bad.any():
+        row, entry = (int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            f"{where}probabilities must lie in [0, 1]; got {values[row, entry]:.6g} in row {row}. "
+            "If these are scores, map them by the link of their loss first."
+        )
+    if targets is not None and targets.shape != (len(indices), num_labels):
+        raise InputError(
+            f"{where}`targets` must have shape {(len(indices), num_labels)}; got {targets.shape}."
+        )
 
 
 def _same(one: Array | None, two: Array | None) -> bool:
