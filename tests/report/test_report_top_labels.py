@@ -56,7 +56,7 @@ def test_the_summary_is_that_of_the_labels_held_one_by_one(rows, path):
     dense = rows.all_targets.dense()
     for number in (0, 3, 150, 299):
         where, _ = np.nonzero(rows.top == number)
-        values = rows.column(number)[where].astype(np.float64)
+        values = rows.select([rows.labels[number]]).probabilities[where, 0].astype(np.float64)
         one = found.label(number)
         assert (one.held, one.present) == (len(where), dense[:, number].sum())
         assert one.hits == dense[where, number].sum()
