@@ -38,7 +38,7 @@ test-spark: setup
 	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/spark
 	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
 
-# timm and transformers networks: an environment of their own, see docs/models.md.
+# timm and transformers networks: an environment of their own, see docs/guide/training.md.
 test-vision:
 	test -x .venv-vision/bin/python || $(PYTHON) -m venv .venv-vision
 	.venv-vision/bin/pip install --quiet -c constraints.txt torch

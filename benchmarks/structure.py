@@ -1,7 +1,7 @@
 """How long the paths through the package are, and how its code is shaped.
 
 The first two figures count the files of ``src/credibly`` in which a function is entered; the others
-are counted from the source. ``docs/architecture.md`` quotes them.
+are counted from the source. ``docs/reference/architecture.md`` quotes them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def shape() -> dict[str, int]:
 
 
 def run() -> None:
-    """Print the figures of docs/architecture.md."""
+    """Print the figures of docs/reference/architecture.md."""
     for name in ("bce", "spa", "twl", "spa+lpr"):
         entered = training_step(name)
         print(f"{name}: {len(entered)} files: {', '.join(entered)}")

@@ -1,7 +1,7 @@
 """Run every example in a folder of its own and count the lines that mention credibly.
 
 python examples/run_all.py            all of them, with times
-python examples/run_all.py --count    only the table of docs/integrations.md
+python examples/run_all.py --count    only the table of docs/guide/integrations.md
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def test_the_readme_says_what_the_package_is():
     claims = (ROOT / "benchmarks" / "claims" / "claims.toml").read_text().count("[[claim]]")
     parts = (f"Version {project['version']}", f"Python {python}", project["license"], "typed")
     text = (ROOT / "README.md").read_text()
-    results = (ROOT / "docs" / "results.md").read_text()
-    decided = re.search(r"of (\d+) claims, networks decide (\d+)", results)
+    results = (ROOT / "docs" / "papers" / "index.md").read_text()
+    decided = re.search(r"There are (\d+) claims: networks decide (\d+)", results)
     assert decided is not None
     assert int(decided[1]) == claims
     said = f"{claims} claims of four papers, {decided[2]} decided by networks"

@@ -21,7 +21,7 @@ def runner():
 
 
 def test_the_documentation_counts_the_lines_of_every_example(runner):
-    page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "integrations.md").read_text(encoding="utf-8")
     assert runner.table() in page, "paste the output of `python examples/run_all.py --count`"
 
 

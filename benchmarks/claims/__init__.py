@@ -10,6 +10,6 @@ findings  verdicts
 calibrated, quasibinary, two_way, average_k, defaults   the studies: methods, tables, rules
 transfer  rows for ``two_way``: features of a network trained on other labels
 normalizer, diagram, cost   measured beside the runs, each with a file of its own
-page      docs/results.md and docs/results/ from the files in ``results/``
+page      docs/papers/ and benchmarks/results/ from the files in ``results/``
 figures   what the pages show
 """

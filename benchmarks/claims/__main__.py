@@ -1,4 +1,4 @@
-"""Measure the claims of the four papers and write docs/results.md and docs/results/.
+"""Measure the claims of the four papers and write docs/papers/ and benchmarks/results/.
 
 ``python -m benchmarks.claims [STUDY …] [--networks] [--quick] [--jobs N] [--page-only]``
 """
@@ -41,7 +41,7 @@ def main() -> None:
     # A quick look must never mix with the runs that the page in the documentation rests on.
     quick = ROOT / "artifacts" / "claims-quick"
     book = Book(quick / "results" if arguments.quick else RESULTS)
-    docs = quick if arguments.quick else ROOT / "docs"
+    root = quick if arguments.quick else ROOT
     studies = NETWORKS if arguments.networks else STUDIES
     for name in () if arguments.page_only else arguments.studies or studies:
         study = import_module(f"benchmarks.claims.{name}")
@@ -58,8 +58,8 @@ def main() -> None:
             _further(name, book)
     from benchmarks.claims.page import write
 
-    write(book, docs, _quick if arguments.quick else None)
-    print(f"Wrote {(docs / 'results.md').relative_to(ROOT)} and the pages under it")
+    write(book, root, _quick if arguments.quick else None)
+    print(f"Wrote docs/papers/ and benchmarks/results/ in {root}")
 
 
 def _further(name: str, book: Book) -> None:

@@ -4,7 +4,7 @@
     python -m benchmarks.claims.assets flowers102 FOLDER $CREDIBLY_ASSETS/flowers102.npz
 
 FOLDER is a copy of the repository, with one folder of images per class under ``train`` and ``test``
-(and ``valid``, which counts as ``train``). docs/results/networks.md names the repositories.
+(and ``valid``, which counts as ``train``). benchmarks/results/networks.md names the repositories.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The pages of results, their tables as CSV and their figures, from the finished runs alone."""
+"""Pages of the papers, the record of the runs, tables as CSV and figures, from finished runs.
+
+``docs/papers/`` has a short page for each paper; ``benchmarks/results/`` has everything."""
 
 from __future__ import annotations
 
@@ -45,7 +47,15 @@ DRAWN = {
     "003": ("average-k",),
 }
 MATTER = ("maps", "biases", "retrieval")
-"""The figures of the front page."""
+"""The figures of the overview."""
+
+DOCS, RECORD = Path("docs/papers"), Path("benchmarks/results")
+IMAGES = {DOCS: "../img", RECORD: "../../docs/img"}
+POOLED = r"(\S+ \[[^\]]+\])"
+"""A pooled difference with its interval, in what was found."""
+
+SHORT_ENOUGH = 60
+"""Words of a finding that a paper's page shows whole where ``notes.toml`` names no part of it."""
 
 MARK = {
     "holds": "**holds**",
@@ -63,11 +73,8 @@ AMENDED = "2026-11-18"
 CLEAR = ("holds", "holds in part", "contradicted")
 """Verdicts that decide a claim."""
 
-HEADER = "---\nsearch:\n  boost: 0.1\n---"
-"""The site's search ranks guides above the record."""
-
-WIDE = HEADER.replace("search:", "hide: [toc]\nsearch:")
-"""The front page leaves the width to its figures."""
+HEADER = "---\nsearch:\n  boost: 0.3\n---"
+"""The site's search ranks guides above the papers."""
 
 KINDS = ("networks", "heads", "texts")
 NETWORKS = ("digits, cnn", *networks.BY_RULE)
@@ -93,26 +100,26 @@ class Claim:
         return [MARK[finding.verdict] for finding in self.findings]
 
 
-def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = None) -> None:
-    """Write ``results.md``, the folder ``results`` and the figures; and every table as CSV.
+def write(book: Book, root: Path, change: Callable[[Method], Method] | None = None) -> None:
+    """Write the pages and figures of the papers, the record, and every table as CSV.
 
     ``change`` is what was done to every method before it was run, for a quick look.
     """
     results = _results(book, change)
     claims = _claims(_findings(results, book.folder))
     kinds = _kinds(results["several"])
-    drawn = figures.draw(results, book, docs / "img" / "results")
+    drawn = figures.draw(results, book, root / "docs" / "img" / "results")
     tables = _tables(results, book)
     notes = _quotes(tables, claims).fill(_notes())
     for table in (table for group in tables.values() for table in group):
         table.write(book.folder / "tables")
-    pages = {"results": _front(claims, kinds, notes, drawn)}
+    pages = {DOCS / "index": [HEADER, *_overview(claims, kinds, notes, drawn)]}
     for paper, name in PAGES.items():
         own = [claim for claim in claims if claim.entry["paper"] == paper]
-        pages[f"results/{name}"] = [
+        pages[DOCS / name] = [HEADER, *_paper(paper, own, kinds, notes, drawn)]
+        pages[RECORD / name] = [
             f"# {NAMES[paper]}",
-            notes["paper"][paper].strip(),
-            *(_picture(name, drawn, "../img") for name in DRAWN[paper] if name in drawn),
+            *(_picture(name, drawn, RECORD) for name in DRAWN[paper] if name in drawn),
             "## Claims",
             notes["claims"].strip(),
             *(_claim(claim, kinds, notes) for claim in own),
@@ -120,10 +127,10 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
             notes["tables"][paper].strip(),
             *map(str, tables[paper]),
         ]
-    pages["results/networks"] = [
+    pages[RECORD / "networks"] = [
         "# Networks on real images",
         notes["networks"].strip(),
-        *(_picture(name, drawn, "../img") for name in ("biases",) if name in drawn),
+        *(_picture(name, drawn, RECORD) for name in ("biases",) if name in drawn),
         "## The claims with a head start",
         notes["with_start"].strip(),
         _with_start(results, claims),
@@ -133,21 +140,23 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
         notes["not_run"].strip(),
         networks.unfinished(results["networks"], results["networks"].methods),
     ]
-    pages["results/texts"] = [
+    pages[RECORD / "texts"] = [
         "# Texts",
         notes["texts"].strip(),
         "## Tables",
         *map(str, tables["texts"]),
         networks.unfinished(results["texts"], results["texts"].methods),
     ]
-    pages["results/defaults"] = [
+    pages[RECORD / "defaults"] = [
         "# Better defaults",
         notes["defaults"].strip(),
         "## Tables",
         *map(str, tables["defaults"]),
     ]
-    pages["results/method"] = [
-        "# How it was measured",
+    pages[RECORD / "README"] = [
+        "# Records of the measurements",
+        notes["record"].strip(),
+        "## How it was measured",
         notes["method"].strip(),
         "## Rules",
         notes["rules"].strip(),
@@ -159,11 +168,9 @@ def write(book: Book, docs: Path, change: Callable[[Method], Method] | None = No
         _runs(book, results),
     ]
     for name, parts in pages.items():
-        path = docs / f"{name}.md"
+        path = root / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
-        header = HEADER if "/" in name else WIDE
-        text = "\n\n".join(part for part in (header, *parts) if part)
-        path.write_text(text + "\n", encoding="utf-8")
+        path.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
 
 
 def _notes() -> Notes:
@@ -305,41 +312,84 @@ def _claims(found: Columns) -> list[Claim]:
     return claims
 
 
-def _front(
+def _overview(
     claims: list[Claim], kinds: tuple[str, ...], notes: Notes, drawn: dict[str, str]
 ) -> list[str]:
-    """Verdicts by paper, the figures that matter, what follows, then every claim with a link."""
+    """Verdicts by paper, the figures that matter, and what follows."""
     verdicts = []
     for paper, name in PAGES.items():
         own = [claim for claim in claims if claim.entry["paper"] == paper]
         counts = [
             _count(claim.findings[kind].verdict for claim in own) for kind in range(len(kinds))
         ]
-        verdicts.append([f"[{SHORT[paper]}](results/{name}.md)", *counts, notes["verdict"][paper]])
-    listed = [
-        [
-            SHORT[claim.entry["paper"]],
-            f'<a id="{claim.entry["id"]}"></a>'
-            f"[{claim.entry['title']}](results/{PAGES[claim.entry['paper']]}.md#{claim.entry['id']})",
-            *claim.marks,
-        ]
-        for claim in claims
-    ]
+        verdicts.append([f"[{SHORT[paper]}]({name}.md)", *counts, notes["verdict"][paper]])
     totals = "; ".join(
         f"by {kind}: " + _count((claim.findings[index].verdict for claim in claims), every=True)
         for index, kind in enumerate(kinds)
     )
-    pictures = [_picture(name, drawn, "img") for name in MATTER if name in drawn]
+    pictures = [_picture(name, drawn, DOCS) for name in MATTER if name in drawn]
     return [
         notes["front"].strip(),
-        markdown(["paper", *kinds, "what came of it"], verdicts),
+        markdown(["paper", *kinds, "what follows"], verdicts),
+        f"Of {len(claims)} claims, {totals}.",
         '<div class="figures" markdown="1">\n\n' + "\n".join(pictures) + "\n\n</div>",
         notes["figures"].strip(),
         notes["short"].strip(),
-        "## Claim by claim",
-        f"Of {len(claims)} claims, {totals}.",
-        markdown(["paper", "claim", *kinds], listed),
     ]
+
+
+def _paper(
+    paper: str,
+    claims: list[Claim],
+    kinds: tuple[str, ...],
+    notes: Notes,
+    drawn: dict[str, str],
+) -> list[str]:
+    """A paper in short: every claim with its rule, verdicts and the differences behind them."""
+    listed = [[f"[{c.entry['title']}](#{c.entry['id']})", *c.marks] for c in claims]
+    return [
+        f"# {NAMES[paper]}",
+        notes["paper"][paper].strip(),
+        markdown(["claim", *kinds], listed),
+        notes["read"].strip().format(record=f"benchmarks/results/{PAGES[paper]}.md"),
+        *(_picture(name, drawn, DOCS) for name in DRAWN[paper] if name in drawn),
+        "## Claim by claim",
+        *(_in_short(claim, kinds, notes) for claim in claims),
+    ]
+
+
+def _in_short(claim: Claim, kinds: tuple[str, ...], notes: Notes) -> str:
+    """A claim, the end of its written rule, and by kind of run the verdict and what it rests on."""
+    entry = claim.entry
+    id_, test = entry["id"], entry["test"]
+    rule = test[test.index("Holds if") :] if "Holds if" in test else test
+    lines = [f"- Rule: {rule}"]
+    if id_ in notes["coded"]:
+        lines.append(f"- Judged by: {notes['coded'][id_].strip()}.")
+    if id_ in notes["claimed"]:
+        lines.append(f"- Claimed: {notes['claimed'][id_]}.")
+    shown = notes["shown"].get(id_, {})
+    for name, mark, finding in zip(kinds, claim.marks, claim.findings, strict=True):
+        if finding.verdict in ("not run", "not testable"):
+            continue
+        found = [_difference(finding.ours, what, find) for what, find in shown.items()]
+        if not shown and len(finding.ours.split()) <= SHORT_ENOUGH:
+            found = [finding.ours.rstrip(".")]
+        lines.append(f"- {name.capitalize()}: " + ". ".join([mark, *filter(None, found)]) + ".")
+        if finding.amended:
+            lines.append(f"- {name.capitalize()}, amended on {AMENDED}: {finding.amended}")
+    comment = notes["claim"].get(id_, "").strip()
+    parts = [f"### {entry['title']} {{#{id_}}}", f"**{entry['says']}** ({entry['where']})"]
+    return "\n\n".join([*parts, "\n".join(lines), *([comment] if comment else [])])
+
+
+def _difference(ours: str, what: str, find: str) -> str:
+    """The part of a finding that a pattern names, with the smallest difference it could see."""
+    match = re.search(find.replace("POOLED", POOLED) + r"(?:, visible from (\d+\.\d+))?", ours)
+    if match is None:
+        return ""
+    seen = f" (visible from {match[2]})" if match[2] else ""
+    return f"{what}: {match[1]}{seen}".replace(" -", " −").replace("[-", "[−")
 
 
 def _count(verdicts: Iterable[str], *, every: bool = False) -> str:
@@ -354,8 +404,8 @@ def _count(verdicts: Iterable[str], *, every: bool = False) -> str:
     return ", ".join([*parts, f"{other} open"] if other else parts)
 
 
-def _picture(name: str, drawn: dict[str, str], folder: str) -> str:
-    return f"![{drawn[name]}]({folder}/results/{name}.svg)"
+def _picture(name: str, drawn: dict[str, str], folder: Path) -> str:
+    return f"![{drawn[name]}]({IMAGES[folder]}/results/{name}.svg)"
 
 
 def _coded(claims: list[Claim], coded: dict[str, str]) -> str:

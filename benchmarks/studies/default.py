@@ -6,7 +6,7 @@ Each cell (set, method, seed) runs in a process of its own with one thread and i
 ``benchmarks/studies/default.jsonl``; the same command continues where it stopped. Training rows
 train, choose and calibrate; the published test rows are measured once. Seeds move the split of the
 training rows, the models and their order of rows. ``--table`` prints the tables and measures
-nothing; ``--write`` puts them into docs/default.md.
+nothing; ``--write`` puts them into benchmarks/results/default.md.
 
 Peers, as a user of scikit-learn or PyTorch would run them:
 
@@ -340,21 +340,25 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", default=";".join(NAMES), help="separated by ;")
     parser.add_argument("--table", action="store_true", help="print the tables of the records")
-    parser.add_argument("--write", action="store_true", help="write them into the page")
+    parser.add_argument("--summary", action="store_true", help="print the table in short")
+    parser.add_argument("--write", action="store_true", help="write them into their pages")
     parser.add_argument("--one", nargs=3, metavar=("SET", "METHOD", "SEEDS"))
     given = parser.parse_args()
     if given.one:
         name, method, seeds = given.one
         for line in one(name, method, [int(seed) for seed in seeds.split(",")]):
             print(json.dumps(line), flush=True)
-    elif given.table or given.write:
-        from benchmarks.studies.default_tables import tables
-        from benchmarks.studies.documents import put_tables
+    elif given.table or given.summary or given.write:
+        from benchmarks.studies.default_tables import summary, tables
+        from benchmarks.studies.documents import RECORD, put_tables
 
         if given.table:
             print(tables())
+        elif given.summary:
+            print(summary())
         else:
-            put_tables("default.md", "default", tables())
+            put_tables(f"{RECORD}/default.md", "default", tables())
+            put_tables("docs/benchmarks/quality.md", "summary", summary())
     else:
         methods = given.methods.split(";")
         run(given.sets, methods, given.seeds)

@@ -1,4 +1,4 @@
-"""The tables of docs/default.md, from the records of ``benchmarks.studies.default``."""
+"""The tables of benchmarks/results/default.md, from the records of ``studies.default``."""
 
 from __future__ import annotations
 
@@ -38,6 +38,31 @@ def tables() -> str:
         first.append(_left_out(lines))
     first = [*first, *([_regret(lines)] if measured else [])]
     return "\n\n".join([*first, _behind(lines), *parts, _images(), _texts()])
+
+
+def summary() -> str:
+    """Log loss, mAP and CPU time of auto on every set, beside the peer that is nearest."""
+    lines = records()
+    rows = []
+    for name in SHOWN_SETS:
+        own = {m: [x for x in lines if (x["set"], x["method"]) == (name, m)] for m in NAMES}
+        peers = {m: mean_of(own[m], "NLL") for m in NAMES if own[m] and m not in NOT_BESIDE}
+        if not own["auto"] or not peers:
+            continue
+        nearest = min(peers, key=peers.__getitem__)
+        pairs = ((mean_of(own[m], metric) for m in ("auto", nearest)) for metric in IN_SHORT)
+        rows.append([name, nearest, *(" / ".join(f"{v:.1f}" for v in pair) for pair in pairs)])
+    header = ["set", "nearest peer", "NLL × 1000", "mAP@y %", "ACE %", "CPU s"]
+    return markdown(header, rows)
+
+
+IN_SHORT = ("NLL", "mAP@y", "ACE", "CPU s")
+NOT_BESIDE = ("auto", "mlp", *NOT_PEERS)
+"""What is no peer in the summary: auto, and its own candidates."""
+
+
+def mean_of(lines: list[dict[str, Any]], metric: str) -> float:
+    return float(np.mean([line[metric] for line in lines])) * FACTOR[metric]
 
 
 def _shown(values: list[float], metric: str) -> str:
@@ -161,7 +186,7 @@ def _images() -> str:
         rows.append(_Compared(name, (started, "BCE + affine"), peers))
     return (
         "EfficientNet-Lite0 fine-tuned on images for three epochs "
-        "([networks](results/networks.md)): the default (BCE, head start, affine map) minus "
+        "([networks](networks.md)): the default (BCE, head start, affine map) minus "
         "others', each as its paper uses it or with the affine map too.\n\n"
         + _recipes("images", networks.methods(), RECIPES, rows)
     )
@@ -181,9 +206,9 @@ def _texts() -> str:
         for name in ("reuters, tfidf", "goemotions, tfidf")
     ]
     return (
-        "TF-IDF on texts ([texts](results/texts.md)), with held-out rows as in `--folds 0`: BCE, "
+        "TF-IDF on texts ([texts](texts.md)), with held-out rows as in `--folds 0`: BCE, "
         "biases at the rates and one affine map, minus others'. The default has folds and a map "
-        "per label besides; it is compared with scikit-learn in [text](text.md).\n\n"
+        "per label besides; scikit-learn stands under reuters above.\n\n"
         + _recipes("texts", texts.methods(), RECIPES, rows)
     )
 

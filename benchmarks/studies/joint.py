@@ -7,7 +7,7 @@ networks are those of ``joint_networks``; everything else is fitted and chosen o
 of the training rows and measured on the official test rows. Each finished (set, seed, method) is a
 line of the output file; the same command continues where it stopped and prints means and paired
 95 % intervals against independence. ``--table`` prints the
-tables of docs/joint.md from the records and measures nothing.
+tables of benchmarks/results/joint.md from the records and measures nothing.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def _cell(found: list[dict[str, Any]], base: dict[int, dict[str, Any]], key: str
 
 
 def page_tables(records: list[dict[str, Any]]) -> str:
-    """Return the tables of every set, as docs/joint.md shows them."""
+    """Return the tables of every set, as benchmarks/results/joint.md shows them."""
     parts = []
     for name in SHOWN:
         seeds = {each["seed"] for each in records if each["set"] == name}

@@ -7,7 +7,7 @@ the training rows and measured on the rows left out; the test rows take no part.
 three folds of five, those of 4,000 rows and more one. Of small sets the sum of models that auto
 comes to, on all five folds, is compared for the two smallest limits. Each (set, limit, model) is a
 line of ``benchmarks/studies/limits.jsonl``; the same command continues where it stopped.
-``--write`` puts the tables into docs/models.md.
+``--write`` puts the tables into benchmarks/results/limits.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_variable] = "1"
 
 from benchmarks.studies.default import SETS  # noqa: E402 - after the number of threads is set
-from benchmarks.studies.documents import put_tables  # noqa: E402
+from benchmarks.studies.documents import RECORD, put_tables  # noqa: E402
 from benchmarks.studies.training import data_file, markdown  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
@@ -111,7 +111,7 @@ def main() -> None:
     if given.table:
         print(tables())
     elif given.write:
-        put_tables("models.md", "limits", tables())
+        put_tables(f"{RECORD}/limits.md", "limits", tables())
     else:
         done = {(line["set"], line["model"], line["limit"]) for line in records()}
         for name, model, limit in cells(given.sets):

@@ -7,7 +7,7 @@ candidate of ``--model auto`` scores the rest by cross-fitting. Each map is fitt
 rows, 40, 100, 300 or all, and judged on the quarter. ``auto`` chooses among none, affine and
 per-label by cross-validated log loss, ``with beta`` also among beta, ``choose`` among every map
 without ties. Each (set, seed) is some lines of ``benchmarks/studies/maps.jsonl``; the same command
-continues where it stopped. ``--write`` puts the tables into docs/default.md.
+continues where it stopped. ``--write`` puts the tables into benchmarks/results/default.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
 import numpy as np  # noqa: E402 - after the number of threads is set
 from scipy.special import expit  # noqa: E402
 
-from benchmarks.studies.documents import put_tables  # noqa: E402
+from benchmarks.studies.documents import RECORD, put_tables  # noqa: E402
 from benchmarks.studies.training import markdown  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
@@ -153,7 +153,7 @@ def main() -> None:
         print(tables())
         return
     if given.write:
-        put_tables("default.md", "maps", tables())
+        put_tables(f"{RECORD}/default.md", "maps", tables())
         return
     done = {(line["set"], line["seed"]) for line in records()}
     for name in given.sets or SETS:

@@ -1,4 +1,4 @@
-"""docs/as-printed.md: every call on it can be made, every test it names exists."""
+"""docs/papers/as-printed.md: every call on it can be made, every test it names exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from credibly.data.readers import all_readers
 ROOT = Path(__file__).parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (ROOT / "docs" / "as-printed.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs" / "papers" / "as-printed.md")
+    .read_text(encoding="utf-8")
+    .splitlines()
     if line.startswith("| ") and not line.startswith("| printed")
 ]
 CALLS = sorted({call for row in ROWS for call in re.findall(r"`(cr\.[^`]*)`", row[1])})

@@ -30,8 +30,10 @@ def test_the_names_known_without_torch_are_those_of_the_registry():
 
 @each
 def test_every_calibrator_is_listed_in_the_documentation(kind):
-    page = (Path(__file__).parents[2] / "docs" / "calibration.md").read_text(encoding="utf-8")
-    assert f"| `{kind.name}` |" in page, "add a row to the table of docs/calibration.md"
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "calibration.md").read_text(
+        encoding="utf-8"
+    )
+    assert f"| `{kind.name}` |" in page, "add a row to the table of docs/guide/calibration.md"
 
 
 def test_every_exported_calibrator_is_in_the_registry():

@@ -41,6 +41,7 @@ from credibly.cli import train
 from credibly.cli.command import build_parser, resolve
 from credibly.data import CALIBRATION, TEST, TRAIN, Data, load, synthetic
 
+ROOT = Path(__file__).parents[2]
 STUDIES = (calibrated, quasibinary, two_way, average_k, defaults, networks)
 
 
@@ -388,17 +389,35 @@ def test_spread_is_a_students_interval() -> None:
 def test_every_claim_stands_on_its_page_and_every_rule_has_a_claim(tmp_path: Path) -> None:
     book = Book(tmp_path / "records")
     page.write(book, tmp_path)
-    text = "".join(p.read_text(encoding="utf-8") for p in (tmp_path / "results").glob("*.md"))
-    front = (tmp_path / "results.md").read_text(encoding="utf-8")
     claims = tomllib.loads((page.HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
-    assert all(claim["says"] in text for claim in claims)
-    assert all(f'<a id="{claim["id"]}"></a>' in front for claim in claims)
-    notes = tomllib.loads((page.HERE / "notes.toml").read_text(encoding="utf-8"))
-    assert set(notes["claim"]) <= {claim["id"] for claim in claims}
+    for claim in claims:
+        for folder in (page.DOCS, page.RECORD):
+            path = tmp_path / folder / f"{page.PAGES[claim['paper']]}.md"
+            text = path.read_text(encoding="utf-8")
+            assert claim["says"] in text
+            assert f"{{#{claim['id']}}}" in text
+    notes = page._notes()
+    for table in ("claim", "claimed", "coded", "shown"):
+        assert set(notes[table]) <= {claim["id"] for claim in claims}
     rules = page._findings(page._results(book), book.folder)
     for column in rules:
         assert set(column) <= {claim["id"] for claim in claims}
         assert all(rule.verdict in ("not run", "reported") for rule in column.values())
+
+
+def test_the_page_of_a_paper_shows_every_pooled_difference_that_decides() -> None:
+    book = Book()
+    claims = page._claims(page._findings(page._results(book), book.folder))
+    shown = page._notes()["shown"]
+    for claim in claims:
+        parts = shown.get(claim.entry["id"], {})
+        found = [
+            [page._difference(f.ours, *part) for part in parts.items()] for f in claim.findings
+        ]
+        assert all(any(column) for column in zip(*found, strict=True)), claim.entry["id"]
+        for finding, row in zip(claim.findings, found, strict=True):
+            if "pooled" in finding.ours:
+                assert any("[" in part for part in row), claim.entry["id"]
 
 
 def test_every_number_that_prose_quotes_is_there() -> None:
@@ -421,40 +440,47 @@ def test_a_quotation_is_the_mean_or_the_whole_of_a_cell() -> None:
 
 
 def test_rules_that_the_code_does_not_follow_are_named_for_real_claims() -> None:
-    claims = tomllib.loads((page.HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
-    assert set(page._notes()["coded"]) <= {claim["id"] for claim in claims}
-    method = (page.HERE.parents[1] / "docs/results/method.md").read_text(encoding="utf-8")
-    assert all(f"#{claim})" in method for claim in page._notes()["coded"])
+    record = (ROOT / page.RECORD / "README.md").read_text(encoding="utf-8")
+    assert all(f"#{claim})" in record for claim in page._notes()["coded"])
 
 
 def test_every_undecided_claim_says_what_is_claimed_and_what_could_be_seen() -> None:
-    method = (page.HERE.parents[1] / "docs/results/method.md").read_text(encoding="utf-8")
-    table = method.partition("## Undecided claims")[2].partition("## Runs")[0]
-    front = (page.HERE.parents[1] / "docs/results.md").read_text(encoding="utf-8")
-    listed = front.partition("## Claim by claim")[2]
-    open_claims = re.findall(r'id="(\S+?)"></a>.*\| not seen', listed)
-    assert open_claims
+    record = (ROOT / page.RECORD / "README.md").read_text(encoding="utf-8")
+    table = record.partition("## Undecided claims")[2].partition("## Runs")[0]
+    papers = [ROOT / page.DOCS / f"{name}.md" for name in page.PAGES.values()]
+    listed = "".join(path.read_text(encoding="utf-8") for path in papers)
+    open_claims = re.findall(r"^\| \[.*?\]\(#(\S+)\) \|.*not seen", listed, re.MULTILINE)
+    assert len(open_claims) > 5
     assert all(f"#{claim})" in table for claim in open_claims)
 
 
 def test_the_pages_and_tables_are_those_of_the_records(tmp_path: Path) -> None:
     shutil.copytree(RESULTS, tmp_path / "records")
     page.write(Book(tmp_path / "records"), tmp_path)
-    docs = page.HERE.parents[1] / "docs"
-    written = {path.relative_to(tmp_path) for path in tmp_path.glob("results/*.md")}
-    assert written == {path.relative_to(docs) for path in docs.glob("results/*.md")}
+    written = {path.relative_to(tmp_path) for path in tmp_path.glob("docs/papers/*.md")}
+    written |= {path.relative_to(tmp_path) for path in tmp_path.glob("benchmarks/results/*.md")}
+    assert len(written) == 13
     repeat = "run `python -W ignore -m benchmarks.claims --page-only`"
-    for name in (Path("results.md"), *written):
-        assert (tmp_path / name).read_text() == (docs / name).read_text(), f"{name}: {repeat}"
+    for name in written:
+        assert (tmp_path / name).read_text() == (ROOT / name).read_text(), f"{name}: {repeat}"
     for table in (tmp_path / "records" / "tables").iterdir():
         assert table.read_bytes() == (RESULTS / "tables" / table.name).read_bytes(), repeat
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / page.RECORD).glob("*.md")), ids=lambda path: path.stem
+)
+def test_links_of_the_record_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    files = [link.partition("#")[0] for link in links if "://" not in link]
+    assert [name for name in files if name and not (path.parent / name).exists()] == []
 
 
 def test_the_page_on_vqa_shows_its_records():
     from benchmarks.studies import vqa
 
     records = vqa.read_records(Path(vqa.__file__).with_suffix(".jsonl"))
-    page = (Path(__file__).parents[2] / "docs/vqa.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks/results/vqa.md").read_text(encoding="utf-8")
     assert vqa.table(records).strip() in page
     assert {each["seed"] for each in records} == set(range(vqa.SEEDS))
 
@@ -463,5 +489,5 @@ def test_the_page_on_joint_probabilities_shows_its_records():
     from benchmarks.studies import joint
 
     records = joint.read_records(Path(joint.__file__).with_suffix(".jsonl"))
-    page = (Path(__file__).parents[2] / "docs/joint.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks/results/joint.md").read_text(encoding="utf-8")
     assert joint.page_tables(records).strip() in page

@@ -128,10 +128,10 @@ def test_an_option_a_reader_does_not_have_is_named_with_those_it_has(name):
 
 @pytest.mark.parametrize("kind", all_readers())
 def test_every_reader_is_listed_in_the_documentation(kind):
-    page = Path(__file__).parents[2] / "docs" / "data.md"
+    page = Path(__file__).parents[2] / "docs" / "guide" / "data.md"
     written = [f"`{kind}:PATH`", *(f"`x{ending}`" for ending in all_readers()[kind].endings[:1])]
     assert any(words in page.read_text(encoding="utf-8") for words in written), (
-        f"add a row for {written[-1]} to the table of docs/data.md"
+        f"add a row for {written[-1]} to the table of docs/guide/data.md"
     )
 
 

@@ -177,8 +177,18 @@ WORDS = {
 }
 
 
+def totals(records: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return the sums over commands, as docs/benchmarks/reliability.md shows them."""
+    lines = ["| fault | times | wrong |", "|---|---:|---:|"]
+    for attack, words in WORDS.items():
+        found = [each for each in records.get(attack, {}).values() if each["faults"]]
+        sums = [sum(each[key] for each in found) for key in ("faults", "wrong")]
+        lines.append(f"| {words} | {sums[0]:,} | {sums[1]:,} |")
+    return "\n".join(lines)
+
+
 def table(records: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """Return the counts as the table of docs/reliability.md."""
+    """Return the counts as the table of benchmarks/results/reliability.md."""
     lines = ["| fault | command | times | finished after | wrong |", "|---|---|---:|---:|---:|"]
     for attack in WORDS:
         commands = records.get(attack, {})

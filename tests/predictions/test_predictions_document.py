@@ -1,11 +1,11 @@
-"""The code in docs/predictions-file.md runs."""
+"""The code in docs/reference/files.md runs."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "predictions-file.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
 
 
 def test_the_documented_code_runs(tmp_path, monkeypatch, capsys):

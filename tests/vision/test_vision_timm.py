@@ -1,4 +1,4 @@
-"""timm and transformers networks, in an environment of their own (docs/models.md says how)."""
+"""timm and transformers networks, in an environment of their own (`make test-vision`)."""
 
 import importlib.util
 
@@ -12,7 +12,7 @@ from credibly.data import Data
 if importlib.util.find_spec("timm") is None:
     pytest.skip(
         "timm is not installed here: its tests run in an environment of their own, which "
-        "docs/models.md tells how to build",
+        "docs/guide/training.md tells how to build",
         allow_module_level=True,
     )
 

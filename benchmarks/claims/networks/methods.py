@@ -132,7 +132,7 @@ COMPARED = {
     **dict.fromkeys(STARTED_SETUPS, ("bce",)),
     **dict.fromkeys(FROZEN_SETUPS, ("bce, prior",)),
 }
-"""What docs/default.md compares the default with, as published: five seeds, as on features."""
+"""What the study of the default compares it with, as published: five seeds, as on features."""
 
 WITH_START = (*STARTED_SETUPS, STARTED_LONG)
 BY_RULE = tuple(s for s in SETUPS if s not in (*WITH_START, *ONE_OF_BOTH, *FROZEN_SETUPS))

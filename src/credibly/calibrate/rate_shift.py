@@ -19,7 +19,7 @@ def shift_rates(log_odds: ArrayLike, trained: ArrayLike, wanted: ArrayLike | flo
     This is Bayes' rule if rows with a label (and rows without) look the same as in training and
     only their shares $\pi_j$ changed to $\pi'_j$. One number as ``wanted`` weighs rare labels like
     frequent ones: after training on a long tail that covers many more of the rare ones in sets of
-    the same size, at a price for the frequent (``docs/results/average-k.md``).
+    the same size, at a price for the frequent (``benchmarks/results/average-k.md``).
 
     Args:
         log_odds: (n, L), calibrated where labels have the rates ``trained``; numpy or torch.

@@ -45,7 +45,7 @@ Look next at
   credibly serve {predictions} --images {images}
       search, thresholds and label budgets in the browser
   credibly search {predictions} '{query}' --top 5
-  credibly train YOUR.npz --out runs/mine  the same on your data (docs/data.md)
+  credibly train YOUR.npz --out runs/mine  the same on your data (docs/guide/data.md)
 """
 
 

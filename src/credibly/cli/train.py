@@ -40,7 +40,9 @@ class Own:
 
     data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
     out: str = option(help="folder of the run")
-    preset: str | None = option(None, help="recipe of a paper, e.g. spa-coco; see docs/training.md")
+    preset: str | None = option(
+        None, help="recipe of a paper, e.g. spa-coco; see docs/guide/training.md"
+    )
     resume: bool = option(False, help="continue the run in OUT, or start it")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
     json: bool = option(False, help="print the result as JSON")

@@ -5,8 +5,8 @@
     >>> data.part("train").targets.shape[1], data.image(0).shape
     (10, (28, 28, 1))
 
-``load`` takes a name, a file, ``KIND:PATH`` or a data frame; docs/data.md lists the layouts it
-reads. ``KINDS`` are the general formats; other packages add readers by the entry-point group
+``load`` takes a name, a file, ``KIND:PATH`` or a data frame; docs/guide/data.md lists the layouts.
+``KINDS`` are the general formats; other packages add readers by the entry-point group
 ``credibly.readers``. Importing this package does not import numpy.
 """
 

@@ -52,7 +52,7 @@ def load(
 
     Args:
         source: what to read. A data frame (pandas, polars, pyarrow) is read as a table, see
-            docs/data.md; rows already read pass through unchanged.
+            docs/guide/data.md; rows already read pass through unchanged.
         seed: of the split; for embedded data, of everything random.
         test: share of test rows, where no split is published.
         calibration: share of the training rows to hold out; 0 for none.

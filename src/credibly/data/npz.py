@@ -21,7 +21,7 @@ KEYS = (
 def read_npz(
     path: Path, *, labels: Sequence[str] | None = None, coding: Coding | None = None
 ) -> Data:
-    """Read the layout of docs/data.md; nothing in the file is executed (no pickled objects)."""
+    """Read the layout of docs/guide/data.md; nothing in the file is executed (no pickle)."""
     arrays = read_arrays(path, KEYS, only=True)
     names = arrays.get("labels", labels)
     inputs = arrays.get("features", arrays.get("images"))

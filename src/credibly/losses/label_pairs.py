@@ -36,7 +36,7 @@ class LabelPairs(WrappedLoss):
     input the minimiser stays where it was; where they depend on each other it is biased (true
     rates .50 and .35 came out as .551 and .266 in one such case at $\lambda = 1$). With pairs
     taken from a joint model the bias is gone and so is the use: its likelihood knows pairs already
-    (docs/joint.md), so `JointMixture` is refused. Labels of which
+    (docs/guide/search.md), so `JointMixture` is refused. Labels of which
     exactly one is present, as a softmax has them, depend on each other: there ``properness`` is
     ``"none"``. It is ``"none"`` as well with ``on="published"`` where the published log-odds are
     not those of the link: pairs then move the minimiser even of independent labels.
@@ -52,7 +52,7 @@ class LabelPairs(WrappedLoss):
     Args:
         loss: any loss with a link; its ``reduction`` must be ``"mean"`` or ``"rows"``.
         weight: $\lambda \ge 0$. The paper gives none; held-out log loss chose the smallest weights
-            tried, 0 to 0.1 (docs/results/spa.md).
+            tried, 0 to 0.1 (benchmarks/results/spa.md).
         on: which log-odds are compared. ``"link"``: those of the loss's own link. ``"published"``:
             those that its authors print, $\hat\eta = \sigma(v)$ for `Focal` and `Asymmetric`, as
             the paper's tables have it. The two differ only for these.

@@ -64,7 +64,7 @@ def build(
     """A model by name, its standardisation fitted on the training rows of ``inputs``.
 
     Args:
-        name: one of ``MODELS``; docs/models.md describes them.
+        name: one of ``MODELS``; docs/guide/training.md describes them.
         inputs: the data, or the shape of one input, (features,) or (channels, height, width).
             By shape, the standardisation starts as the identity, for weights to be loaded.
         num_labels: number of labels; that of the data if not given.

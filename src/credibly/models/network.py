@@ -20,10 +20,10 @@ SPARSE = ("linear", "mlp")
 """Networks that take sparse features."""
 
 LIMIT = 3.0
-"""Largest standardised value of a feature, in deviations; docs/models.md says how it was chosen."""
+"""Largest standardised value of a feature, in deviations (benchmarks/results/limits.md)."""
 
 TAILS = 40.0
-"""Deviations above this many interquartile ranges are those of outliers; docs/models.md."""
+"""Deviations above this many interquartile ranges are those of outliers; docs/guide/training.md."""
 
 REACH = 5.0
 """How far beyond the quartiles values of such columns count, in interquartile ranges."""

@@ -59,7 +59,7 @@ class LabelErrors:
     """An estimate of how many entries of a label are marked wrongly, with a 95 % interval.
 
     It also counts what the model cannot resolve, which the interval does not cover: an estimate to
-    compare labels by, not a measurement (docs/review.md).
+    compare labels by, not a measurement (docs/guide/review.md).
     """
 
     label: str
@@ -145,7 +145,7 @@ def label_issues(
 
     The probabilities must be calibrated and come from a model that was not trained on these rows
     (held-out or cross-fitted); a model repeats the errors that it was trained on. Per-label
-    calibration ranked best in our measurements (docs/review.md).
+    calibration ranked best in our measurements (docs/guide/review.md).
 
     Args:
         predictions: with truth; soft targets are passed over.

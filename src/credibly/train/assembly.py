@@ -212,8 +212,8 @@ def _solver(settings: Settings, model: str, loss: str, data: Data) -> dict[str, 
     """Return the solver that ``auto`` stands for, with what belongs to it.
 
     Linear models are solved to the optimum of an L2 penalty that rows not trained on choose, which
-    was much better than steps of AdamW (docs/text.md). An option of networks asks for steps, and so
-    do losses without a minimum in the scores alone.
+    was much better than steps of AdamW. An option of networks asks for steps, and so do losses
+    without a minimum in the scores alone.
     """
     if settings.solver != "auto":
         return {}
@@ -252,7 +252,7 @@ def _folds(settings: Settings, model: str, data: Data) -> int:
 
 
 def default_loss(data: Data) -> str:
-    """Return the loss that ``auto`` stands for; docs/results/defaults.md gives the reasons.
+    """Return the loss that ``auto`` stands for; benchmarks/results/defaults.md gives the reasons.
 
     Example:
         >>> from credibly import data

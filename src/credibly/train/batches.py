@@ -90,7 +90,7 @@ def rows_per_step(given: int | None, num_rows: int) -> int:
     """Return ``given``, or a power of two from 32 to 128: about 25 steps per epoch if rows are few.
 
     On a few hundred rows 128 leave too few steps to learn in; on thousands 32 are no better, and
-    slower (docs/results/defaults.md).
+    slower (benchmarks/results/defaults.md).
 
     Example:
         >>> [rows_per_step(None, rows) for rows in (200, 1600, 5000)], rows_per_step(7, 5000)

@@ -74,8 +74,8 @@ class Settings:
     loss: str = setting("auto", "bce, asl, spa+lpr …; auto: softmax where rows have one label")
     model: str = setting(
         "auto",
-        "mlp, forest, boosting, tfidf, cnn, timm:NAME … (docs/models.md); auto: for features, the "
-        "best of several on rows not trained on",
+        "mlp, forest, boosting, tfidf, cnn, timm:NAME … (docs/guide/training.md); auto: "
+        "for features the best of several on rows not trained on",
     )
     weights: str | None = setting(None, "local weights file of the backbone (safetensors)")
     frozen: bool = setting(False, "train the last layer only")

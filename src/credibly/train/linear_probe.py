@@ -3,7 +3,7 @@
 From a random last layer the first updates change a pretrained backbone to suit noise. Solved first,
 as a linear model of the features that the backbone has, the last layer passes on gradients that
 mean something from the first update on (Kumar et al. 2022, "Fine-tuning can distort pretrained
-features"). docs/results/networks.md has what it gains.
+features"). benchmarks/results/networks.md has what it gains.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ def text_model(model: nn.Module) -> TextModel:
     if not isinstance(model, TextModel):
         raise InputError(
             "a network for texts must have the methods `encode(texts)`, `write_encoder(folder)` "
-            f"and `read_encoder(folder)`; {type(model).__name__} lacks one. docs/text.md has a "
-            "small example."
+            f"and `read_encoder(folder)`; {type(model).__name__} lacks one. docs/guide/data.md has "
+            "a small example."
         )
     return model
 

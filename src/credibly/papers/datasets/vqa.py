@@ -54,7 +54,7 @@ def read_vqa(
         path: folder of ``v2_OpenEnded_mscoco_*_questions.json`` and
             ``v2_mscoco_*_annotations.json``.
         labels: the answers, where they are given; an answer outside them is no label.
-        regions: features of image regions, see ``docs/vqa.md``; without it rows are the questions.
+        regions: features of image regions, see docs/guide/data.md; without them rows are questions.
         soft: targets of an answer that n of ten people gave: ``lxmert`` (default) min(1, 0.3 n),
             which is its official accuracy; ``printed`` min(1, n / 3).
         min_occurrence: questions that an answer must be the most frequent one of.
