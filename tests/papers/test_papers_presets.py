@@ -12,7 +12,7 @@ from credibly.cli import main
 from credibly.papers import PRESETS, preset
 from credibly.train import Settings
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "training.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guide" / "training.md"
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -22,7 +22,7 @@ def test_every_preset_makes_settings(name):
 
 
 def documented_presets() -> dict[str, dict[str, object]]:
-    """The settings column of the table of docs/training.md, by preset."""
+    """The settings column of the table of docs/guide/training.md, by preset."""
     import tomllib
 
     found: dict[str, dict[str, object]] = {}

@@ -62,7 +62,7 @@ def load(
         skip_bad_images: decode every image once and leave out those that do not decode
             (``data.skipped`` names them). Otherwise such an image is an error when it is reached.
         options: of the reader or of the embedded data, such as ``coding`` for tables or ``n`` for
-            digits; docs/data.md describes them.
+            digits; docs/guide/data.md describes them.
 
     Example:
         >>> load("synthetic", n=1000, seed=3)
