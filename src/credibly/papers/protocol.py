@@ -11,8 +11,8 @@ from typing import Any
 class Preset:
     """A training protocol: what its paper says, and no more.
 
-    Where a paper is silent the value is ours; docs/guide/training.md has the papers' sentences beside
-    the settings. ``-ours`` variants add what this package adds to any run: biases that start at
+    Where a paper is silent the value is ours; docs/guide/training.md has the sentences of the
+    papers beside the settings. ``-ours`` variants add what this package adds to any run: biases that start at
     the labels' rates, and a calibrator.
 
     Attributes:
