@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
+.PHONY: setup demo test check browser test-spark test-extras test-oldest test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
 
 setup: .venv/.ready
 
@@ -38,11 +38,28 @@ test-spark: setup
 	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/spark
 	CREDIBLY_SPARK=1 $(BIN)/python -m pytest tests/retrieve/test_retrieve_spark.py
 
+# One fresh environment for plain credibly and for each extra: what runs, and what names the extra.
+test-extras:
+	for extra in none train plot search serve all; do \
+		rm -rf .venv-extra && $(PYTHON) -m venv .venv-extra && \
+		.venv-extra/bin/pip install --quiet -c constraints.txt torch && \
+		.venv-extra/bin/pip install --quiet -c constraints.txt ".[$$extra]" && \
+		du -sm .venv-extra | cut -f1 && .venv-extra/bin/python -W ignore tests/packaging/extras.py $$extra \
+		|| exit 1; done; rm -rf .venv-extra
+
+# The oldest versions that pyproject.toml allows, torch apart.
+test-oldest:
+	rm -rf .venv-oldest && $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet -c constraints.txt torch
+	.venv-oldest/bin/python tests/packaging/extras.py --oldest > .venv-oldest/oldest.txt
+	.venv-oldest/bin/pip install --quiet -c constraints.txt -c .venv-oldest/oldest.txt '.[all]'
+	.venv-oldest/bin/python -W ignore tests/packaging/extras.py all
+
 # timm and transformers networks: an environment of their own, see docs/guide/training.md.
 test-vision:
 	test -x .venv-vision/bin/python || $(PYTHON) -m venv .venv-vision
 	.venv-vision/bin/pip install --quiet -c constraints.txt torch
-	.venv-vision/bin/pip install --quiet -c constraints.txt -e '.[export]' pytest huggingface_hub pyyaml transformers
+	.venv-vision/bin/pip install --quiet -c constraints.txt -e '.[all]' pytest huggingface_hub pyyaml transformers
 	.venv-vision/bin/pip install --quiet --no-deps timm torchvision==0.28.0
 	.venv-vision/bin/python -m pytest tests/vision
 
@@ -50,7 +67,7 @@ test-vision:
 test-text:
 	test -x .venv-text/bin/python || $(PYTHON) -m venv .venv-text
 	.venv-text/bin/pip install --quiet -c constraints.txt torch
-	.venv-text/bin/pip install --quiet -c constraints.txt -e '.[text,export]' pytest
+	.venv-text/bin/pip install --quiet -c constraints.txt -e '.[all,text]' pytest
 	PYTHONPATH=tests/data .venv-text/bin/python -m pytest tests/text tests/data/test_data_vqa.py
 
 # Trainer, Lightning, timm, XGBoost, notebooks: an environment of their own. Other libraries try to use
@@ -59,7 +76,7 @@ FRAMEWORKS := .venv-frameworks/bin
 .venv-frameworks/.ready: pyproject.toml constraints.txt
 	test -x $(FRAMEWORKS)/python || $(PYTHON) -m venv .venv-frameworks
 	$(FRAMEWORKS)/pip install --quiet -c constraints.txt torch
-	$(FRAMEWORKS)/pip install --quiet -c constraints.txt -e . pytest pandas pyyaml huggingface_hub \
+	$(FRAMEWORKS)/pip install --quiet -c constraints.txt -e '.[all]' pytest pandas pyyaml huggingface_hub \
 		transformers lightning xgboost-cpu lightgbm cleanlab nbclient ipykernel
 	$(FRAMEWORKS)/pip install --quiet --no-deps --upgrade --target .venv-frameworks/vision timm torchvision==0.28.0
 	touch $@

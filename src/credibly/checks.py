@@ -15,6 +15,7 @@ import stat
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,16 @@ def located(where: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def require(extra: str, *modules: str) -> None:
+    """Refuse to go on where a library of an extra is not installed; nothing is imported."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"this needs {', '.join(missing)}, not installed here. "
+            f"Run `pip install 'credibly[{extra}]'`."
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

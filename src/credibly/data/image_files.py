@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly.checks import InputError, input_file
+from credibly.checks import InputError, input_file, require
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def decode_image(
     Raises:
         InputError: if the file is too large, of another format than ``FORMATS``, or damaged.
     """
+    require("train", "PIL")
     from PIL import ImageOps
 
     with _opened(file, where, at_least, max_pixels, max_bytes) as (image, _):

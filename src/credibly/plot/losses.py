@@ -14,21 +14,24 @@ if TYPE_CHECKING:
     from credibly.losses import Loss
 
 
-def link(loss: Loss, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
+def link(loss: Loss | str, *, reach: float = 6.0, ax: Axes | None = None) -> Axes:
     """Draw probability against score, with both partial losses where the loss treats labels alone.
 
     Args:
-        loss: a loss whose link maps each score on its own (``loss.labelwise``).
+        loss: a loss whose link maps each score on its own (``loss.labelwise``), or its name.
         reach: scores from ``-reach`` to ``reach`` are drawn.
         ax: where to draw; a new figure otherwise.
 
     Example:
-        >>> from credibly.losses import SPA
-        >>> link(SPA()).get_ylabel()
+        >>> link("spa").get_ylabel()
         'probability'
     """
     import torch
 
+    from credibly.losses import from_name
+
+    if isinstance(loss, str):
+        loss = from_name(loss)
     if not loss.labelwise:
         raise InputError(
             f"a link can be drawn where each score maps to a probability on its own; "

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.checks import InputError, choice
+from credibly.checks import InputError, choice, require
 from credibly.engines import is_remote
 from credibly.predictions import PROBABILITY, TRUTH, Dataset, Predictions, Schema, identity
 from credibly.retrieve import sql
@@ -317,6 +317,7 @@ def _opened(
 
 @cache
 def _database() -> Any:
+    require("search", "duckdb")
     import duckdb
 
     return duckdb.connect()  # in memory; opening one costs as much as half a search

@@ -17,6 +17,7 @@ from credibly.app.views.comparisons import COLUMNS, comparison
 from credibly.app.views.labels import label_table
 from credibly.app.views.overview import overview
 from credibly.app.views.top_k import TopSummary, top_summary
+from credibly.checks import require
 from credibly.predictions import Dataset, Predictions
 from credibly.retrieve import MixtureJoint
 
@@ -74,6 +75,7 @@ def page(
 
 def environment() -> Environment:
     """Return the templates of the report."""
+    require("serve", "jinja2")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

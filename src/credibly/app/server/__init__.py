@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from credibly.checks import require
+
 if TYPE_CHECKING:
     from credibly.app.server.application import create_app
     from credibly.app.server.connections import server
@@ -14,14 +16,7 @@ __all__ = ["create_app", "server"]
 def __getattr__(name: str):
     if name not in __all__:
         raise AttributeError(f"module 'credibly.app.server' has no attribute {name!r}")
-    try:
-        import fastapi  # noqa: F401
-    except ImportError as error:
-        from credibly.checks import InputError
-
-        raise InputError(
-            "the web app needs fastapi and uvicorn. Install with `pip install 'credibly[serve]'`."
-        ) from error
+    require("serve", "fastapi", "uvicorn", "jinja2", "PIL")
     from credibly.app.server.application import create_app
     from credibly.app.server.connections import server
 

@@ -12,11 +12,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from credibly import __version__
 from credibly.app.served.address import kept
+from credibly.checks import require
 from credibly.retrieve import Query
 
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
+    require("serve", "jinja2")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
