@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-extras test-oldest test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
+.PHONY: setup demo test check browser test-spark test-extras test-oldest lock audit test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
 
 setup: .venv/.ready
 
@@ -54,6 +54,15 @@ test-oldest:
 	.venv-oldest/bin/python tests/packaging/extras.py --oldest > .venv-oldest/oldest.txt
 	.venv-oldest/bin/pip install --quiet -c constraints.txt -c .venv-oldest/oldest.txt '.[all]'
 	.venv-oldest/bin/python -W ignore tests/packaging/extras.py all
+
+# requirements.lock with hashes, and sbom.json, from what the package index has today.
+lock: setup
+	$(BIN)/python tests/packaging/lock.py
+
+# Known weaknesses of what is locked; it asks a service, so it needs a network.
+audit: setup
+	$(BIN)/pip install --quiet pip-audit
+	$(BIN)/pip-audit --disable-pip --no-deps -r requirements.lock || echo 'If the service cannot be reached, nothing was audited.'
 
 # timm and transformers networks: an environment of their own, see docs/guide/training.md.
 test-vision:

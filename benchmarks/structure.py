@@ -1,6 +1,6 @@
 """How large the package is, how its code is shaped, and how long the paths through it are.
 
-``python -m benchmarks structure`` prints the table of docs/architecture.md;
+``python -m benchmarks structure`` prints the table of docs/reference/architecture.md;
 ``--write`` puts it there.
 """
 
@@ -20,7 +20,7 @@ from types import FrameType
 
 SOURCE = Path(__file__).parents[1] / "src" / "credibly"
 TESTS = Path(__file__).parents[1] / "tests"
-PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "architecture.md"
 BEGIN, END = "<!-- structure: begin -->", "<!-- structure: end -->"
 MAX_ARGUMENTS = 6
 LAYOUT_TOKENS = {
@@ -261,7 +261,7 @@ LIMITS = {
 
 
 def table(figures: dict[str, int]) -> str:
-    """Return the figures as the table of docs/architecture.md."""
+    """Return the figures as the table of docs/reference/architecture.md."""
     rows = [
         f"| {name} | {count:,} | {f'{LIMITS[name]:,}' if name in LIMITS else ''} |"
         for name, count in figures.items()
@@ -279,7 +279,7 @@ def measured() -> dict[str, int]:
 
 
 def run(*arguments: str) -> None:
-    """Print the table, or write it into docs/architecture.md."""
+    """Print the table, or write it into docs/reference/architecture.md."""
     text = table(measured())
     print(text)
     if "--write" in arguments:

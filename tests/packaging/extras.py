@@ -30,8 +30,13 @@ def oldest() -> list[str]:
     """Return the lowest version of every library that a user installs, torch apart."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *(line for extra in (*EXTRAS, "export") for line in extras[extra])]
-    return sorted(line.replace(">=", "==") for line in lines if line[:5] != "torch" and "[" not in line)
+    lines = [
+        *project["dependencies"],
+        *(line for extra in (*EXTRAS, "export") for line in extras[extra]),
+    ]
+    return sorted(
+        line.replace(">=", "==") for line in lines if line[:5] != "torch" and "[" not in line
+    )
 
 
 def works() -> dict[str, tuple[str | None, Callable[[], int]]]:
@@ -109,7 +114,9 @@ if __name__ == "__main__":
         sys.exit()
     if given[0] == "--without":
         others = set().union(*(libraries(extra) for extra in EXTRAS if extra != given[1]))
-        hidden = dict.fromkeys(libraries(given[1]) - others)  # imported as if not installed
+        hidden = dict.fromkeys(
+            libraries(given[1]) - others - {"PIL"}
+        )  # imported as if not installed
         sys.modules.update(hidden)  # pyright: ignore[reportArgumentType, reportCallIssue]
         without = {given[1]}
     else:

@@ -6,6 +6,7 @@ weakness only a service of advisories can tell.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
@@ -17,8 +18,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import credibly as cr
+
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("serve", "export", "metrics")  # as in requirements.lock
+EXTRAS = ("train", "plot", "search", "serve", "export", "metrics")  # as in requirements.lock
 
 pytestmark = pytest.mark.skipif(
     not (ROOT / "pyproject.toml").exists(), reason="the source tree is not here"
@@ -42,7 +45,7 @@ def declared() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *(line for extra in EXTRAS for line in extras[extra])]
-    return [Requirement(line) for line in lines]
+    return [Requirement(line) for line in lines if "[" not in line]
 
 
 def locked() -> dict[str, str]:
@@ -99,6 +102,20 @@ def licences(package: metadata.Distribution) -> set[str]:
 def test_what_is_declared_is_locked():
     names = {canonicalize_name(need.name) for need in declared()}
     assert names - set(locked()) == {"torch"}, "torch alone is chosen by machine"
+
+
+def test_what_is_locked_lies_in_the_declared_ranges():
+    held = locked()
+    outside = [need for need in declared() if need.name != "torch"]
+    outside = [need for need in outside if held[canonicalize_name(need.name)] not in need.specifier]
+    assert not outside, "run `make lock`"
+
+
+def test_the_bill_of_materials_is_the_lock():
+    bill = json.loads((ROOT / "sbom.json").read_text(encoding="utf-8"))
+    parts = {canonicalize_name(part["name"]): part["version"] for part in bill["components"]}
+    assert parts == locked()
+    assert bill["metadata"]["component"]["version"] == cr.__version__
 
 
 def test_what_is_installed_is_what_is_locked(installed):

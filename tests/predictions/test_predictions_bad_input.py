@@ -204,7 +204,9 @@ def test_bad_requests_are_explained(tmp_path):
         record.join_truth(np.zeros((5, 2)), ids=["u", "v", "w", "x", "y"])
     with pytest.raises(InputError, match=r"one row per id, 5; got 4"):
         record.join_truth(np.zeros((4, 2)))
-    with pytest.raises(InputError, match=r"layout of the first, and what it has of scores and targets"):
+    with pytest.raises(
+        InputError, match=r"layout of the first, and what it has of scores and targets"
+    ):
         write_pieces(tmp_path / "q.parquet", [record, Predictions(*bare_fields(record))])
 
 
