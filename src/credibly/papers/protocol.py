@@ -12,8 +12,8 @@ class Preset:
     """A training protocol: what its paper says, and no more.
 
     Where a paper is silent the value is ours; docs/guide/training.md has the sentences of the
-    papers beside the settings. ``-ours`` variants add what this package adds to any run: biases that start at
-    the labels' rates, and a calibrator.
+    papers beside the settings. ``-ours`` variants add what this package adds to any run: biases
+    that start at the labels' rates, and a calibrator.
 
     Attributes:
         settings: fields of ``cr.train.Settings``.
