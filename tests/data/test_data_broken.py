@@ -195,6 +195,12 @@ def cifar_short(root):
     write(root / "train.bin", "x" * 3073)
 
 
+def flat_val(root):
+    """ImageNet as distributed: the validation images are not in folders by class."""
+    for name in ("train/n1/x.JPEG", "train/n2/y.JPEG", "val/a.JPEG", "val/b.JPEG"):
+        paint(root / name)
+
+
 def plantnet_part(root):
     paint(root / "images/train/1/a.jpg")
 
@@ -226,8 +232,17 @@ HOSTILE = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><annotation>&x;
 CASES = {
     "empty class": ("imagefolder", empty_class, "dog is empty"),
     "class only in test": ("imagefolder", strange_class, "class 'catt' is not .* mean 'cat'"),
+    "flat val": (
+        "imagefolder",
+        flat_val,
+        r"val must hold a folder for each class; it holds images itself, such as a\.JPEG",
+    ),
     "no folders": ("imagefolder", lambda root: write(root / "x", ""), "a folder for each class"),
-    "no coco": ("coco", lambda root: None, "must contain annotations/instances_trainYEAR.json"),
+    "no coco": (
+        "coco",
+        lambda root: None,
+        r"must contain annotations/instances_train\[0-9\]\*.json",
+    ),
     "coco years": ("coco", coco_two_years, r"holds the years \[2014, 2017\]; say which"),
     "coco json": ("coco", coco_broken, "instances_val2017.json must be JSON"),
     "coco depth": ("coco", coco_deep, "nests too deep"),

@@ -5,6 +5,7 @@ import pytest
 from layout_makers import LAYOUTS, cifar100, make_cifar10, make_wider, paint, records
 
 import credibly as cr
+from credibly import names
 
 
 def rows(data):
@@ -29,6 +30,17 @@ def load(name, root, **options):
 def test_layout_gives_its_rows_labels_and_parts(name, tmp_path):
     expected = LAYOUTS[name](tmp_path / "data")
     assert rows(load(name, tmp_path / "data")) == expected
+
+
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if name.split()[0] in names.READERS])
+def test_the_folder_around_an_unpacked_archive_may_be_named(name, tmp_path):
+    (tmp_path / "downloads" / "papers").mkdir(parents=True)
+    expected = LAYOUTS[name](tmp_path / "downloads" / "archive-1.0")
+    inside = load(name, tmp_path / "downloads" / "archive-1.0")
+    around = load(name, tmp_path / "downloads")
+    assert rows(around) == expected
+    if name != "vqa":  # its source is the name of the folder
+        assert around.fingerprint() == inside.fingerprint()
 
 
 @each_layout

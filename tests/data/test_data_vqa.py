@@ -246,7 +246,7 @@ def test_broken_questions_and_annotations_are_named(case, folder):
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
-    with pytest.raises(cr.InputError, match="must hold v2_OpenEnded_mscoco_train2014_questions"):
+    with pytest.raises(cr.InputError, match="must contain v2_OpenEnded_mscoco_train2014_questions"):
         cr.data.load(f"vqa:{tmp_path}")
     with pytest.raises(cr.InputError, match="questions, answers"):
         vqa_accuracy([[0.1]], [[1, 2]])

@@ -64,6 +64,13 @@ def labelled_folders(
         part: {folder.name: images_below(folder) for folder in subfolders(root / part)}
         for part in parts
     }
+    for part in parts:
+        loose = next(filter(_is_image, os.listdir(root / part)), None)
+        if loose is not None:
+            raise InputError(
+                f"{root / part} must hold a folder for each class; it holds images itself, such as "
+                f"{loose}. Move each into the folder of its class, or away."
+            )
     trained = {name for part in parts if parts[part] == TRAIN for name in found[part]}
     known = list(labels) if labels is not None else sorted(trained or set().union(*found.values()))
     if not known:
@@ -136,9 +143,9 @@ def images_below(folder: Path) -> list[str]:
     found = []
     for parent, _, files in os.walk(folder):
         inside = os.path.relpath(parent, folder)
-        found += [
-            os.path.normpath(os.path.join(inside, name))
-            for name in files
-            if name.lower().endswith(EXTENSIONS) and not name.startswith(".")
-        ]
+        found += [os.path.normpath(os.path.join(inside, name)) for name in files if _is_image(name)]
     return sorted(found)
+
+
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(EXTENSIONS) and not name.startswith(".")

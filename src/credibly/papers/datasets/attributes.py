@@ -14,8 +14,10 @@ from credibly.data.parsing import field, read_json, read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
 from credibly.data.target_columns import listed_targets
-from credibly.papers.datasets.folders import first_folder
+from credibly.papers.datasets.folders import first_folder, holding
 from credibly.targets import from_signed
+
+WIDER_IMAGES = ("Image", "image", "images")
 
 
 def read_wider(path: Path) -> Data:
@@ -24,20 +26,23 @@ def read_wider(path: Path) -> Data:
     ``wider_attribute_trainval.json`` and ``wider_attribute_test.json``, in the folder or in
     ``Anno``, and the images below ``Image``.
     """
-    folder = first_folder(path, "Image", "image", "images")
+    name = "wider_attribute_{}.json"
+    notes = holding(path, name.format("trainval"))
+    root = notes if any((notes / folder).is_dir() for folder in WIDER_IMAGES) else notes.parent
+    folder = first_folder(root, *WIDER_IMAGES)
     labels: list[str] = []
     names, ids, boxes, targets, split = [], [], [], [], []
     for part, code in (("trainval", TRAIN), ("test", TEST)):
-        file = _wider_file(path, part)
+        file = notes / name.format(part)
         content = read_json(file)
         known = field(content, "attribute_id_map", str(file))
         labels = labels or [str(known[key]) for key in sorted(known, key=int)]
         for n, image in enumerate(field(content, "images", str(file))):
-            name = str(field(image, "file_name", f"{file}, image {n}"))
+            image_name = str(field(image, "file_name", f"{file}, image {n}"))
             for k, person in enumerate(field(image, "targets", f"{file}, image {n}")):
                 where = f"{file}, image {n}, person {k}"
-                names.append(name)
-                ids.append(f"{name}#{k}")
+                names.append(image_name)
+                ids.append(f"{image_name}#{k}")
                 boxes.append(_box(field(person, "bbox", where), where))
                 targets.append(_wider_targets(person, len(labels), where))
                 split.append(code)
@@ -52,14 +57,6 @@ def read_wider(path: Path) -> Data:
         augmentation="crop+flip",
         coding="unknown",
     )
-
-
-def _wider_file(path: Path, part: str) -> Path:
-    name = f"wider_attribute_{part}.json"
-    for folder in (path, path / "Anno", path / "annotations", path / "wider_attribute_annotation"):
-        if (folder / name).exists():
-            return folder / name
-    raise InputError(f"{path} must contain {name}, itself or in Anno.")
 
 
 def _box(box: object, where: str) -> list[float]:
@@ -88,6 +85,7 @@ def read_vispr(path: Path) -> Data:
     Label names and their order come from ``attributes.tsv`` where it is there, else from the
     training annotations.
     """
+    path = holding(path, "annotations", "train2017")
     rows, names, split = [], [], []
     for part, code in VISPR_PARTS.items():
         folder = first_folder(path, f"annotations/{part}", part, f"images/{part}")

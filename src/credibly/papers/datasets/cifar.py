@@ -11,6 +11,7 @@ from credibly.data.parsing import read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.data.target_columns import class_targets
+from credibly.papers.datasets.folders import holding
 from credibly.types import Array
 
 PIXELS = 3 * 32 * 32
@@ -18,7 +19,7 @@ PIXELS = 3 * 32 * 32
 
 def read_cifar10(path: Path) -> Data:
     """Read ``cifar-10-batches-bin``: ``data_batch_1.bin`` … ``5``, ``test_batch.bin``."""
-    root = _root(path, "cifar-10-batches-bin", "data_batch_1.bin", "cifar-10-binary.tar.gz")
+    root = _root(path, "data_batch_1.bin", "cifar-10-binary.tar.gz")
     batches = sorted(root.glob("data_batch_*.bin"))
     train = [_records(file, 1) for file in batches]
     test = _records(root / "test_batch.bin", 1)
@@ -69,21 +70,18 @@ def removed_classes(coarse_and_fine: Array, seed: int = 0) -> list[int]:
 
 
 def _cifar100(path: Path) -> tuple[Path, Array, Array]:
-    root = _root(path, "cifar-100-binary", "train.bin", "cifar-100-binary.tar.gz")
+    root = _root(path, "train.bin", "cifar-100-binary.tar.gz")
     return root, _records(root / "train.bin", 2), _records(root / "test.bin", 2)
 
 
-def _root(path: Path, folder: str, file: str, archive: str) -> Path:
-    for root in (path, path / folder):
-        if (root / file).exists():
-            return root
+def _root(path: Path, file: str, archive: str) -> Path:
     pickled = [*path.glob("**/data_batch_1"), *path.glob("**/cifar-100-python")]
     if pickled or path.name.endswith(("-py", "-python")):
         raise InputError(
             f"{path} holds the Python version, which is pickled and could run any code when read. "
             f"Give the binary version instead ({archive} from the CIFAR page)."
         )
-    raise InputError(f"{path} must contain {file} (unpack {archive}).")
+    return holding(path, file)
 
 
 def _records(file: Path, label_bytes: int) -> Array:

@@ -11,12 +11,14 @@ from credibly.data.class_folders import class_images, images_below, labelled_fol
 from credibly.data.parsing import field, read_json, read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
+from credibly.papers.datasets.folders import holding
 
 SPECIES_FILES = ("plantnet300K_species_id_2_name.json", "plantnet300K_species_names.json")
 
 
 def read_plantnet(path: Path) -> Data:
     """Read Pl@ntNet-300K: ``images/{train,val,test}/SPECIES_ID/image``; val calibrates."""
+    path = holding(path, "images", "images_train", "train")
     root = path / "images" if (path / "images").is_dir() else path
     layouts = {"train": TRAIN, "val": CALIBRATION, "test": TEST}
     prefix = "" if (root / "train").is_dir() else "images_"
@@ -38,6 +40,7 @@ def read_plantnet(path: Path) -> Data:
 
 def read_tinyimagenet(path: Path) -> Data:
     """Read ``train/WNID/images/*.JPEG``, and ``val/images`` with ``val_annotations.txt``."""
+    path = holding(path, "wnids.txt")
     wnids = read_lines(path / "wnids.txt")
     column = {wnid: index for index, wnid in enumerate(wnids)}
     names, classes, split = [], [], []

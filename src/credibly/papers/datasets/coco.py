@@ -12,7 +12,7 @@ from credibly.data.images import ImageFiles
 from credibly.data.parsing import field, read_json
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
-from credibly.papers.datasets.folders import first_folder
+from credibly.papers.datasets.folders import first_folder, holding
 from credibly.types import Array
 
 KEEP = ("images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "name")
@@ -28,6 +28,7 @@ def read_coco(path: Path, *, year: int | None = None, drop_empty: bool = False) 
         year: year of the files, where there are several.
         drop_empty: leave out images without any object (82,081 and 40,137 of 2014's remain).
     """
+    path = holding(path, "annotations/instances_train[0-9]*.json")
     year = _year(path, year)
     names, ids, split, targets = [], [], [], []
     labels: list[str] = []
@@ -58,13 +59,11 @@ def read_coco(path: Path, *, year: int | None = None, drop_empty: bool = False) 
 
 def _year(path: Path, year: int | None) -> int:
     files = sorted((path / "annotations").glob("instances_train*.json"))
-    years = [int(match[1]) for file in files if (match := re.search(r"train(\d{4})$", file.stem))]
+    years = [int(match[1]) for file in files if (match := re.search(r"train(\d+)$", file.stem))]
     if year is None and len(years) == 1:
         return years[0]
     if year is not None and year in years:
         return year
-    if not years:
-        raise InputError(f"{path} must contain annotations/instances_trainYEAR.json; it does not.")
     raise InputError(
         f"{path} holds the years {years}; say which with `year={years[-1]}`; got {year}."
     )

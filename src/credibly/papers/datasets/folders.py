@@ -1,10 +1,28 @@
-"""Find a folder of a published layout."""
+"""Find the folders of a published layout."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from credibly.checks import InputError
+from credibly.data.class_folders import subfolders
+
+
+def holding(path: Path, *needed: str) -> Path:
+    """Return the folder that holds one of ``needed``: ``path``, or one up to three levels below.
+
+    Archives unpack into folders of their own, so the folder around them may be named as well.
+    """
+    level = [path]
+    for _ in range(4):
+        found = [folder for folder in level if any(any(folder.glob(name)) for name in needed)]
+        if len(found) > 1:
+            listed = ", ".join(str(folder) for folder in found[:5])
+            raise InputError(f"{path} holds {len(found)} such folders; give one of {listed}.")
+        if found:
+            return found[0]
+        level = [inner for folder in level[:100] for inner in subfolders(folder)]
+    raise InputError(f"{path} must contain {' or '.join(needed)}, itself or in a folder below.")
 
 
 def first_folder(root: Path, *names: str) -> Path:

@@ -13,7 +13,7 @@ from credibly.data.images import ImageFiles
 from credibly.data.parsing import read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
-from credibly.papers.datasets.folders import first_folder
+from credibly.papers.datasets.folders import first_folder, holding
 from credibly.types import Array
 
 GONG = 150_000 / 209_347
@@ -37,17 +37,8 @@ def read_nuswide(
     Photos that Flickr no longer has are dropped by ``skip_bad_images=True``.
     """
     choice("split", split, ("published", "gong"))
-    concepts = next(
-        (
-            file
-            for file in (path / "ConceptsList" / "Concepts81.txt", path / "Concepts81.txt")
-            if file.exists()
-        ),
-        None,
-    )
-    if concepts is None:
-        raise InputError(f"{path} must contain ConceptsList/Concepts81.txt.")
-    labels = read_lines(concepts)
+    path = holding(path, "ConceptsList/Concepts81.txt", "Concepts81.txt")
+    labels = read_lines(first_folder(path, "ConceptsList", ".") / "Concepts81.txt")
     truth = first_folder(path, "Groundtruth/TrainTestLabels", "TrainTestLabels")
     lists = first_folder(path, "ImageList", "Imagelist", ".")
     names, parts, targets = [], [], []

@@ -19,7 +19,7 @@ from credibly.data.class_folders import class_images, images_below, subfolders
 from credibly.data.parsing import read_lines
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
-from credibly.papers.datasets.folders import first_folder
+from credibly.papers.datasets.folders import first_folder, holding
 from credibly.papers.datasets.mat import read_mat
 
 PARTS = {"train": TRAIN, "val": CALIBRATION, "test": TEST}
@@ -36,7 +36,7 @@ def read_aircraft(
         level: what the classes are: 100 variants, 70 families or 30 manufacturers.
     """
     checks.choice("level", level, tuple(LEVELS))
-    root = _root(path, f"images_{level}_train.txt", "data", "fgvc-aircraft-2013b/data")
+    root = holding(path, f"images_{level}_train.txt")
     labels = read_lines(root / f"{LEVELS[level]}.txt")
     images = _Images(labels)
     for part, code in PARTS.items():
@@ -59,7 +59,9 @@ def read_caltech101(path: Path, *, per_class: int = 30) -> Data:
         per_class: training images of each class.
     """
     per_class = int(checks.at_least("per_class", per_class, 1))
-    root = first_folder(path, "101_ObjectCategories", "caltech-101/101_ObjectCategories", ".")
+    if path.name != "101_ObjectCategories":
+        path = holding(path, "101_ObjectCategories") / "101_ObjectCategories"
+    root = path
     folders = {folder.name: images_below(folder) for folder in subfolders(root)}
     if not folders:
         raise InputError(f"{root} must contain a folder for each class; none are there.")
@@ -78,6 +80,7 @@ def read_cars(path: Path) -> Data:
     """Read Stanford Cars: ``devkit/*.mat`` with ``cars_train`` and ``cars_test``, or
     ``cars_annos.mat`` with ``car_ims``.
     """
+    path = holding(path, "cars_annos.mat", "cars_train")
     if (path / "cars_annos.mat").exists():
         return _cars_in_one_file(path)
     devkit = first_folder(path, "devkit", "car_devkit/devkit", ".")
@@ -110,7 +113,7 @@ def _cars_in_one_file(path: Path) -> Data:
 
 def read_cub(path: Path) -> Data:
     """Read CUB-200-2011: ``images.txt``, ``image_class_labels.txt``, ``train_test_split.txt``."""
-    root = _root(path, "images.txt", "CUB_200_2011")
+    root = holding(path, "images.txt")
     classes = _numbered(root / "classes.txt")
     files, labels, trains = (
         _numbered(root / f"{name}.txt")
@@ -140,7 +143,7 @@ def read_dtd(path: Path, *, partition: int = 1) -> Data:
         path: the folder of the data set.
         partition: N, which of the ten published splits.
     """
-    root = _root(path, "labels", "dtd")
+    root = holding(path, "labels")
     lists = {part: _partition(root / "labels", f"{part}{{}}.txt", partition) for part in PARTS}
     names = {part: read_lines(file) for part, file in lists.items()}
     images = _Images(sorted({name.partition("/")[0] for name in names["train"]}))
@@ -156,7 +159,7 @@ def read_flowers(path: Path) -> Data:
 
     The files give numbers, no names: the labels are ``"001"`` to ``"102"``.
     """
-    root = _root(path, "setid.mat", "flowers-102", "102flowers")
+    root = holding(path, "setid.mat")
     file = root / "imagelabels.mat"
     numbers = read_mat(file, "labels")["labels"]
     labels = [_whole(number, f"{file}, image {row + 1}") for row, number in enumerate(numbers)]
@@ -176,7 +179,7 @@ def read_flowers(path: Path) -> Data:
 
 def read_food101(path: Path) -> Data:
     """Read Food-101: ``meta/{classes,train,test}.txt`` and ``images/CLASS/NUMBER.jpg``."""
-    root = _root(path, "meta", "food-101")
+    root = holding(path, "meta")
     images = _Images(read_lines(root / "meta" / "classes.txt"))
     for part, code in (("train", TRAIN), ("test", TEST)):
         file = root / "meta" / f"{part}.txt"
@@ -188,7 +191,7 @@ def read_food101(path: Path) -> Data:
 
 def read_pets(path: Path) -> Data:
     """Read Oxford-IIIT Pets: ``annotations/{trainval,test}.txt`` and ``images``; 37 breeds."""
-    root = _root(path, "annotations", "oxford-iiit-pet")
+    root = holding(path, "annotations")
     rows: list[tuple[str, str, int, str]] = []
     for part, code in (("trainval", TRAIN), ("test", TEST)):
         file = root / "annotations" / f"{part}.txt"
@@ -221,6 +224,7 @@ def read_sun397(path: Path, *, partition: int = 1) -> Data:
         path: the folder of the data set.
         partition: NN, which of the ten published splits.
     """
+    path = holding(path, "SUN397", "Partitions", "ClassName.txt")
     lists = first_folder(path, "Partitions", "SUN397/Partitions", "SUN397", ".")
     names = _first_file(lists, path, path / "SUN397", names=("ClassName.txt",))
     classes = [name.strip("/") for name in read_lines(names)]
@@ -275,13 +279,6 @@ class _Images:
         if not self._names:
             raise InputError(f"{root} must list images; it lists none.")
         return class_images(root, self._names, self._classes, self._split, self.labels, source)
-
-
-def _root(path: Path, needed: str, *folders: str) -> Path:
-    for root in (path, *(path / folder for folder in folders)):
-        if (root / needed).exists():
-            return root
-    raise InputError(f"{path} must contain {needed}, itself or in {', '.join(folders)}.")
 
 
 def _first_file(*folders: Path, names: Sequence[str]) -> Path:

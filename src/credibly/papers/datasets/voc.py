@@ -11,6 +11,7 @@ from credibly.data.images import ImageFiles
 from credibly.data.parsing import read_lines, read_xml
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
+from credibly.papers.datasets.folders import holding
 from credibly.targets import UNKNOWN, from_signed
 from credibly.types import Array
 
@@ -27,7 +28,7 @@ def read_voc(path: Path) -> Data:
     The test list tests and ``trainval`` trains where the test annotations are there (2007);
     otherwise ``val`` tests and ``train`` trains (2012).
     """
-    root = _root(path)
+    root = holding(path, "ImageSets/Main")
     sets = root / "ImageSets" / "Main"
     lists = {"train": TRAIN, "val": TEST}
     if (sets / "test.txt").exists() and (sets / "trainval.txt").exists():
@@ -57,18 +58,6 @@ def read_voc(path: Path) -> Data:
         augmentation="crop+flip",
         coding="unknown",
     )
-
-
-def _root(path: Path) -> Path:
-    if (path / "ImageSets" / "Main").is_dir():
-        return path
-    roots = sorted([*path.glob("VOC2*"), *path.glob("VOCdevkit/VOC2*")])
-    if len(roots) == 1:
-        return roots[0]
-    if roots:
-        listed = ", ".join(str(root) for root in roots)
-        raise InputError(f"{path} holds several years; give one of {listed}.")
-    raise InputError(f"{path} must contain ImageSets/Main, or one VOCYEAR folder that does.")
 
 
 def _from_lists(sets: Path, name: str, members: list[str]) -> Array:

@@ -15,6 +15,7 @@ from credibly.data.parsing import field, read_json
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.metrics import normalize_answer
+from credibly.papers.datasets.folders import holding
 from credibly.papers.datasets.regions import Regions, image_number, open_regions
 from credibly.types import Array
 
@@ -88,12 +89,8 @@ def read_vqa(
 
 def read_questions(path: Path) -> list[Question]:
     """Return the questions of all parts that are there, with the answers where they are."""
+    path = holding(path, *(QUESTIONS.format(part) for part in PARTS))
     found = [part for part in PARTS if (path / QUESTIONS.format(part)).exists()]
-    if not found:
-        raise InputError(
-            f"{path} must hold {QUESTIONS.format('train2014')} or {QUESTIONS.format('val2014')}, "
-            "as published for VQA v2."
-        )
     return [question for part in found for question in _part(path, part)]
 
 
