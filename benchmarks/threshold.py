@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from credibly.decide import AverageSize
-from credibly.decide.batches import MatrixSource
-from credibly.decide.selection import LeadingBits, largest
+from credibly.decide.selection import LeadingBits, MatrixSource, largest
 
 ROWS, LABELS, SIZE = 30_000, 1_081, 10
 

@@ -14,7 +14,7 @@ from scipy.stats import binom, norm
 from benchmarks.studies.training import markdown
 from credibly import InputError
 from credibly.decide import AverageSize
-from credibly.decide.average_size import Guarantee
+from credibly.decide.guarantees import Guarantee
 
 TRIALS, PEER_TRIALS, DELTA = 200, 40, 0.1
 SETTINGS = ((50, 2.0), (500, 5.0))

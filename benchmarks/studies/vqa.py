@@ -149,7 +149,7 @@ def write_model(folder: Path) -> None:
 def one(folder: Path, loss: str, seed: int) -> dict[str, dict[str, float]]:
     """Train under one loss; return the numbers before and after the affine calibrator."""
     import credibly as cr
-    from credibly.pipeline import sigmoid
+    from credibly.runtime import sigmoid
     from credibly.train import Settings, fit, preset
 
     options = {"regions": str(folder / "regions.tsv"), "seed": seed}

@@ -12,8 +12,8 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.train.run", "credibly.train.checkpoint", "credibly.train.configuration"),
-    *("credibly.calibrate.registry", "credibly.calibrate.base"),
-    *("credibly.decide.registry", "credibly.decide.base"),
+    *("credibly.calibrate.auto", "credibly.calibrate.base"),
+    *("credibly.decide", "credibly.decide.base"),
 )
 FILES = ("config.toml", "model.safetensors", "calibration.json", "metrics.json")
 

@@ -49,6 +49,7 @@ __all__ = [
     "plot",
     "retrieve",
     "review",
+    "runtime",
     "train",
     "workflows",
     "write_sets",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         plot,
         retrieve,
         review,
+        runtime,
         train,
         workflows,
     )

@@ -21,14 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from credibly.runtime import InputError as InputError
 from credibly.types import Array
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class InputError(ValueError):
-    """An input that cannot be used as it is; the message says what to do about it."""
 
 
 @contextmanager

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from credibly import calibrate, decide
+from credibly import calibrate, decide, runtime
 from credibly.arrays import like, to_numpy
 from credibly.checks import InputError, choice
 from credibly.files import read_json_object, write_json
 from credibly.frames import aligned
+from credibly.runtime import sigmoid
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
@@ -28,9 +29,6 @@ VERSION = 1
 LINKS = ("own", "raw", "plateau")
 SURE = 1e-7
 """A probability below which a link with a plateau is continued by the scores."""
-
-BLOCK = 1 << 22
-"""Scores mapped at a time."""
 
 
 class Pipeline:
@@ -127,9 +125,22 @@ class Pipeline:
         return block if self.loss is None else self._torch(block, self.loss.ranking_scores)
 
     def _link(self, block: Array) -> Array:
-        if self.loss is None:
-            return block.astype(np.float64)
-        return self._torch(block, link_of(self.loss, self.link))
+        formula = self._formula()
+        if formula is None:
+            assert self.loss is not None
+            return self._torch(block, link_of(self.loss, self.link))
+        return runtime.link_log_odds(formula, block)
+
+    def _formula(self) -> dict[str, Any] | None:
+        """Return the link as plain values, or None where only torch can compute it."""
+        loss = self.loss
+        if loss is None:
+            return {"link": "shift"}
+        raw = self.link == "raw" or not loss.has_link
+        formula = loss.numpy_link(ranking=raw)
+        if formula is not None and not raw and _continues(loss, self.link):
+            formula = {**formula, "plateau": end_of_plateau(loss)}
+        return formula
 
     def _calibrated(self, block: Array) -> Array:
         if self.calibrator is None and self.loss is not None and not self.loss.has_link:
@@ -150,18 +161,7 @@ class Pipeline:
 
     def _by_blocks(self, scores: ArrayLike, function: Any) -> Any:
         """Apply ``function`` to blocks of rows: links and calibrators treat each row alone."""
-        array = to_numpy(scores)
-        if array.ndim != 2:
-            raise InputError(
-                f"`scores` must be a matrix (rows, labels); got shape {array.shape}. For one row "
-                "use `scores[None]`."
-            )
-        if array.dtype.kind != "f":
-            array = array.astype(np.float32)
-        step = max(1, BLOCK // max(1, array.shape[1]))
-        starts = range(0, max(len(array), 1), step)
-        parts = [function(array[start : start + step]) for start in starts]
-        return like(parts[0] if len(parts) == 1 else np.concatenate(parts), scores)
+        return like(runtime.by_blocks(function, to_numpy(scores)), scores)
 
     # Fitting ---------------------------------------------------------------------------------
 
@@ -283,6 +283,7 @@ class Pipeline:
         Raises:
             InputError: if the loss was given as an object: only a name can be stored.
         """
+        rule = self.rule if self.labels is None else self.rule.for_labels(self.labels)
         return {
             "pipeline": VERSION,
             **({} if self.labels is None else {"labels": self.labels}),
@@ -290,6 +291,7 @@ class Pipeline:
             "link": self.link,
             "calibrator": None if self.calibrator is None else self.calibrator.state(),
             "decision": None if self.decision is None else self.decision.state(),
+            "runtime": {"link": self._formula(), "rule": rule.comparison()},
         }
 
     def _loss_state(self) -> dict[str, Any] | None:
@@ -380,12 +382,9 @@ def link_of(loss: Loss, link: str) -> Callable[[Tensor], Tensor]:
 
     if link == "raw" or not loss.has_link:
         return lambda scores: loss.ranking_scores(scores).double()
-    if link == "plateau" or not (loss.labelwise and _has_plateau(loss)):
+    if not _continues(loss, link):
         return lambda scores: loss.log_odds(scores.double())
-    start = loss.initial_scores(torch.tensor([SURE])).double()
-    # A little lower than the link is there, so that rounding never changes the order.
-    level = float(loss.log_odds(start[None])) - 1e-3
-    first = float(start)
+    first, level = end_of_plateau(loss)
 
     def continued(scores: Tensor) -> Tensor:
         exact = scores.double()
@@ -394,10 +393,23 @@ def link_of(loss: Loss, link: str) -> Callable[[Tensor], Tensor]:
     return continued
 
 
-def _has_plateau(loss: Loss) -> bool:
+def _continues(loss: Loss, link: str) -> bool:
+    """Return whether the link has a plateau that the scores continue."""
     import torch
 
-    return bool(torch.isneginf(loss.log_odds(torch.tensor([[-1e4]]))).all())
+    lowest = torch.tensor([[-1e4]])
+    return link == "own" and loss.labelwise and bool(torch.isneginf(loss.log_odds(lowest)).all())
+
+
+def end_of_plateau(loss: Loss) -> tuple[float, float]:
+    """Return the score from which on the link holds, and the log-odds where the scores take over.
+
+    The latter are a little lower than the link is there, so that rounding never changes the order.
+    """
+    import torch
+
+    start = loss.initial_scores(torch.tensor([SURE])).double()
+    return float(start), float(loss.log_odds(start[None])) - 1e-3
 
 
 def _may_use(loss: Loss, link: str) -> bool:
@@ -410,13 +422,6 @@ def _is_loss_state(about: object) -> bool:
         return False
     context = about.get("context", {})
     return isinstance(context, Mapping) and set(context) <= {"num_labels", "average_size"}
-
-
-def sigmoid(log_odds: Array) -> Array:
-    """Return 1 / (1 + exp(−log-odds)), without overflow."""
-    from scipy.special import expit
-
-    return expit(log_odds)
 
 
 def _module(pipeline: Pipeline) -> nn.Module:

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from credibly import InputError
 from credibly.calibrate import Affine, Beta, Isotonic, PerLabel, Temperature
-from credibly.calibrate.entries import Entries
-from credibly.calibrate.likelihood import sums
+from credibly.calibrate.base import Entries
+from credibly.calibrate.parametric import sums
 
 
 def sigmoid(log_odds):

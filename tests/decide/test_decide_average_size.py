@@ -10,8 +10,7 @@ from numpy.testing import assert_array_equal
 
 from credibly import InputError
 from credibly.decide import AverageSize
-from credibly.decide.batches import MatrixSource
-from credibly.decide.selection import LeadingBits, largest
+from credibly.decide.selection import LeadingBits, MatrixSource, largest
 
 
 def draw(rows, labels=20, seed=0, dtype=np.float32):

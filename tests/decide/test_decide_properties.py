@@ -134,8 +134,6 @@ def test_every_statement_is_one_plain_sentence_that_names_its_assumption(decisio
     assert statement.endswith(".")
     assert statement.count(". ") == 0
     assert any(words in statement for words in ("if ", "not guaranteed", "without a guarantee"))
-    with pytest.warns(DeprecationWarning, match="`promise` is now `statement`"):
-        assert decision.promise == statement
 
 
 def hard_cases(decision, dtype):
@@ -203,15 +201,6 @@ def test_onnxruntime_gives_exactly_the_sets_of_predict(decision, dtype, tmp_path
 def test_exporting_before_fitting_says_so(kind):
     with pytest.raises(InputError, match="must be fitted first"):
         kind().to_module()
-
-
-def test_a_state_with_the_former_name_of_the_quantile_is_read():
-    decision = fitted(Coverage(0.8), draw())
-    state = decision.state()
-    state["cut"] = state.pop("quantile")
-    assert decide.from_state(state).state() == decision.state()
-    with pytest.warns(DeprecationWarning, match="`cut` is now `quantile`"):
-        assert decision.cut == decision.quantile
 
 
 @each

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from credibly import calibrate, losses, metrics
-from credibly.pipeline import sigmoid
+from credibly.runtime import sigmoid
 from credibly.train.configuration import Settings
 from credibly.train.evaluation import ENTRIES_TO_FIT, EpochEvaluator
 

@@ -7,18 +7,24 @@
 Fit on rows the model was not trained on, and never on the rows a result is reported on.
 """
 
-from credibly.calibrate.affine import Affine
-from credibly.calibrate.auto import EXCLUSIVE, LABELWISE, Candidate, Choice, choose, fit
+from credibly.calibrate.auto import (
+    CALIBRATORS,
+    EXCLUSIVE,
+    LABELWISE,
+    SOFTMAX_CALIBRATORS,
+    Candidate,
+    Choice,
+    choose,
+    fit,
+    from_name,
+    from_state,
+)
 from credibly.calibrate.base import Calibrator
-from credibly.calibrate.beta import Beta
 from credibly.calibrate.histogram import LogOddsHistogram
-from credibly.calibrate.identity import Identity
 from credibly.calibrate.isotonic import Isotonic
+from credibly.calibrate.parametric import Affine, Beta, Identity, Temperature, shift_rates
 from credibly.calibrate.per_label import PerLabel
-from credibly.calibrate.rate_shift import shift_rates
-from credibly.calibrate.registry import CALIBRATORS, SOFTMAX_CALIBRATORS, from_name, from_state
 from credibly.calibrate.softmax import SoftmaxTemperature, VectorScaling
-from credibly.calibrate.temperature import Temperature
 
 __all__ = [
     "CALIBRATORS",

@@ -1,22 +1,73 @@
-"""Which calibrator, and on which log-odds: compared on rows left out, by log loss."""
+"""Calibrators by name, and which of them to use: compared on rows left out, by log loss."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from credibly import checks
-from credibly.calibrate.base import Calibrator
-from credibly.calibrate.entries import Entries
+from credibly.calibrate.base import Calibrator, Entries
 from credibly.calibrate.histogram import bin_numbers
-from credibly.calibrate.likelihood import log_loss
-from credibly.calibrate.registry import from_name
-from credibly.calibrate.softmax import MAX_LABELS, SoftmaxTemperature
+from credibly.calibrate.isotonic import Isotonic
+from credibly.calibrate.parametric import Affine, Beta, Identity, Temperature, log_loss
+from credibly.calibrate.per_label import PerLabel
+from credibly.calibrate.softmax import MAX_LABELS, SoftmaxTemperature, VectorScaling
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
+
+CALIBRATORS: dict[str, type[Calibrator]] = {
+    kind.name: kind for kind in (Identity, Temperature, Affine, Beta, PerLabel, Isotonic)
+}
+"""Calibrators of labels on their own, by the name that ``--calibrate`` takes."""
+
+SOFTMAX_CALIBRATORS: dict[str, type[Calibrator]] = {
+    kind.name: kind for kind in (SoftmaxTemperature, VectorScaling)
+}
+"""Calibrators of labels that exclude each other, which keep rows summing to one, by name."""
+
+_KNOWN = {**CALIBRATORS, **SOFTMAX_CALIBRATORS}
+
+
+def from_name(name: str) -> Calibrator:
+    """Return the unfitted calibrator that has this ``name``; ``CALIBRATORS`` and
+    ``SOFTMAX_CALIBRATORS`` list them.
+
+    Example:
+        >>> from_name("per-label")
+        PerLabel()
+    """
+    if name not in _KNOWN:
+        raise checks.InputError(f"unknown calibrator {name!r}. {checks.nearest(name, _KNOWN)}")
+    return _KNOWN[name]()
+
+
+def from_state(state: dict[str, Any]) -> Calibrator:
+    """Return the fitted calibrator that ``state`` (from ``.state()``, perhaps through JSON) holds.
+
+    Example:
+        >>> state = {"calibrator": "affine", "slope": 0.5, "intercept": -1.0,
+        ...          "floor": -16.0, "ceiling": 16.0}
+        >>> from_state(state)
+        Affine(slope=0.5, intercept=-1, floor=-16, ceiling=16)
+    """
+    if not isinstance(state, dict) or "calibrator" not in state:
+        raise checks.InputError(
+            f"a calibrator's state must be a dict with the key 'calibrator'; got {state!r:.80}."
+        )
+    calibrator = from_name(str(state["calibrator"]))
+    calibrator._load(state)
+    try:  # one row of zeros: lists of unequal lengths, or none where one belongs, show here
+        calibrator._map(np.zeros((1, calibrator._width())))
+    except (TypeError, ValueError) as error:
+        raise checks.InputError(
+            f"the state of a {calibrator.name!r} calibrator must be whole; {error}."
+        ) from error
+    return calibrator
+
 
 LABELWISE: tuple[str, ...] = ("none", "temperature", "affine", "beta", "per-label")
 """What ``auto`` compares for labels on their own, from the simplest on; none of them makes ties."""

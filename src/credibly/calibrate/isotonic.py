@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from credibly.calibrate.base import Calibrator
-from credibly.calibrate.entries import Entries
+from credibly.calibrate.base import Calibrator, Entries
 from credibly.types import Array
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 class Isotonic(Calibrator):
@@ -63,13 +57,3 @@ class Isotonic(Calibrator):
             mass = weights[log_odds >= self.points[certain][0]].sum()
             inner = self.rates[~certain]
             self.rates[certain] = max(1 - 0.5 / (mass + 1), inner[-1] if inner.size else 0.0)
-
-    def _map(self, log_odds: Array) -> Array:
-        rates = np.interp(log_odds, self.points, self.rates)
-        return np.log(rates) - np.log1p(-rates)
-
-    def to_module(self) -> nn.Module:
-        self._require_fitted()
-        from credibly.calibrate.torch_modules import InterpolationModule
-
-        return InterpolationModule(self.points, self.rates)

@@ -1,21 +1,23 @@
-"""The fit that Affine, Temperature and Beta share: penalised log loss over all labels at once."""
+r"""One map for all labels with few numbers: Identity, Temperature, Affine (Platt scaling), Beta.
+
+They are of the form $\mathrm{clip}(\sum_i e^{\alpha_i} f_i(g) + c)$ and differ in their features
+$f_i$ of the log-odds $g$. Slopes are $e^{\alpha}$, so they stay above 0 and no order is reversed.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from credibly.calibrate.base import Calibrator
-from credibly.calibrate.entries import Entries
-from credibly.calibrate.likelihood import Features, soft_clip, sums
-from credibly.calibrate.newton import minimise
-from credibly.types import Array
-
-if TYPE_CHECKING:
-    from torch import nn
+from credibly import checks
+from credibly.arrays import like, to_numpy
+from credibly.calibrate.base import Calibrator, Entries
+from credibly.compiled import compiled
+from credibly.runtime import log_ends
+from credibly.types import Array, ArrayLike
 
 # The weak prior, in nats: it decides only where the data do not (separable scores, one class,
 # constant scores), and costs less than one entry otherwise.
@@ -24,25 +26,167 @@ INTERCEPT_SD = 10.0
 LIMIT_SD = 4.0
 
 
-class Parametric(Calibrator):
-    """Shared by all labels: soft_clip(Σ slope × feature + intercept), each slope above 0."""
+class Identity(Calibrator):
+    """Leaves log-odds as they are; named ``none``, to compare with and to switch off.
 
+    Example:
+        >>> Identity().transform(np.array([[-1.5, 2.0]]))
+        array([[-1.5,  2. ]])
+    """
+
+    name = "none"
+
+    def _fit(self, entries: Entries) -> None:
+        pass
+
+
+class Temperature(Calibrator):
+    r"""$g \mapsto a\,g$ with $a = 1/T > 0$: sharper or softer, with ½ left in its place.
+
+    Fitted, bounded and limited as :class:`Affine` is. It cannot move a base rate, so it does
+    little for losses whose scores are shifted.
+
+    Example:
+        >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
+        >>> targets = np.array([[0, 1], [1, 0], [0, 1], [0, -1]])
+        >>> Temperature().fit(log_odds, targets)
+        Temperature(slope=0.314, floor=-2.708, ceiling=2.708)
+    """
+
+    name = "temperature"
+    slope: float
+    floor: float
+    ceiling: float
+    _parameters = ("slope", "floor", "ceiling")
+
+    def _fit(self, entries: Entries) -> None:
+        size = float(np.hypot(*centre_and_spread(entries)))
+        start = np.array([start_slope(size)])
+        theta = fit_shared(entries, lambda g: g[None], start, intercept=False)
+        self.slope = float(np.exp(theta[0]))
+        self.floor, self.ceiling = float(theta[2]), float(theta[3])
+
+
+class Affine(Calibrator):
+    r"""$g \mapsto a\,g + b$ with $a > 0$, shared by all labels. The default.
+
+    Fitted by log loss on known entries, in float64, with a weak normal prior ($\log a$ with
+    standard deviation 3; the output at the mean of $g$, 10) in place of Platt's smoothed targets:
+    it bounds the fit on separable data, one class or constant scores, and takes soft targets as
+    they are. $a$ is positive by construction; if the rates evidently fall as $g$ rises, a warning
+    says so and the map is almost flat.
+
+    Outputs below ``floor`` are pressed into (floor − 1, floor), above ``ceiling`` likewise, so
+    that ±inf (a probability of exactly 0 or 1) become finite. Both start where N known entries
+    no longer support a probability, ∓log(2N + 1), and are fitted too if the entries
+    beyond hold more surprises than that. Where no entry comes that far, the map is affine.
+
+    Attributes:
+        slope, intercept: $a$ and $b$.
+        floor, ceiling: where the soft limit starts, in calibrated log-odds.
+
+    Example:
+        >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
+        >>> targets = np.array([[0, 1], [1, 0], [0, 1], [0, -1]])
+        >>> Affine().fit(log_odds, targets)
+        Affine(slope=0.3553, intercept=-0.6328, floor=-2.708, ceiling=2.708)
+    """
+
+    name = "affine"
     slope: float
     intercept: float
     floor: float
     ceiling: float
     _parameters = ("slope", "intercept", "floor", "ceiling")
 
-    def _map(self, log_odds: Array) -> Array:
-        return soft_clip(self.slope * log_odds + self.intercept, self.floor, self.ceiling)
+    def _fit(self, entries: Entries) -> None:
+        mean, spread = centre_and_spread(entries)
+        start = np.array([start_slope(spread)])
+        theta = fit_shared(entries, lambda g: (g - mean)[None], start)
+        self.slope = float(np.exp(theta[0]))
+        self.intercept = float(theta[1] - self.slope * mean)
+        self.floor, self.ceiling = float(theta[2]), float(theta[3])
 
-    def to_module(self) -> nn.Module:
-        self._require_fitted()
-        from credibly.calibrate.torch_modules import AffineModule
 
-        return AffineModule(
-            slope=self.slope, intercept=self.intercept, floor=self.floor, ceiling=self.ceiling
+class Beta(Calibrator):
+    r"""$g \mapsto a \log p - b \log(1 - p) + c$ with $p = \sigma(g)$ and $a, b > 0$, shared.
+
+    Beta calibration (Kull, Silva Filho & Flach, 2017) written on log-odds: $a$ is the slope far
+    below ½, $b$ far above; $a = b$ gives :class:`Affine`. Both are positive by construction, so
+    the order is kept. Fitted, bounded and limited as :class:`Affine` is.
+
+    Attributes:
+        slope_low, slope_high: $a$ and $b$.
+        intercept: $c$.
+        floor, ceiling: where the soft limit starts, in calibrated log-odds.
+
+    Example:
+        >>> log_odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
+        >>> targets = np.array([[0, 1], [1, 0], [0, 1], [0, -1]])
+        >>> beta = Beta().fit(log_odds, targets)
+        >>> bool(beta.slope_low > beta.slope_high)
+        True
+    """
+
+    name = "beta"
+    slope_low: float
+    slope_high: float
+    intercept: float
+    floor: float
+    ceiling: float
+    _parameters = ("slope_low", "slope_high", "intercept", "floor", "ceiling")
+
+    def _fit(self, entries: Entries) -> None:
+        size = float(np.hypot(*centre_and_spread(entries)))
+        theta = fit_shared(entries, log_ends, np.full(2, start_slope(size)))
+        self.slope_low, self.slope_high = (float(value) for value in np.exp(theta[:2]))
+        self.intercept = float(theta[2])
+        self.floor, self.ceiling = float(theta[3]), float(theta[4])
+
+
+def shift_rates(log_odds: ArrayLike, trained: ArrayLike, wanted: ArrayLike | float) -> Any:
+    r"""Return log-odds for rows where labels are as frequent as ``wanted`` says.
+
+    $$g_j \mapsto g_j + \operatorname{logit}\pi'_j - \operatorname{logit}\pi_j$$
+
+    This is Bayes' rule if rows with a label (and rows without) look the same as in training and
+    only their shares $\pi_j$ changed to $\pi'_j$. One number as ``wanted`` weighs rare labels like
+    frequent ones: after training on a long tail that covers many more of the rare ones in sets of
+    the same size, at a price for the frequent (``benchmarks/results/average-k.md``).
+
+    Args:
+        log_odds: (n, L), calibrated where labels have the rates ``trained``; numpy or torch.
+        trained: (L,), each label's share of the training rows, between 0 and 1.
+        wanted: (L,) or one number for all labels, between 0 and 1.
+
+    Example:
+        >>> odds = np.array([[0.0, 0.0]])
+        >>> shift_rates(odds, trained=[0.5, 0.1], wanted=0.5)
+        array([[0.        , 2.19722458]])
+    """
+    given = to_numpy(log_odds)
+    labels = given.shape[-1] if given.ndim else 1
+    gap = _logit("wanted", wanted, labels) - _logit("trained", trained, labels)
+    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    return like((given + gap).astype(dtype), log_odds)
+
+
+def _logit(name: str, rates: ArrayLike | float, labels: int) -> Array:
+    array = np.asarray(to_numpy(rates), dtype=np.float64)
+    if array.ndim > 1 or array.size not in (1, labels):
+        raise checks.InputError(
+            f"`{name}` must hold one rate per label ({labels}), or one for all; got shape "
+            f"{array.shape}."
         )
+    if not ((array > 0) & (array < 1)).all():
+        raise checks.InputError(
+            f"`{name}` must lie between 0 and 1; got [{array.min():g}, {array.max():g}]. A label "
+            "that was never seen, or always, has no log-odds to move."
+        )
+    return np.log(array) - np.log1p(-array)
+
+
+# Fits --------------------------------------------------------------------------------------------
 
 
 def fit_shared(entries: Entries, features: Features, start: Array, intercept: bool = True) -> Array:
@@ -124,3 +268,106 @@ def centre_and_spread(entries: Entries) -> tuple[float, float]:
 def start_slope(size: float) -> float:
     """Return a log-slope to start from: 1 for log-odds, lower for scores on a wide scale."""
     return -float(np.log(max(1.0, size)))
+
+
+Features = Callable[[Array], Array]
+"""Log-odds (rows, L) to features (k, rows, L), each increasing in the log-odds."""
+
+
+def log_loss(log_odds: Array, targets: Array) -> Array:
+    """Return the log loss of entries; infinite where p = 0 happened or p = 1 did not."""
+    with np.errstate(invalid="ignore"):
+        present = np.where(targets > 0, targets * np.logaddexp(0, -log_odds), 0)
+        return present + np.where(targets < 1, (1 - targets) * np.logaddexp(0, log_odds), 0)
+
+
+def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Array, Array]:
+    """Return log loss, its gradient and Gauss–Newton curvature for each label.
+
+    ``theta`` is (L, k + 3): k log-slopes, intercept, floor, ceiling. The results have shapes (L,),
+    (L, k + 3) and (L, k + 3, k + 3).
+    """
+    count, size = theta.shape
+    totals = np.zeros(count), np.zeros((count, size)), np.zeros((count, size, size))
+    for g, y, w in entries.pieces():
+        _accumulate(features(g), y, w, theta, totals)
+    value, gradient, curvature = totals
+    curvature += np.tril(curvature, -1).transpose(0, 2, 1)
+    return value, gradient, curvature
+
+
+@compiled(error_model="numpy")
+def _accumulate(features, targets, weights, theta, totals):
+    value, gradient, curvature = totals
+    slopes, rows, labels = features.shape
+    slope = np.exp(theta[:, :slopes])
+    change = np.zeros(slopes + 3)  # of the output with each parameter
+    for row in range(rows):
+        for label in range(labels):
+            weight = weights[row, label]
+            if not weight > 0:
+                continue
+            odds = theta[label, slopes]
+            for i in range(slopes):
+                change[i] = slope[label, i] * features[i, row, label]
+                odds += change[i]
+            floor, ceiling = theta[label, slopes + 1], theta[label, slopes + 2]
+            change[slopes], change[slopes + 1], change[slopes + 2] = 1.0, 0.0, 0.0
+            outside = False
+            if odds < floor or odds > ceiling:
+                outside = True
+                if odds < floor:
+                    near = 1 / (1 + floor - odds)
+                    odds = floor - 1 + near
+                    change[slopes + 1] = 1 - near * near
+                else:
+                    near = 1 / (1 + odds - ceiling)
+                    odds = ceiling + 1 - near
+                    change[slopes + 2] = 1 - near * near
+                for i in range(slopes + 1):
+                    # At ±inf the change is 0 × inf: the output no longer depends on the slope.
+                    change[i] = change[i] * near * near if near > 0 else 0.0
+            small = np.exp(-abs(odds))
+            rate = 1 / (1 + small) if odds >= 0 else small / (1 + small)
+            cost = max(odds, 0.0) + np.log1p(small) - targets[row, label] * odds
+            value[label] += weight * cost
+            pull = weight * (rate - targets[row, label])
+            bend = weight * rate * (1 - rate)
+            for i in range(slopes + 3 if outside else slopes + 1):
+                gradient[label, i] += pull * change[i]
+                scaled = bend * change[i]
+                for k in range(i + 1):
+                    curvature[label, i, k] += scaled * change[k]
+
+
+Evaluate = Callable[[Array], tuple[Array, Array, Array]]
+"""Parameters (problems, size) to values (problems,), gradients and positive curvatures."""
+
+LONGEST_STEP = 2.0  # in any parameter: all of them live on a logarithmic scale
+SMALLEST_GAIN = 1e-10  # in nats: below it a problem counts as solved
+
+
+def minimise(evaluate: Evaluate, start: Array, most: int = 200) -> Array:
+    """Return the parameters of each problem where its value stops falling.
+
+    Steps are capped, then halved until the value no longer rises, so separable data and distant
+    starts cannot throw it off.
+    """
+    theta = start.copy()
+    value, gradient, curvature = evaluate(theta)
+    scale = np.ones(len(theta))
+    for _ in range(most):
+        step = -np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        step *= np.minimum(1, LONGEST_STEP / np.maximum(abs(step).max(axis=1), 1e-300))[:, None]
+        expected = -(gradient * step).sum(axis=1)
+        open_ = (expected > SMALLEST_GAIN) & (scale > 1e-9)
+        if not open_.any():
+            break
+        trial = theta + np.where(open_, scale, 0.0)[:, None] * step
+        new = evaluate(trial)
+        slack = 1e-13 * np.abs(value)  # what rounding alone may add
+        better = open_ & (new[0] <= value + slack)
+        theta[better] = trial[better]
+        value[better], gradient[better], curvature[better] = (part[better] for part in new)
+        scale = np.where(better, 1.0, np.where(open_, scale / 2, scale))
+    return theta

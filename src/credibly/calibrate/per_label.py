@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from credibly import checks
-from credibly.calibrate.base import Calibrator
-from credibly.calibrate.entries import Entries
-from credibly.calibrate.likelihood import soft_clip, sums
-from credibly.calibrate.newton import minimise
-from credibly.calibrate.parametric import centre_and_spread, fit_shared, start_slope
+from credibly.calibrate.base import Calibrator, Entries
+from credibly.calibrate.parametric import centre_and_spread, fit_shared, minimise, start_slope, sums
 from credibly.types import Array
-
-if TYPE_CHECKING:
-    from torch import nn
 
 ROUNDS = 6  # of refitting the labels under a new covariance; the changes after it are < 1e-3
 
@@ -64,21 +55,6 @@ class PerLabel(Calibrator):
 
     def _width(self) -> int:
         return np.size(self.slopes)
-
-    def _map(self, log_odds: Array) -> Array:
-        if log_odds.shape[-1] != len(self.slopes):
-            raise checks.InputError(
-                f"`log_odds` must have {len(self.slopes)} columns, the labels this calibrator was "
-                f"fitted on; got {log_odds.shape[-1]}."
-            )
-        return soft_clip(self.slopes * log_odds + self.intercepts, self.floor, self.ceiling)
-
-    def to_module(self) -> nn.Module:
-        self._require_fitted()
-        from credibly.calibrate.torch_modules import AffineModule
-
-        limits = {"floor": self.floor, "ceiling": self.ceiling}
-        return AffineModule(slope=self.slopes, intercept=self.intercepts, **limits)
 
 
 def _labels(entries: Entries, mean: float, shared: Array) -> Array:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from credibly import checks
-from credibly.calibrate.base import Calibrator
-from credibly.calibrate.entries import Entries
-from credibly.calibrate.newton import minimise
+from credibly.calibrate.base import Calibrator, Entries
+from credibly.calibrate.parametric import minimise
+from credibly.runtime import log_shares
 from credibly.types import Array
-
-if TYPE_CHECKING:
-    from torch import nn
 
 SUM_TOLERANCE = 1e-4
 """How far the probabilities of a row may be from summing to one."""
 
 LOG_SLOPE_SD, BIAS_SD = 3.0, 1.0
 """Of the normal priors, in nats, around the map that changes nothing."""
-
-LOWEST = -700.0
-"""Log-probability that stands for 0: its exponential is the smallest that float64 tells from 0."""
 
 MAX_LABELS = 2000
 """Labels that one Newton step of :class:`VectorScaling` solves for together."""
@@ -60,21 +54,6 @@ class SoftmaxTemperature(Calibrator):
     def _fit(self, entries: Entries) -> None:
         self.slope, self.rest = 1.0, _rest(entries)
         self.slope = float(np.exp(_fitted(entries, bool(self.rest), biases=False)[0]))
-
-    def _biases(self) -> Array:
-        return np.zeros(1)
-
-    def _map(self, log_odds: Array) -> Array:
-        shares = log_shares(log_odds, bool(self.rest))
-        biases = np.zeros(shares.shape[-1])
-        biases[: log_odds.shape[-1]] = self._biases()
-        return share_log_odds(self.slope * shares + biases)[..., : log_odds.shape[-1]]
-
-    def to_module(self) -> nn.Module:
-        self._require_fitted()
-        from credibly.calibrate.torch_modules import SoftmaxModule
-
-        return SoftmaxModule(self.slope, self._biases(), rest=bool(self.rest))
 
 
 class VectorScaling(SoftmaxTemperature):
@@ -116,45 +95,8 @@ class VectorScaling(SoftmaxTemperature):
         theta = _fitted(entries, bool(self.rest), biases=True)
         self.slope, self.biases = float(np.exp(theta[0])), theta[1:]
 
-    def _biases(self) -> Array:
-        return np.asarray(self.biases)
-
     def _width(self) -> int:
         return np.size(self.biases)
-
-    def _map(self, log_odds: Array) -> Array:
-        if log_odds.shape[-1] != np.size(self.biases):
-            raise checks.InputError(
-                f"`log_odds` must have {np.size(self.biases)} columns, the labels this calibrator "
-                f"was fitted on; got {log_odds.shape[-1]}."
-            )
-        return super()._map(log_odds)
-
-
-def log_shares(log_odds: Array, rest: bool) -> Array:
-    """Return log-probabilities; with ``rest`` a last column for what they leave over."""
-    shares = np.maximum(-np.logaddexp(0, -log_odds), LOWEST)
-    if not rest:
-        return shares
-    left = np.maximum(1 - np.exp(shares).sum(axis=-1, keepdims=True), np.exp(LOWEST))
-    return np.concatenate([shares, np.log(left)], axis=-1)
-
-
-def share_log_odds(scores: Array) -> Array:
-    """Return the log-odds of the softmax of scores; ±inf for a single label."""
-    with np.errstate(divide="ignore"):
-        top = scores.argmax(axis=-1)[..., None]
-        others = scores.copy()
-        np.put_along_axis(others, top, -np.inf, axis=-1)
-        highest = np.take_along_axis(scores, top, axis=-1)
-        second = others.max(axis=-1, keepdims=True)
-        second = np.where(np.isfinite(second), second, 0.0)
-        rest = second + np.log(np.exp(others - second).sum(axis=-1, keepdims=True))
-        total = np.logaddexp(highest, rest)
-        # Any share but the largest is at most ½, so nothing cancels in 1 − share.
-        odds = scores - total - np.log1p(-np.exp(np.minimum(others - total, 0)))
-        np.put_along_axis(odds, top, highest - rest, axis=-1)
-    return odds
 
 
 def _rest(entries: Entries) -> float:
@@ -188,7 +130,7 @@ def _fitted(entries: Entries, rest: bool, *, biases: bool) -> Array:
             shares /= total
             mass = targets.sum(axis=1)
             value += float((mass * np.log(total[:, 0])).sum() - (targets * moved).sum())
-            # The score of a label that is left out is LOWEST, its share 0.
+            # The score of a label that is left out is so low that its share is 0.
             change = slope * scores
             centred = change - (shares * change).sum(axis=1, keepdims=True)
             away = mass[:, None] * shares - targets
@@ -207,7 +149,7 @@ def _fitted(entries: Entries, rest: bool, *, biases: bool) -> Array:
     return minimise(evaluate, np.zeros((1, 1 + count)))[0]
 
 
-def _rows(entries: Entries, rest: bool) -> Any:
+def _rows(entries: Entries, rest: bool) -> Iterator[tuple[Array, Array]]:
     """Yield log-shares and the shares of the truth of rows that say which label is present."""
     for g, y, w in entries.pieces():
         known = w > 0

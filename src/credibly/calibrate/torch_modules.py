@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +85,7 @@ class SoftmaxModule(nn.Module):
     slope: Tensor
     biases: Tensor
 
-    def __init__(self, slope: float, biases: object, *, rest: bool) -> None:
+    def __init__(self, slope: float, biases: object, rest: bool) -> None:
         super().__init__()
         self.rest = rest
         self.register_buffer("slope", torch.as_tensor(slope, dtype=torch.float64))
@@ -102,3 +104,22 @@ class SoftmaxModule(nn.Module):
         total = torch.logaddexp(top, rest)
         odds = scores - total - torch.log1p(-torch.exp(others - total))
         return torch.where(is_top, top - rest, odds)[..., : log_odds.shape[-1]]
+
+
+def module(state: Mapping[str, Any]) -> nn.Module:
+    """Return the calibrator of this state as a module."""
+    numbers = {name: value for name, value in state.items() if name != "calibrator"}
+    name = state["calibrator"]
+    if name == "none":
+        return nn.Identity()
+    if name == "beta":
+        return BetaModule(**numbers)
+    if name == "isotonic":
+        return InterpolationModule(**numbers)
+    if name in ("softmax-temperature", "vector"):
+        return SoftmaxModule(numbers["slope"], numbers.get("biases", 0.0), bool(numbers["rest"]))
+    slope, intercept = numbers["slope"], numbers.get("intercept", 0.0)
+    if name == "per-label":
+        slope, intercept = numbers["slopes"], numbers["intercepts"]
+    limits = {"floor": numbers["floor"], "ceiling": numbers["ceiling"]}
+    return AffineModule(slope=slope, intercept=intercept, **limits)

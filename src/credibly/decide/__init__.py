@@ -7,16 +7,15 @@
 Fit on rows that were used neither for training nor for tuning; calibrate first.
 """
 
+from typing import Any
+
+from credibly import checks
 from credibly.decide.average_size import AverageSize
 from credibly.decide.base import Decision
-from credibly.decide.best_f import BestF
-from credibly.decide.cost import Cost
 from credibly.decide.coverage import Coverage
-from credibly.decide.precision import Precision
-from credibly.decide.recall import Recall
-from credibly.decide.registry import from_state
-from credibly.decide.threshold import Threshold
-from credibly.decide.top_k import TopK
+from credibly.decide.fitted_thresholds import BestF
+from credibly.decide.fixed import Cost, Threshold, TopK
+from credibly.decide.guarantees import Precision, Recall
 
 __all__ = [
     "AverageSize",
@@ -30,3 +29,38 @@ __all__ = [
     "TopK",
     "from_state",
 ]
+
+DECISIONS: dict[str, type[Decision]] = {
+    kind.name: kind
+    for kind in (Threshold, BestF, TopK, AverageSize, Coverage, Recall, Precision, Cost)
+}
+
+
+def from_state(state: dict[str, Any]) -> Decision:
+    """Return the fitted decision that ``state`` describes: the result of ``decision.state()``.
+
+    Args:
+        state: a dict of plain values, possibly read back from JSON.
+
+    Raises:
+        InputError: if it is not the state of a decision.
+
+    Example:
+        >>> from_state({"decision": "top-k", "k": 3})
+        TopK(k=3)
+    """
+    if not isinstance(state, dict) or "decision" not in state:
+        raise checks.InputError(
+            f"a decision's state must be a dict with the key 'decision'; got {state!r:.80}."
+        )
+    name = str(state["decision"])
+    if name not in DECISIONS:
+        raise checks.InputError(f"unknown decision {name!r}. {checks.nearest(name, DECISIONS)}")
+    try:
+        return DECISIONS[name]._restore(state)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, checks.InputError):
+            raise
+        raise checks.InputError(
+            f"the state of a {name!r} decision must hold numbers: {error}."
+        ) from error

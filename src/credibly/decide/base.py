@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from credibly import checks
+from credibly import checks, runtime
 from credibly.arrays import like, to_numpy
 from credibly.frames import aligned
 from credibly.targets import Coding, decode
@@ -22,8 +22,8 @@ class Decision(ABC):
     """A rule from probabilities (n, L) to label sets, a bool matrix (n, L).
 
     The set of a row depends on that row alone, so sets computed batch by batch equal those of all
-    rows at once. A subclass gives ``fit``, ``_sets``, ``statement`` and ``to_module``, and names
-    what makes up its state.
+    rows at once. A subclass gives ``fit``, ``statement`` and ``comparison``, and names what makes
+    up its state.
     """
 
     name: ClassVar[str]
@@ -58,14 +58,12 @@ class Decision(ABC):
     _fitted: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that ``fit`` sets."""
 
-    _former: ClassVar[dict[str, str]] = {}
-    """Former names of these in stored states, and what they are called now."""
-
     _since: ClassVar[dict[str, Any]] = {}
     """Settings that states of earlier versions lack, and what they are without them."""
 
-    @abstractmethod
-    def fit(self, probabilities: Any, targets: Any = None, *, coding: Coding | None = None) -> Self:
+    def fit(
+        self, probabilities: Any = None, targets: Any = None, *, coding: Coding | None = None
+    ) -> Self:
         """Fit on held-out rows. A rule with nothing to fit returns itself unchanged.
 
         Args:
@@ -73,21 +71,24 @@ class Decision(ABC):
             targets: (n, L) coded as in ``credibly.targets``, for rules that need the truth.
             coding: how to read targets that are only −1 and +1: ``"signed"`` or ``"unknown"``.
         """
+        return self
 
     @property
     @abstractmethod
     def statement(self) -> str:
         """What this decision guarantees and on what assumption, as one sentence."""
 
-    @property
-    def promise(self) -> str:
-        """Deprecated name of ``statement``."""
-        checks.renamed("promise", "statement")
-        return self.statement
+    def comparison(self) -> dict[str, Any]:
+        """Return the rule as plain values: the name of a comparison of `credibly.runtime`, and its
+        numbers."""
+        raise checks.InputError(
+            f"{type(self).__name__} needs the model it was made with, so it cannot be stored or "
+            "exported."
+        )
 
-    @abstractmethod
     def _sets(self, probabilities: Array) -> Array:
         """Return the label sets of probabilities that were checked."""
+        return runtime.select(self.comparison(), probabilities)
 
     def predict(self, probabilities: Any) -> Any:
         """Return the label sets as a bool matrix (n, L).
@@ -126,7 +127,6 @@ class Decision(ABC):
         names = self._settings + self._fitted
         return {"decision": self.name, **{name: _plain(getattr(self, name)) for name in names}}
 
-    @abstractmethod
     def to_module(self) -> nn.Module:
         """Return the rule as a torch module: probabilities in, the sets of ``predict`` out.
 
@@ -135,10 +135,14 @@ class Decision(ABC):
         Raises:
             InputError: if the decision is not fitted.
         """
+        self._require_fitted()
+        from credibly.decide.torch_modules import MODULES
+
+        numbers = self.comparison()
+        return MODULES[numbers.pop("rule")](**numbers)
 
     @classmethod
     def _restore(cls, state: dict[str, Any]) -> Self:
-        state = {cls._former.get(name, name): value for name, value in state.items()}
         state = {**cls._since, **state}
         missing = [name for name in cls._settings + cls._fitted if name not in state]
         if missing:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from credibly import checks
 from credibly.decide.base import Decision, matrix
-from credibly.decide.rounding import STEPS, just_above, just_below
 from credibly.frames import aligned
+from credibly.runtime import cumulative_scores, just_above, just_below
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
-
-if TYPE_CHECKING:
-    from torch import nn
 
 Method = Literal["lac", "aps", "raps"]
 
@@ -59,7 +56,6 @@ class Coverage(Decision):
     num_rows: int
     _settings = ("level", "method", "penalty", "free_size")
     _fitted = ("quantile", "num_rows")
-    _former: ClassVar[dict[str, str]] = {"cut": "quantile"}
 
     def __init__(
         self,
@@ -107,53 +103,21 @@ class Coverage(Decision):
             "tuning."
         )
 
-    @property
-    def cut(self) -> float:
-        """Deprecated name of ``quantile``."""
-        checks.renamed("cut", "quantile")
-        return self.quantile
-
-    def _sets(self, probabilities: Array) -> Array:
-        if self.method == "lac":
-            return probabilities > self._threshold
-        sets = self._nonconformity(probabilities) <= just_above(self.quantile)
-        if probabilities.shape[1]:
-            sets[np.arange(len(sets)), _in_steps(probabilities).argmax(axis=1)] = True
-        return sets
-
-    @property
-    def _threshold(self) -> np.float64:
-        """The probability that a label of a LAC set exceeds."""
-        return just_below(np.float64(1 - self.quantile))
-
     def _nonconformity(self, probabilities: Array) -> Array:
         """Return the nonconformity score of every label."""
         if self.method == "lac":
             return 1 - probabilities.astype(np.float64)
-        exact = _in_steps(probabilities)
-        order = np.argsort(-exact, axis=1, kind="stable")
-        summed = np.cumsum(np.take_along_axis(exact, order, axis=1), axis=1)
-        if self.method == "raps":
-            rank = np.arange(1, exact.shape[1] + 1)
-            summed += self.penalty * np.maximum(0, rank - self.free_size)
-        result = np.empty_like(summed)
-        np.put_along_axis(result, order, summed, axis=1)
-        return result
+        return cumulative_scores(probabilities, self._penalty, self.free_size)
 
-    def to_module(self) -> nn.Module:
-        self._require_fitted()
-        from credibly.decide.torch_modules import Above, UpToCumulativeScore
+    @property
+    def _penalty(self) -> float:
+        return self.penalty if self.method == "raps" else 0.0
 
+    def comparison(self) -> dict[str, Any]:
         if self.method == "lac":
-            return Above([float(self._threshold)])
-        penalty = self.penalty if self.method == "raps" else 0.0
-        return UpToCumulativeScore(
-            just_above(self.quantile), penalty=penalty, free_size=self.free_size
-        )
-
-
-def _in_steps(probabilities: Array) -> Array:
-    return np.rint(probabilities.astype(np.float64) * STEPS) / STEPS
+            return {"rule": "above", "thresholds": [just_below(float(1 - self.quantile))]}
+        numbers = {"quantile": just_above(float(self.quantile)), "free_size": self.free_size}
+        return {"rule": "up-to-sum", "penalty": self._penalty, **numbers}
 
 
 def _single_labels(targets: Any, shape: tuple[int, ...], coding: Coding | None) -> Array:

@@ -7,12 +7,12 @@ exactly, and keeps its numbers as attributes: ``module.half()`` would round a bu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from credibly.decide.rounding import STEPS, just_above, just_below
+from credibly.runtime import STEPS, just_above, just_below
 
 
 class Above(nn.Module):
@@ -95,3 +95,12 @@ def _sorted(values: Tensor) -> tuple[Tensor, Tensor]:
         # Has no stable sort, and needs none: ONNX puts the lower of two tied indices first.
         return values.sort(dim=1, descending=True)
     return values.sort(dim=1, descending=True, stable=True)
+
+
+MODULES: dict[str, Callable[..., nn.Module]] = {
+    "above": Above,
+    "above-with-ties": AboveWithTies,
+    "most-probable": MostProbable,
+    "up-to-sum": UpToCumulativeScore,
+}
+"""The modules by the names of the comparisons in `credibly.runtime`."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -65,6 +65,9 @@ class AssumeNegative(BinaryLoss):
     def log_odds(self, scores: Scores) -> LogOdds:
         scores = working_precision(scores)
         return scores - math.log(_others(scores))
+
+    def formula(self) -> Formula:
+        return {"link": "assume-negative"}
 
 
 def _others(scores: Scores) -> int:

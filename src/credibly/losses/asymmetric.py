@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Properness, Reduction, working_precision
+from credibly.losses.base import Formula, Properness, Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
 from credibly.losses.fused.asymmetric import asymmetric_loop
 from credibly.losses.fused.entries import EntryLoop
@@ -94,6 +94,10 @@ class Asymmetric(BinaryLoss):
             odds = _log_derivative(log_shifted, log_rest, self.gamma_neg)
             odds = odds - _log_derivative(log_absent, log_present, self.gamma_pos)
         return torch.where(above, odds, -torch.inf)
+
+    def formula(self) -> Formula:
+        names = ("gamma_neg", "gamma_pos", "margin", "detach_weight")
+        return {"link": "asymmetric", **{name: getattr(self, name) for name in names}}
 
     def _weight(self, log_base: Tensor, gamma: float) -> Tensor:
         # exp(γ log w), not w ** γ: its derivative stays finite for γ < 1 as w → 0.

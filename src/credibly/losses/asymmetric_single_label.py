@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.rows import RowLoss
 from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
 from credibly.types import LogOdds, Scores, Targets, Values
@@ -62,6 +62,9 @@ class AsymmetricSingleLabel(RowLoss):
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return softmax_log_odds(working_precision(scores))
+
+    def formula(self) -> Formula:
+        return {"link": "softmax"}
 
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         return self.log_odds(torch.where(known, working_precision(scores), ABSENT_SCORE))

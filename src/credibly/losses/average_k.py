@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.batches import BatchLoss
 from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
 from credibly.types import LogOdds, Scores, Targets, Values
@@ -103,6 +103,13 @@ class AverageK(BatchLoss):
         """Return the scores of the chosen head."""
         checks.float_scores(scores)
         return scores.chunk(2, -1)[self.head == "sccp"]
+
+    def ranking_formula(self) -> Formula:
+        return {"link": "shift", "head": int(self.head == "sccp")}
+
+    def formula(self) -> Formula:
+        kind = "shift" if self.head == "ml" else "softmax"
+        return {**self.ranking_formula(), "link": kind}
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return logits of the rates for the ML head, logs of them for the SCCP head."""

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 Properness: TypeAlias = Literal["strict", "recoverable", "none"]
 Reduction: TypeAlias = Literal["mean", "rows", "sum", "none"]
+Formula: TypeAlias = dict[str, Any]
+"""A link as plain values; see ``Loss.formula``."""
+
 REDUCTIONS = ("mean", "rows", "sum", "none")
 
 
@@ -267,6 +270,25 @@ class Mine(cr.losses.RowLoss):
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return high.to(torch.get_default_dtype())
 
+    def formula(self) -> Formula | None:
+        """Return the link as plain values: a name in `credibly.runtime`, and its numbers.
+
+        None, the default, is for links that only torch can compute.
+        """
+        return None
+
+    def ranking_formula(self) -> Formula | None:
+        """Return ``ranking_scores`` as plain values, likewise."""
+        return {"link": "shift"}
+
+    def numpy_link(self, *, ranking: bool = False) -> Formula | None:
+        """Return the formula of the link, or of ``ranking_scores``.
+
+        None where there is none, or a subclass wrote the method anew and left the formula.
+        """
+        form, method = ("ranking_formula", "ranking_scores") if ranking else ("formula", "log_odds")
+        return getattr(self, form)() if belongs(type(self), form, (method,)) else None
+
     def num_outputs(self, num_labels: int) -> int:
         """Return how many scores per row the model must give for so many labels."""
         return self.scores_per_label * num_labels
@@ -328,6 +350,13 @@ class Mine(cr.losses.RowLoss):
             if now.dtype in (torch.float16, torch.bfloat16):
                 setattr(self, name, kept.to(now.device))
         return self
+
+
+@functools.cache
+def belongs(kind: type, form: str, formulas: tuple[str, ...]) -> bool:
+    """Return whether no subclass wrote one of ``formulas`` again after ``form`` was written."""
+    written = next(each for each in kind.__mro__ if not vars(each).keys().isdisjoint(formulas))
+    return issubclass(next(each for each in kind.__mro__ if form in vars(each)), written)
 
 
 def working_precision(scores: Scores) -> Scores:

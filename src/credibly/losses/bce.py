@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop
 from credibly.losses.fused.form import FusedForm
@@ -71,6 +71,10 @@ class BCE(BinaryLoss):
     def log_odds(self, scores: Scores) -> LogOdds:
         scores = working_precision(scores)
         return scores if self.pos_weight is None else scores - self.pos_weight.log().to(scores)
+
+    def formula(self) -> Formula:
+        by = 0.0 if self.pos_weight is None else self.pos_weight.log().tolist()
+        return {"link": "shift", "by": by}
 
     def for_labels(self, labels: slice) -> Self:
         own = super().for_labels(labels)

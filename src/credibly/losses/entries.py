@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from functools import cache
 from typing import ClassVar, Self
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from credibly import checks
 from credibly import targets as coding
-from credibly.losses.base import Loss, Reduction, working_precision
+from credibly.losses.base import Loss, Reduction, belongs, working_precision
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.linear.entries import EntriesLinear
 from credibly.losses.linear.form import LinearForm
@@ -55,8 +54,8 @@ class Mine(cr.losses.BinaryLoss):
         vector = None if label_weight is None else checks.label_weight(label_weight)
         self.register_buffer("label_weight", vector, persistent=False)
         # Found out once: `torch.compile` would trace it.
-        self._owns_loop = _belongs(type(self), "loop", _FORMULAS)
-        self._owns_pairs_loop = _belongs(type(self), "pairs_loop", (*_FORMULAS, "log_odds"))
+        self._owns_loop = belongs(type(self), "loop", _FORMULAS)
+        self._owns_pairs_loop = belongs(type(self), "pairs_loop", (*_FORMULAS, "log_odds"))
 
     @abstractmethod
     def positive(self, scores: Scores) -> Values:
@@ -88,7 +87,7 @@ class Mine(cr.losses.BinaryLoss):
 
     def linear_form(self) -> LinearForm | None:
         # A subclass that puts the formulas together itself may need all labels of a row.
-        whole = _belongs(type(self), "linear_form", ("forward", "values", "plain_values"))
+        whole = belongs(type(self), "linear_form", ("forward", "values", "plain_values"))
         return EntriesLinear(self) if whole else None
 
     def for_labels(self, labels: slice) -> Self:
@@ -166,13 +165,6 @@ class Mine(cr.losses.BinaryLoss):
 
 
 _FORMULAS = ("positive", "negative", "plain_values")
-
-
-@cache
-def _belongs(kind: type, form: str, formulas: tuple[str, ...]) -> bool:
-    """Return whether no subclass wrote one of ``formulas`` again after ``form`` was written."""
-    written = next(each for each in kind.__mro__ if not vars(each).keys().isdisjoint(formulas))
-    return issubclass(next(each for each in kind.__mro__ if form in vars(each)), written)
 
 
 def _per_row(targets: Targets) -> Tensor:

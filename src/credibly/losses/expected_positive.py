@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.batches import BatchLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 
@@ -54,6 +54,9 @@ class ExpectedPositive(BatchLoss):
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return working_precision(scores)
+
+    def formula(self) -> Formula:
+        return {"link": "shift"}
 
     def batch_values(
         self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool

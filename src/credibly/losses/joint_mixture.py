@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid, pad, softplus
 from torch.nn.parameter import UninitializedParameter
 
 from credibly import checks
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.rows import RowLoss
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
@@ -123,6 +123,13 @@ class JointMixture(RowLoss):
     def ranking_scores(self, scores: Scores) -> Scores:
         """Return the log-odds of the marginals."""
         return self.log_odds(scores)
+
+    def formula(self) -> Formula:
+        offsets = self.offsets.detach().double().tolist()
+        return {"link": "joint", "offsets": offsets, "components": self.components}
+
+    def ranking_formula(self) -> Formula:
+        return self.formula()
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return scores whose marginals are ``label_rates``; gate and empty set start at 0."""

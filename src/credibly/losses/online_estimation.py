@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.batches import BatchLoss
 from credibly.losses.rows import matrices
 from credibly.types import LogOdds, Scores, Targets, Values
@@ -103,6 +103,9 @@ class OnlineEstimation(BatchLoss):
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return working_precision(scores)
+
+    def formula(self) -> Formula:
+        return {"link": "shift"}
 
     @torch.no_grad()
     def estimates(self, indices: Tensor) -> Tensor:

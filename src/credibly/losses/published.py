@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.losses.base import Loss, Reduction
+from credibly.losses.base import Formula, Loss, Reduction
 from credibly.losses.bce import BCE
 from credibly.losses.linear.form import LinearForm
 from credibly.losses.softmax import Softmax
@@ -72,6 +72,12 @@ class Published(WrappedLoss):
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return self.loss.published_log_odds(scores)
+
+    def formula(self) -> Formula | None:
+        if self.link is None:
+            return super().formula()
+        ranking, link = self.ranking_formula(), self.link.formula()
+        return None if ranking is None or link is None else {**ranking, **link}
 
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         return self._source().known_log_odds(self._read(scores), known)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.batches import BatchLoss
 from credibly.losses.linear.form import LinearForm
 from credibly.losses.linear.rows import QuasibinaryLinear
@@ -121,6 +121,9 @@ class Quasibinary(BatchLoss):
         log_q = (scores - self.log_normalizer).to(scores.dtype)
         log_q = log_q.clamp(max=math.log1p(-torch.finfo(scores.dtype).eps))
         return log_q - torch.log(-torch.expm1(log_q))
+
+    def formula(self) -> Formula:
+        return {"link": "quasibinary", "log_normalizer": float(self.log_normalizer)}
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         """Return the logs of the rates, shifted by the normalizer."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.linear.form import LinearForm
 from credibly.losses.linear.rows import SoftmaxLinear
 from credibly.losses.rows import RowLoss
@@ -91,6 +91,9 @@ class Softmax(RowLoss):
             return softmax_log_odds(scores)
         none = torch.zeros_like(scores[..., :1])
         return softmax_log_odds(torch.cat([scores, none], -1))[..., :-1]
+
+    def formula(self) -> Formula:
+        return {"link": "softmax", "none_class": self.zero_label == "none_class"}
 
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
         return self.log_odds(torch.where(known, working_precision(scores), ABSENT_SCORE))

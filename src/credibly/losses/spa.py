@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Reduction, working_precision
+from credibly.losses.base import Formula, Reduction, working_precision
 from credibly.losses.entries import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop
 from credibly.losses.fused.form import FusedForm
@@ -87,6 +87,9 @@ class SPA(BinaryLoss):
         up = logsigmoid(self.slope_neg * (scores - self.shift_neg))
         down = logsigmoid(-self.slope_pos * (scores - self.shift_pos))
         return self.log_ratio + up - down
+
+    def formula(self) -> Formula:
+        return {"link": "spa", **{name: getattr(self, name) for name in self.arguments}}
 
     def loop(self) -> FusedForm | None:
         return EntryLoop(self, softplus_loop, self._numbers())

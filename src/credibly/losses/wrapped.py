@@ -8,7 +8,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses.base import Loss, Reduction
+from credibly.losses.base import Formula, Loss, Reduction
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 
@@ -65,6 +65,12 @@ class WrappedLoss(Loss):
 
     def ranking_scores(self, scores: Scores) -> Scores:
         return self.loss.ranking_scores(scores)
+
+    def formula(self) -> Formula | None:
+        return self.loss.numpy_link()
+
+    def ranking_formula(self) -> Formula | None:
+        return self.loss.numpy_link(ranking=True)
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         return self.loss.initial_scores(label_rates)

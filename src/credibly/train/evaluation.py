@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor, nn
 
-from credibly.pipeline import Pipeline, sigmoid
+from credibly.pipeline import Pipeline
+from credibly.runtime import sigmoid
 from credibly.targets import Targets
 from credibly.train.configuration import Settings
 from credibly.train.distributed import score

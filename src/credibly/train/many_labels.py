@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from credibly.checks import InputError
 from credibly.losses import fused_linear
 from credibly.models import Scorer
-from credibly.pipeline import sigmoid
+from credibly.runtime import sigmoid
 from credibly.targets import SparseTargets, Targets
 from credibly.train.batches import stream
 from credibly.train.configuration import Settings

@@ -11,8 +11,8 @@ import numpy as np
 from credibly import calibrate
 from credibly.checks import InputError
 from credibly.engines import Engine
-from credibly.pipeline import sigmoid
 from credibly.predictions import Dataset, Predictions, Writer
+from credibly.runtime import sigmoid
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.tallies import TopTally

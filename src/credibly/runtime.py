@@ -1,0 +1,398 @@
+"""Apply a saved map and rule with numpy alone: scores → log-odds → probabilities → label sets.
+
+This file imports numpy and the standard library only, so a saved map works where torch is not
+installed. Calibrators, decisions and ``Pipeline`` use its functions for numpy arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = ["Map", "load"]
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+State: TypeAlias = Mapping[str, Any]
+
+BLOCK = 1 << 22
+"""Scores mapped at a time."""
+
+
+class InputError(ValueError):
+    """An input that cannot be used as it is; the message says what to do about it."""
+
+
+InputError.__module__ = "credibly.checks"  # where the rest of the package takes it from
+
+
+def load(path: str | Path) -> Map:
+    """Return the map in a ``map.json`` of ``credibly calibrate`` or a file of ``Pipeline.write``.
+
+    Example:
+        >>> import credibly as cr
+        >>> folder = getfixture("tmp_path")
+        >>> cr.Pipeline("spa", decision=cr.decide.TopK(1)).write(folder / "map.json")
+        >>> saved = load(folder / "map.json")
+        >>> saved.probabilities(np.array([[0.0, 0.952, 3.0]])).round(3)
+        array([[0.054, 0.5  , 0.927]])
+        >>> saved.sets(np.array([[0.0, 0.952, 3.0]]))
+        array([[False, False,  True]])
+    """
+    try:
+        return Map(json.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise InputError(f"{path}: must be a map of credibly; {error}") from error
+
+
+class Map:
+    """A saved map from scores to probabilities, and its rule for label sets.
+
+    Args:
+        state: what ``Pipeline.state`` returns, perhaps through JSON.
+
+    Attributes:
+        labels: names of the columns, or None if none were saved.
+    """
+
+    def __init__(self, state: State) -> None:
+        if not isinstance(state, Mapping) or not isinstance(state.get("runtime"), Mapping):
+            raise InputError(
+                "the state must have a key 'runtime'; got none. If version 0.2 wrote it, convert "
+                "it once: `cr.Pipeline.read(old).write(new)`."
+            )
+        self.labels: list[str] | None = state.get("labels")
+        self._calibrator = state.get("calibrator") or {"calibrator": "none"}
+        self._link, self._rule = state["runtime"]["link"], state["runtime"]["rule"]
+
+    def log_odds(self, scores: Any) -> Array:
+        """Return calibrated log-odds, float64."""
+        return by_blocks(self._log_odds, np.asarray(scores))
+
+    def probabilities(self, scores: Any) -> Array:
+        """Return the probability that each label is present, float64."""
+        return by_blocks(lambda block: sigmoid(self._log_odds(block)), np.asarray(scores))
+
+    def sets(self, scores: Any) -> Array:
+        """Return one label set per row, as a bool matrix."""
+        return select(self._rule, self.probabilities(scores))
+
+    def _log_odds(self, block: Array) -> Array:
+        return calibrated(self._calibrator, link_log_odds(self._link, block))
+
+
+def by_blocks(function: Callable[[Array], Array], scores: Array) -> Array:
+    """Apply ``function`` to blocks of rows: links, calibrators and rules treat each row alone."""
+    if scores.ndim != 2:
+        raise InputError(
+            f"`scores` must be a matrix (rows, labels); got shape {scores.shape}. For one row use "
+            "`scores[None]`."
+        )
+    if scores.dtype.kind != "f":
+        scores = scores.astype(np.float32)
+    step = max(1, BLOCK // max(1, scores.shape[1]))
+    starts = range(0, max(len(scores), 1), step)
+    parts = [function(scores[start : start + step]) for start in starts]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def sigmoid(log_odds: Array) -> Array:
+    """Return 1 / (1 + exp(−log-odds)), without overflow and exact where it is small."""
+    small = np.exp(-np.abs(log_odds))
+    return np.where(log_odds >= 0, 1.0, small) / (1 + small)
+
+
+def log_sigmoid(values: Array) -> Array:
+    """Return log(1 / (1 + exp(−values)))."""
+    return np.minimum(values, 0) - np.log1p(np.exp(-np.abs(values)))
+
+
+# Links -------------------------------------------------------------------------------------------
+
+
+def link_log_odds(state: State, scores: Array) -> Array:
+    """Return the log-odds that the link of a loss, given by ``Loss.formula``, makes of scores."""
+    exact = scores.astype(np.float64)
+    if "head" in state:
+        exact = np.split(exact, 2, axis=-1)[state["head"]]
+    odds = _known(_LINKS, "link", state)(exact, **state)
+    if "plateau" in state:
+        first, level = state["plateau"]
+        odds = np.where(exact < first, exact - first + level, odds)
+    return odds
+
+
+def _spa(v, scale_pos, slope_pos, shift_pos, scale_neg, slope_neg, shift_neg, **_):
+    ratio = math.log(slope_neg / scale_neg) - math.log(slope_pos / scale_pos)
+    up = log_sigmoid(slope_neg * (v - shift_neg))
+    return ratio + up - log_sigmoid(-slope_pos * (v - shift_pos))
+
+
+def _asymmetric(scores, gamma_neg, gamma_pos, margin, detach_weight, **_):
+    log_present, log_absent = log_sigmoid(scores), log_sigmoid(-scores)
+    above, log_shifted, log_rest = np.ones(scores.shape, bool), log_present, log_absent
+    if margin > 0:
+        shifted = sigmoid(scores) - margin
+        above = ~(shifted <= 0)  # NaN counts as above and comes out as NaN
+        shifted = np.where(above, shifted, 0.5)
+        near_one = scores > 0
+        far = np.log1p(-np.where(near_one, 0.5, shifted))
+        log_rest = np.where(near_one, np.log(sigmoid(-scores) + margin), far)
+        log_shifted = np.log(shifted)
+    if detach_weight:
+        odds = gamma_neg * log_shifted - log_rest + log_present - gamma_pos * log_absent
+    else:
+        odds = _log_slope(log_shifted, log_rest, gamma_neg)
+        odds = odds - _log_slope(log_absent, log_present, gamma_pos)
+    return np.where(above, odds, -np.inf)
+
+
+def _log_slope(log_base: Array, log_rest: Array, gamma: float) -> Array:
+    """Return the log of the derivative of −w^γ log(1 − w), without its sign, from log w."""
+    base = np.exp(log_base)
+    small = base < 1e-5
+    quotient = np.where(small, 1 + base * (0.5 + base / 3), -log_rest / np.where(small, 1, base))
+    return gamma * log_base - log_rest + np.log1p(gamma * np.exp(log_rest) * quotient)
+
+
+def softmax_log_odds(scores: Array) -> Array:
+    """Return the log-odds of the softmax of scores; +inf for a single label."""
+    with np.errstate(divide="ignore"):
+        top = scores.argmax(axis=-1)[..., None]
+        others = scores.copy()
+        np.put_along_axis(others, top, -np.inf, axis=-1)
+        highest = np.take_along_axis(scores, top, axis=-1)
+        second = others.max(axis=-1, keepdims=True)
+        second = np.where(np.isfinite(second), second, 0.0)
+        rest = second + np.log(np.exp(others - second).sum(axis=-1, keepdims=True))
+        total = np.logaddexp(highest, rest)
+        # Any share but the largest is at most ½, so nothing cancels in 1 − share.
+        odds = scores - total - np.log1p(-np.exp(np.minimum(others - total, 0)))
+        np.put_along_axis(odds, top, highest - rest, axis=-1)
+    return odds
+
+
+def _softmax(v, none_class=False, **_):
+    extended = np.pad(v, ((0, 0), (0, int(none_class))))
+    return softmax_log_odds(extended)[:, : v.shape[1]]
+
+
+def _quasibinary(v, log_normalizer, **_):
+    log_q = np.minimum(v - log_normalizer, math.log1p(-np.finfo(np.float64).eps))
+    return log_q - np.log(-np.expm1(log_q))
+
+
+def _joint(scores, offsets, components, **_):
+    labels, gate, empty = np.split(scores, [-components - 1, -1], axis=1)
+    odds = labels[:, None] + np.asarray(offsets)
+    gate = gate - _log_sum_exp(gate)[:, None]
+    none = -log_sigmoid(-odds)  # −log of "this label is absent", by component
+    no_label = empty[:, 0] + _log_sum_exp(gate - none.sum(-1))
+    present = _log_sum_exp(gate[..., None] + log_sigmoid(odds))
+    # Absent while another label is present; sums from both sides never cancel.
+    edge = np.zeros_like(none[..., :1])
+    before = np.concatenate([edge, none.cumsum(-1)[..., :-1]], -1)
+    after = np.concatenate([none[..., ::-1].cumsum(-1)[..., ::-1][..., 1:], edge], -1)
+    costs = np.where(before + after > 0, before + after, 1.0)
+    others = np.log(np.tanh(costs / 2)) + np.log1p(np.exp(-costs))
+    others = np.where(before + after > 0, others, -1e30)
+    absent = _log_sum_exp(gate[..., None] - none + others)
+    return present - np.logaddexp(absent, no_label[:, None])
+
+
+def _log_sum_exp(values: Array) -> Array:
+    top = values.max(axis=1, keepdims=True)
+    return (top + np.log(np.exp(values - top).sum(axis=1, keepdims=True)))[:, 0]
+
+
+_LINKS: dict[str, Callable[..., Array]] = {
+    "shift": lambda v, by=0.0, **_: v - np.asarray(by),
+    "assume-negative": lambda v, **_: v - math.log(max(v.shape[-1] - 1, 1)),
+    "spa": _spa,
+    "asymmetric": _asymmetric,
+    "softmax": _softmax,
+    "quasibinary": _quasibinary,
+    "joint": _joint,
+}
+
+
+def _known(table: Mapping[str, Any], what: str, state: State) -> Any:
+    if state.get(what) not in table:
+        raise InputError(f"`{what}` must be one of {', '.join(table)}; got {state.get(what)!r}.")
+    return table[state[what]]
+
+
+# Calibrators -------------------------------------------------------------------------------------
+
+LOWEST = -700.0
+"""Log-probability that stands for 0: its exponential is the smallest that float64 tells from 0."""
+
+
+def calibrated(state: State, log_odds: Array) -> Array:
+    """Return the log-odds that a fitted calibrator, given by its state, makes of float64 ones."""
+    per_label, columns = state.get("slopes", state.get("biases")), log_odds.shape[-1]
+    if per_label is not None and len(per_label) != columns:
+        raise InputError(
+            f"`log_odds` must have {len(per_label)} columns, the labels this calibrator was fitted "
+            f"on; got {columns}."
+        )
+    return _known(_CALIBRATORS, "calibrator", state)(log_odds, **state)
+
+
+def soft_clip(log_odds: Array, floor: float, ceiling: float) -> Array:
+    """Map values below ``floor`` into (floor − 1, floor), and above ``ceiling`` likewise.
+
+    In order, smooth at the joint, and ±inf land on floor − 1 and ceiling + 1: probabilities that
+    no finite set of rows supports become ones that it does.
+    """
+    below = np.maximum(floor - log_odds, 0.0)
+    above = np.maximum(log_odds - ceiling, 0.0)
+    return np.clip(log_odds, floor, ceiling) + 1 / (1 + below) - 1 / (1 + above)
+
+
+def log_ends(log_odds: Array) -> Array:
+    """Return log p and −log(1 − p)."""
+    return np.stack([-np.logaddexp(0, -log_odds), np.logaddexp(0, log_odds)])
+
+
+def log_shares(log_odds: Array, rest: bool) -> Array:
+    """Return log-probabilities; with ``rest`` a last column for what they leave over."""
+    shares = np.maximum(-np.logaddexp(0, -log_odds), LOWEST)
+    if not rest:
+        return shares
+    left = np.maximum(1 - np.exp(shares).sum(axis=-1, keepdims=True), np.exp(LOWEST))
+    return np.concatenate([shares, np.log(left)], axis=-1)
+
+
+def _affine(g, slope, floor, ceiling, intercept=0.0, **_):
+    return soft_clip(slope * g + intercept, floor, ceiling)
+
+
+def _beta(g, slope_low, slope_high, intercept, floor, ceiling, **_):
+    low, high = log_ends(g)
+    return soft_clip(slope_low * low + slope_high * high + intercept, floor, ceiling)
+
+
+def _per_label(g, slopes, intercepts, floor, ceiling, **_):
+    return soft_clip(np.asarray(slopes) * g + np.asarray(intercepts), floor, ceiling)
+
+
+def _isotonic(g, points, rates, **_):
+    found = np.interp(g, points, rates)
+    return np.log(found) - np.log1p(-found)
+
+
+def _softmax_scaling(g, slope, rest, biases=0.0, **_):
+    scores = slope * log_shares(g, bool(rest))
+    scores[..., : g.shape[-1]] += biases
+    return softmax_log_odds(scores)[..., : g.shape[-1]]
+
+
+_CALIBRATORS: dict[str, Callable[..., Array]] = {
+    "none": lambda g, **_: g,
+    "temperature": _affine,
+    "affine": _affine,
+    "beta": _beta,
+    "per-label": _per_label,
+    "isotonic": _isotonic,
+    "softmax-temperature": _softmax_scaling,
+    "vector": _softmax_scaling,
+}
+
+# Rules -------------------------------------------------------------------------------------------
+
+STEPS = 2.0**40
+"""Steps per unit where probabilities are sorted and summed: sums of them are exact in float64."""
+
+
+def just_below(value: Any) -> Any:
+    """Return a threshold that ``value``, a probability, exceeds in every arithmetic.
+
+    Equal probabilities are common: an isotonic map has steps, the link of ASL is level below its
+    margin. A threshold at such a value would select them in float32 and not in float64. So
+    thresholds keep a distance that is larger than what float32 does to a probability.
+    """
+    return value - _distance(value)
+
+
+def just_above(value: Any) -> Any:
+    """Return a threshold that ``value`` exceeds in no arithmetic; see ``just_below``."""
+    return value + _distance(value)
+
+
+def _distance(value: Any) -> Any:
+    """Return 256 roundings of float32 in the odds, at least 3.6 of its steps near 1."""
+    share, least = 2.0**-16 * (1 - value), 0.9 * 2.0**-22
+    share = max(share, least) if isinstance(value, float) else share.clip(min=least)
+    return value * share + 2.0**-100
+
+
+def select(state: State, probabilities: Array) -> Array:
+    """Return the label sets of probabilities by a rule, given by ``Decision.comparison``."""
+    return _known(_RULES, "rule", state)(probabilities, **state)
+
+
+def _above(probabilities, thresholds, **_):
+    if len(thresholds) not in (1, probabilities.shape[1]):
+        raise InputError(
+            f"`probabilities` must have {len(thresholds)} columns, the labels the thresholds "
+            f"belong to; got {probabilities.shape[1]}."
+        )
+    return probabilities > np.asarray(thresholds, dtype=np.float64)
+
+
+def _above_with_ties(probabilities, threshold, tied_labels, **_):
+    # float64 on the right: a Python float would be rounded to float32 first.
+    exact, first = np.float64(threshold), slice(0, tied_labels)
+    sets = probabilities > just_above(exact)
+    sets[:, first] |= probabilities[:, first] > just_below(exact)
+    return sets
+
+
+def _most_probable(probabilities, k, **_):
+    last = probabilities.shape[1] - k
+    if last < 0:
+        raise InputError(
+            f"`k` must be at most the number of labels, {probabilities.shape[1]}; got {k}."
+        )
+    lowest = np.partition(probabilities, last, axis=1)[:, last : last + 1].astype(np.float64)
+    above = probabilities > just_above(lowest)
+    tied = (probabilities > just_below(lowest)) & ~above
+    free = k - above.sum(axis=1, keepdims=True)
+    return above | (tied & (np.cumsum(tied, axis=1) <= free))
+
+
+def _up_to_sum(probabilities, quantile, penalty, free_size, **_):
+    sets = cumulative_scores(probabilities, penalty, free_size) <= quantile
+    if sets.shape[1]:  # the most probable label is always in
+        sets[np.arange(len(sets)), _in_steps(probabilities).argmax(axis=1)] = True
+    return sets
+
+
+def cumulative_scores(probabilities: Array, penalty: float, free_size: int) -> Array:
+    """Return the APS score of every label, plus ``penalty`` for each rank beyond ``free_size``."""
+    exact = _in_steps(probabilities)
+    order = np.argsort(-exact, axis=1, kind="stable")
+    beyond = np.maximum(0, np.arange(1, exact.shape[1] + 1) - free_size)
+    summed = np.cumsum(np.take_along_axis(exact, order, axis=1), axis=1) + penalty * beyond
+    result = np.empty_like(summed)
+    np.put_along_axis(result, order, summed, axis=1)
+    return result
+
+
+def _in_steps(probabilities: Array) -> Array:
+    return np.rint(probabilities.astype(np.float64) * STEPS) / STEPS
+
+
+_RULES: dict[str, Callable[..., Array]] = {
+    "above": _above,
+    "above-with-ties": _above_with_ties,
+    "most-probable": _most_probable,
+    "up-to-sum": _up_to_sum,
+}
