@@ -23,7 +23,16 @@ DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "multipart": "pytho
 NOT_PACKAGES = {"credibly", "_typeshed"}  # the latter exists for type checkers only
 # Declared because another package needs it, or imported by a name that is made up at run time.
 USED_BY_OTHERS = {
-    *("h5py", "onnx", "python-multipart", "timm", "tokenizers", "torchvision", "transformers"),
+    *(
+        "h5py",
+        "onnx",
+        "onnxscript",
+        "python-multipart",
+        "timm",
+        "tokenizers",
+        "torchvision",
+        "transformers",
+    ),
 }
 
 
