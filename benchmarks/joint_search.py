@@ -21,16 +21,17 @@ from pathlib import Path
 import numpy as np
 
 from credibly.predictions import Writer
-from credibly.retrieve import Index, MixtureJoint, fit_joint, search, write_row_weights
+from credibly.retrieve import Index, Joint, fit_joint, search
+from credibly.retrieve.joint.row_weights import write_row_weights
 from credibly.types import Array
 
 ROWS, LABELS, TOP = 1_000_000, 80, 100
 QUERY = "+l03 +l07 -l01 -l02 -l00"
 FIRST = """
 import sys, time
-from credibly.retrieve import read_joint, search
+from credibly.retrieve import Joint, search
 path, query, top, *joint = sys.argv[1:]
-joint = read_joint(joint[0]) if joint else None
+joint = Joint.read(joint[0]) if joint else None
 start = time.process_time()
 search(path, query, top=int(top), joint=joint)
 print(time.process_time() - start)
@@ -63,7 +64,7 @@ def measure(rows: int, folder: Path, repeats: int) -> list[dict[str, object]]:
     alone["first"] = _first(path)
     results: list[dict[str, object]] = []
     for components in (1, 3):
-        joint = MixtureJoint(components).fit(chances, truth, names)
+        joint = Joint(components).fit(chances, truth, names)
         model = folder / f"joint-{components}.json"
         joint.write(model)
         Path(f"{path}.joint-weights").unlink(missing_ok=True)

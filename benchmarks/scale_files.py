@@ -171,10 +171,10 @@ def top_labels_step(folder: Path, rows: int) -> tuple[Step, Step]:
 def joint_step(rows: int, _: str) -> tuple[Step, Step]:
     """Return a search in memory by a joint model, and with independent labels."""
     from benchmarks import joint_search
-    from credibly.retrieve import Index, MixtureJoint
+    from credibly.retrieve import Index, Joint
 
     names = [f"l{place:02d}" for place in range(joint_search.LABELS)]
-    joint = MixtureJoint(3).fit(*joint_search.drawn(2000, 1), names)
+    joint = Joint(3).fit(*joint_search.drawn(2000, 1), names)
     index = Index(joint_search.drawn(rows, 2)[0].astype(np.float32), names)
     query = joint_search.QUERY
     return (

@@ -24,7 +24,7 @@ import torch
 
 import credibly as cr
 from benchmarks.studies.joint_networks import Scores, all_sets, scores
-from credibly.retrieve import Joint, MixtureJoint, fit_joint
+from credibly.retrieve import Joint, fit_joint
 
 SETS = (
     "synthetic",
@@ -91,7 +91,7 @@ def methods(network: Scores, seed: int) -> Iterator[tuple[str, Callable[[], dict
     fit: dict[str, Any] = {"labels": labels, "coding": "unknown"}
     real = network.truth
 
-    def numbers(model: MixtureJoint) -> dict[str, Any]:
+    def numbers(model: Joint) -> dict[str, Any]:
         shares, products = model.mixture(chances, labels)
         shares, products = shares.T, products.transpose(1, 0, 2)
         score = model.log_likelihood(chances, truth, labels, coding="unknown")
@@ -109,7 +109,7 @@ def methods(network: Scores, seed: int) -> Iterator[tuple[str, Callable[[], dict
         return {"joint NLL": float(score)}
 
     def mixture(components: int) -> dict[str, Any]:
-        own = numbers(MixtureJoint(components).fit(known, held_out, **fit))
+        own = numbers(Joint(components).fit(known, held_out, **fit))
         if components < 8:
             own |= _across_folds(components, known, held_out, labels)
         return own
@@ -129,7 +129,7 @@ def methods(network: Scores, seed: int) -> Iterator[tuple[str, Callable[[], dict
         own |= _divergence(weights, products, real)
         return {**own, "joint NLL": float(row) * 1000}
 
-    yield "independent", lambda: numbers(MixtureJoint.independent(labels))
+    yield "independent", lambda: numbers(Joint.independent(labels))
     if known.size <= 60_000:
         yield "sizes", sizes
     for components in (1, 3, 8):
@@ -147,7 +147,7 @@ def _across_folds(components: int, chances: Any, truth: Any, labels: Any) -> dic
     folds = np.random.default_rng(0).permutation(len(chances)) % FOLDS
     for fold in range(FOLDS):
         fitted, judged = folds != fold, folds == fold
-        model = MixtureJoint(components).fit(
+        model = Joint(components).fit(
             chances[fitted], truth[fitted], labels, coding="unknown"
         )
         weights, products = model.mixture(chances[judged], labels)
@@ -235,9 +235,9 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 NAMES = {
     "independent": "independent + affine",
     "sizes": "`Joint` (sizes)",
-    "mixture-1": "`MixtureJoint(1)`",
-    "mixture-3": "`MixtureJoint(3)`",
-    "mixture-8": "`MixtureJoint(8)`",
+    "mixture-1": "`Joint(1)`",
+    "mixture-3": "`Joint(3)`",
+    "mixture-8": "`Joint(8)`",
     "chosen": "**chosen**",
     "joint loss": "`JointMixture(16)`, trained",
 }

@@ -278,7 +278,7 @@ def test_no_predictions_are_refused():
 def test_labels_seen_together_and_joint_search(tmp_path):
     from fastapi.testclient import TestClient
 
-    from credibly.retrieve import MixtureJoint
+    from credibly.retrieve import Joint
 
     rng = np.random.default_rng(0)
     kinds = rng.random(400) < 0.5  # a cat or a dog, never both
@@ -288,7 +288,7 @@ def test_labels_seen_together_and_joint_search(tmp_path):
     Predictions.from_arrays(probabilities=chances, targets=truth, labels=labels).write(
         tmp_path / "p.parquet"
     )
-    joint = MixtureJoint(2).fit(chances, truth, labels)
+    joint = Joint(2).fit(chances, truth, labels)
     local = {"base_url": "http://127.0.0.1"}
     with TestClient(create_app([tmp_path / "p.parquet"], joint=joint), **local) as client:
         found = client.get("/api/search", params={"q": "+cat +dog"}).json()

@@ -95,7 +95,7 @@ def search() -> Calls:
     truth[:, 1] = truth[:, 0]
     index = cr.retrieve.Index(many.astype(np.float32), names)
     known = cr.retrieve.Index(many.astype(np.float32), names, targets=truth)
-    joint = cr.retrieve.MixtureJoint().fit(many, truth, names)
+    joint = cr.retrieve.Joint().fit(many, truth, names)
     yield "without truth", lambda: answers(index)
     yield "with truth", lambda: answers(known)
     yield "joint", lambda: answers(index, joint)

@@ -98,7 +98,7 @@ def test_a_joint_model(tmp_path):
         predictions
     )
     path = tmp_path / "joint.json"
-    cr.retrieve.MixtureJoint().fit(probabilities, TRUTH, names).write(path)
+    cr.retrieve.Joint().fit(probabilities, TRUTH, names).write(path)
     rows = cr.retrieve.Index.read(predictions)
     try_all(path, lambda: rows.search("+a -b", top=3, joint=mixture_from(path)))
 

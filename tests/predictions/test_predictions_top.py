@@ -173,7 +173,7 @@ def test_calibration_lowers_the_log_loss_of_held_labels(files, tmp_path, capsys)
 
 
 def test_a_joint_model_needs_a_column_per_label(files):
-    joint = cr.retrieve.MixtureJoint.independent(LABELS)
+    joint = cr.retrieve.Joint.independent(LABELS)
     for source in (files / "top.parquet", Predictions.read(files / "top.parquet")):
         with pytest.raises(InputError, match="a joint model needs one column per label"):
             search(source, "+label-3", joint=joint)

@@ -8,19 +8,9 @@ from test_retrieve_mixture import INSIDE, JOINTS, LABELS, SETS, drawn, probabili
 
 from credibly import InputError, Predictions
 from credibly.cli import main
-from credibly.retrieve import (
-    Index,
-    Joint,
-    JointCoverage,
-    JointTally,
-    MixtureJoint,
-    MostProbableSet,
-    fit_joint,
-    probability,
-    search,
-    seen_together,
-    write_row_weights,
-)
+from credibly.retrieve import Index, Joint, JointCoverage, MostProbableSet, fit_joint, probability, search, seen_together
+from credibly.retrieve.joint.pairs import JointTally
+from credibly.retrieve.joint.row_weights import write_row_weights
 
 each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
 ORDER = [LABELS.index(name) for name in sorted(LABELS)]
@@ -55,7 +45,7 @@ def test_joint_coverage_holds_whether_the_model_is_right_or_not(level):
     covered = {"true": [], "independent": [], "wrong": []}
     models = {
         "true": JOINTS[0],
-        "independent": MixtureJoint.independent(LABELS),
+        "independent": Joint.independent(LABELS),
         "wrong": JOINTS[3],
     }
     sizes = {name: [] for name in models}
@@ -85,7 +75,7 @@ def test_most_probable_sets_are_right_more_often_than_thresholds():
 
 def test_sets_need_a_mixture_its_labels_and_enough_rows():
     chances, truth, _ = drawn(JOINTS[0], 30, seed=5)
-    with pytest.raises(InputError, match="must be a `MixtureJoint`; got Joint"):
+    with pytest.raises(InputError, match="must be a `Joint`; got Joint"):
         MostProbableSet(Joint().fit(chances, truth, LABELS))
     with pytest.raises(InputError, match="only in the predictions"):
         MostProbableSet(JOINTS[0]).for_labels([*LABELS, "e"])
@@ -194,12 +184,12 @@ def test_weights_are_of_mixtures_of_the_same_labels(tmp_path):
     with pytest.raises(InputError, match="must be a mixture to have weights"):
         write_row_weights(path, Joint().fit(chances, truth, LABELS))
     with pytest.raises(InputError, match="only in `joint`"):
-        write_row_weights(path, MixtureJoint.independent([*LABELS, "e"]))
+        write_row_weights(path, Joint.independent([*LABELS, "e"]))
 
 
 def test_a_model_fitted_again_is_another_one():
     chances, truth, _ = drawn(JOINTS[2], 300, seed=8)
-    index, joint = Index(chances, LABELS), MixtureJoint(1).fit(chances, truth, LABELS)
+    index, joint = Index(chances, LABELS), Joint(1).fit(chances, truth, LABELS)
     first = index.search("+a +b", joint=joint).expected_hits
     joint.fit(chances, 1 - truth, LABELS)
     assert index.search("+a +b", joint=joint).expected_hits != first
@@ -220,7 +210,7 @@ def test_the_choice_keeps_the_log_loss_of_single_labels():
         chances, truth, _ = drawn(true, 600, seed=seed)
         fitted = fit_joint(chances, truth, LABELS)
         assert fitted.log_losses[fitted.chosen] <= 1.02 * fitted.log_losses["independent"]
-        assert isinstance(fitted.model, MixtureJoint)
+        assert isinstance(fitted.model, Joint)
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +295,7 @@ def test_the_report_maps_pairs(files):
     assert "Which labels go together (mine, joint model)" in page
     assert "joint log score" in page
     with pytest.raises(InputError, match="only in `joint`"):
-        report.render({"mine": one}, joint=MixtureJoint.independent([*LABELS, "e"]))
+        report.render({"mine": one}, joint=Joint.independent([*LABELS, "e"]))
 
 
 def test_contradictions_and_other_orders_of_labels_in_every_engine(tmp_path):

@@ -12,17 +12,8 @@ from test_retrieve_probability import LABELS, ROWS, formulas
 from test_retrieve_queries import value
 
 from credibly import InputError
-from credibly.retrieve import (
-    Index,
-    Joint,
-    MixtureJoint,
-    fit_joint,
-    parse,
-    probability,
-    read_joint,
-    search,
-)
-from credibly.retrieve.joint.mixture_fit import Parameters, Slopes, _Layout
+from credibly.retrieve import Index, Joint, fit_joint, parse, probability, search
+from credibly.retrieve.joint.fitting import Parameters, Slopes, _Layout
 from credibly.retrieve.query.formula import query_of
 
 SETS = np.array(list(product([0, 1], repeat=4)))
@@ -50,7 +41,7 @@ def probabilities_of_sets(joint, rows):
 
 def made(components, seed, bend=0.7, empty=0.05, temper=1.0):
     rng = np.random.default_rng(seed)
-    joint = MixtureJoint(components)
+    joint = Joint(components)
     joint._set(
         tuple(sorted(LABELS)),
         Parameters(
@@ -72,7 +63,7 @@ JOINTS = [
     made(8, 3, bend=1.9),
     made(3, 4, temper=0.3),
     made(2, 5, bend=0.0, empty=3.0, temper=0.0),
-    MixtureJoint.independent(LABELS),
+    Joint.independent(LABELS),
 ]
 each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
 
@@ -193,16 +184,16 @@ def test_divergence_from_the_true_distribution_falls_with_the_number_of_rows():
     divergences = []
     for rows in (100, 1000, 10_000):
         held_out, truth, _ = drawn(true, rows, seed=rows)
-        model = MixtureJoint(3, ridge=0.3).fit(held_out, truth, LABELS)
+        model = Joint(3, ridge=0.3).fit(held_out, truth, LABELS)
         guess = probabilities_of_sets(model, chances)
         divergences.append((shares * np.log(shares / guess)).sum(axis=1).mean())
-    alone = probabilities_of_sets(MixtureJoint.independent(LABELS), chances)
+    alone = probabilities_of_sets(Joint.independent(LABELS), chances)
     assert divergences[0] > divergences[1] > divergences[2]
     assert divergences[2] < 0.02 * (shares * np.log(shares / alone)).sum(axis=1).mean()
 
 
 def test_the_choice_needs_evidence():
-    independent = MixtureJoint.independent(LABELS)
+    independent = Joint.independent(LABELS)
     assert fit_joint(*drawn(independent, 2000, seed=1)[:2], LABELS).chosen == "independent"
     assert fit_joint(*drawn(JOINTS[0], 30, seed=1)[:2], LABELS).chosen == "independent"
     dependent = fit_joint(*drawn(JOINTS[0], 2000, seed=1)[:2], LABELS)
@@ -215,7 +206,7 @@ def test_the_choice_needs_evidence():
 
 def _pairs():
     """Labels a and b go together, and c and d: no matter of how many labels there are."""
-    joint = MixtureJoint(2)
+    joint = Joint(2)
     factors = np.array([[2.0, 2.0, -2.0, -2.0], [-2.0, -2.0, 2.0, 2.0]])
     joint._set(tuple(sorted(LABELS)), Parameters(factors, np.full(2, 0.5), 0.0, 0.0, 1.0))
     return joint
@@ -224,15 +215,15 @@ def _pairs():
 def test_labels_never_seen_together_keep_a_probability():
     chances = np.full((500, 4), 0.3, np.float32)
     truth = np.tile(np.eye(4, dtype=int), (125, 1))
-    joint = MixtureJoint(3).fit(chances, truth, LABELS)
+    joint = Joint(3).fit(chances, truth, LABELS)
     together = joint.probability("+a +b", chances[:1], LABELS)[0]
     assert 0 < together < 0.01
 
 
 def test_the_order_of_labels_and_rows_with_nothing_known_do_not_matter():
     chances, truth, _ = drawn(JOINTS[2], 500, seed=3)
-    first = MixtureJoint(3).fit(chances, truth, LABELS)
-    again = MixtureJoint(3).fit(
+    first = Joint(3).fit(chances, truth, LABELS)
+    again = Joint(3).fit(
         np.concatenate([chances, chances[:50]])[:, ::-1],
         np.concatenate([truth, np.full((50, 4), -1)])[:, ::-1],
         LABELS[::-1],
@@ -243,8 +234,8 @@ def test_the_order_of_labels_and_rows_with_nothing_known_do_not_matter():
 @each_joint
 def test_state_goes_through_a_file(joint, tmp_path):
     joint.write(tmp_path / "joint.json")
-    again = read_joint(tmp_path / "joint.json")
-    assert isinstance(again, MixtureJoint)
+    again = Joint.read(tmp_path / "joint.json")
+    assert isinstance(again, Joint)
     assert again.state() == joint.state()
     query = parse("a | b & c")
     found = again.probability(query, INSIDE, LABELS)
@@ -255,7 +246,7 @@ def test_files_of_either_kind_are_read(tmp_path):
     chances, truth, _ = drawn(JOINTS[0], 200, seed=5)
     sizes = Joint().fit(chances, truth, LABELS)
     sizes.write(tmp_path / "sizes.json")
-    assert read_joint(tmp_path / "sizes.json").state() == sizes.state()
+    assert Joint.read(tmp_path / "sizes.json").state() == sizes.state()
     log_scores = sizes.log_likelihood(chances, truth, LABELS)
     shares = np.stack(
         [sizes.log_likelihood(chances, np.tile(each, (200, 1)), LABELS) for each in SETS]
@@ -267,22 +258,22 @@ def test_files_of_either_kind_are_read(tmp_path):
 def test_bad_input_is_refused(tmp_path):
     chances, truth, _ = drawn(JOINTS[0], 10, seed=5)
     with pytest.raises(InputError, match="`components` must be at most the number of rows"):
-        MixtureJoint(11).fit(chances, truth, LABELS)
+        Joint(11).fit(chances, truth, LABELS)
     with pytest.raises(InputError, match="some known truth"):
         fit_joint(chances, np.full(truth.shape, -1), LABELS, coding="unknown")
     with pytest.raises(InputError, match="must be fitted; call"):
-        probability("a", chances, LABELS, joint=MixtureJoint())
+        probability("a", chances, LABELS, joint=Joint())
     with pytest.raises(InputError, match="'e' is only in the predictions"):
         JOINTS[0].probability("a", np.zeros((1, 5)), (*LABELS, "e"))
     with pytest.raises(InputError, match="`folds` must be a finite number of at least 2"):
         fit_joint(chances, truth, LABELS, folds=1)
     for key, bad in [("shares", [2.0]), ("bend", 3.0), ("log_slope", float("nan")), ("labels", [])]:
         with pytest.raises(InputError, match="must come from `state"):
-            MixtureJoint.from_state({**JOINTS[0].state(), key: bad})
+            Joint.from_state({**JOINTS[0].state(), key: bad})
     for text in ("{", "[1]", json.dumps({"joint": 7})):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(InputError, match=r"x\.json must be .*`credibly joint fit`"):
-            read_joint(tmp_path / "x.json")
+            Joint.read(tmp_path / "x.json")
 
 
 def test_the_command_writes_what_search_takes(tmp_path, capsys):

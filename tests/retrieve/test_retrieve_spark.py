@@ -8,7 +8,8 @@ import pytest
 from test_retrieve_engines import LABELS, QUERIES, table, write
 
 from credibly import InputError
-from credibly.retrieve import Joint, MixtureJoint, search, write_row_weights
+from credibly.retrieve import Joint, search
+from credibly.retrieve.joint.row_weights import write_row_weights
 from credibly.retrieve.query.formula import quoted
 
 pyspark = pytest.importorskip(
@@ -75,7 +76,7 @@ def test_spark_and_duckdb_give_the_same_ids_and_bits(query, joint, together, fol
 
 @pytest.mark.parametrize("components", [1, 3])
 def test_stored_weights_give_the_same_ids_and_bits(components, data, folder, session):
-    joint = MixtureJoint(components).fit(data[1], data[2], LABELS)
+    joint = Joint(components).fit(data[1], data[2], LABELS)
     query = "+fork -knife"
     computed = search(folder, query, top=50, joint=joint, engine="spark", session=session)
     assert "credibly_weights" not in computed.sql[0]
@@ -92,7 +93,7 @@ def test_stored_weights_give_the_same_ids_and_bits(components, data, folder, ses
 
 
 def test_stored_weights_of_another_model_are_not_used(data, folder, session):
-    one, other = (MixtureJoint(count).fit(data[1], data[2], LABELS) for count in (1, 3))
+    one, other = (Joint(count).fit(data[1], data[2], LABELS) for count in (1, 3))
     write_row_weights(folder, one)
     found = search(folder, "+fork", joint=other, engine="spark", session=session)
     assert "credibly_weights" not in found.sql[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from credibly.cli.command import option
 
 if TYPE_CHECKING:
-    from credibly.retrieve import MixtureJoint
+    from credibly.retrieve import Joint
     from credibly.workflows import Evaluation
 
 
@@ -102,7 +102,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _joint(options: Options) -> MixtureJoint | None:
+def _joint(options: Options) -> Joint | None:
     from credibly.checks import InputError
     from credibly.workflows import mixture_from
 

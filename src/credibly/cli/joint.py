@@ -83,7 +83,7 @@ def _fit(options: Options) -> int:
 def _weigh(options: Options) -> int:
     from credibly.checks import InputError
     from credibly.cli import tables
-    from credibly.retrieve import write_row_weights
+    from credibly.retrieve.joint.row_weights import write_row_weights
     from credibly.workflows import joint_from
 
     if options.joint_from is None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from credibly.cli.command import option
 
 if TYPE_CHECKING:
-    from credibly.retrieve import Answer, Hit, JointModel, Together
+    from credibly.retrieve import Answer, Joint
+    from credibly.retrieve.answer import Hit
+    from credibly.retrieve.joint.pairs import Together
 
 _MOST_ROWS = 100_000
 
@@ -106,7 +108,7 @@ def _search(options: Options) -> int:
     return 0
 
 
-def _joint(options: Options) -> JointModel | None:
+def _joint(options: Options) -> Joint | None:
     import sys
     from pathlib import Path
 
@@ -130,7 +132,7 @@ def _joint(options: Options) -> JointModel | None:
     return joint
 
 
-def _together(options: Options, joint: JointModel | None) -> list[Together]:
+def _together(options: Options, joint: Joint | None) -> list[Together]:
     """Return the labels most probable given the query, over all rows (at most 100,000, drawn)."""
     import numpy as np
 
@@ -207,7 +209,7 @@ def texts_of(predictions: str, data: str, columns: tuple[str, ...] | None) -> di
     return load_texts(data, Predictions.scan(predictions).labels, text=columns)
 
 
-def _print_summary(answer: Answer, joint: JointModel | None) -> None:
+def _print_summary(answer: Answer, joint: Joint | None) -> None:
     from credibly.cli import tables
 
     if answer.contradiction:

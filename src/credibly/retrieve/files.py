@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, choice, require
-from credibly.engines import is_remote
+from credibly.engines import file_address, is_remote, spark_session
 from credibly.predictions import PROBABILITY, TRUTH, Dataset, Predictions, Schema, identity
 from credibly.retrieve import sql
 from credibly.retrieve.answer import Answer, Hit, checked_top, conditions
@@ -23,7 +23,7 @@ from credibly.retrieve.query.formula import Query
 from credibly.retrieve.query.probabilities import as_query
 
 if TYPE_CHECKING:
-    from credibly.retrieve.joint.base import JointModel
+    from credibly.retrieve.joint.model import Joint
 
 Row = tuple[Any, ...]
 Run = Callable[[str], list[Row]]
@@ -62,7 +62,7 @@ def search(
     *,
     top: int = 20,
     engine: str = "duckdb",
-    joint: JointModel | None = None,
+    joint: Joint | None = None,
     session: object = None,
     partial: bool = False,
 ) -> Answer:
@@ -96,9 +96,7 @@ def search(
         if dataset.top:
             return _search_table(dataset, query, top, joint)
     if engine == "spark":
-        from credibly.retrieve.spark import spark_engine
-
-        opened = spark_engine(path, session, partial=partial)
+        opened = _spark_engine(path, session, partial=partial)
     else:
         opened = _duckdb_engine(path, partial=partial)
     asked = as_query(query, opened.labels)
@@ -119,7 +117,7 @@ def search(
 
 
 def _search_table(
-    source: Predictions | Dataset, query: str | Query, top: int, joint: JointModel | None
+    source: Predictions | Dataset, query: str | Query, top: int, joint: Joint | None
 ) -> Answer:
     """Return the answer of an index of the labels that the query names."""
     held = isinstance(source, Dataset) or source.top is not None
@@ -135,9 +133,9 @@ def _search_table(
     return replace(answer, hits=hits)
 
 
-def _weighted(opened: Engine, joint: JointModel, *, partial: bool) -> Engine:
+def _weighted(opened: Engine, joint: Joint, *, partial: bool) -> Engine:
     """Return the engine with the weights of its rows under ``joint``, where both have them."""
-    if opened.dataset is None or not joint.num_weights:
+    if opened.dataset is None:
         return opened
     if opened.add_file is not None:
         return _with_stored_weights(opened, opened.add_file, joint)
@@ -161,7 +159,7 @@ def _weighted(opened: Engine, joint: JointModel, *, partial: bool) -> Engine:
 
 
 def _with_stored_weights(
-    opened: Engine, add_file: Callable[[str, Path], object], joint: JointModel
+    opened: Engine, add_file: Callable[[str, Path], object], joint: Joint
 ) -> Engine:
     """Return the engine with stored weights; without any, its statements compute them."""
     from credibly.retrieve.joint.row_weights import stored_row_weights
@@ -354,3 +352,72 @@ def _duckdb_names(run: Run, table: str, schema: Schema) -> dict[str, str]:
         return {}
     described = [row[0] for row in run(f"DESCRIBE SELECT * FROM {table}")]
     return dict(zip(schema.columns, described, strict=True))
+
+
+# Spark ----------------------------------------------------------------------------------------
+
+_VIEW = "credibly_predictions"
+_ARROW = {
+    "string": "string",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool_",
+    "tinyint": "int8",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "void": "null",
+}
+
+
+def _spark_engine(
+    path: str | os.PathLike[str], session: Any = None, *, partial: bool = False
+) -> Engine:
+    """Return the predictions at ``path``, opened by Spark."""
+    spark = spark_session() if session is None else session
+    # Label names may differ by case alone; Spark takes them for one unless told otherwise.
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    if is_remote(path):
+        frame = spark.read.parquet(str(path))
+        frame.createOrReplaceTempView(_VIEW)
+        schema = Schema.from_arrow(_arrow_schema(frame.schema), None, f"{path}: ")
+        return Engine(str(path), schema.labels, [sql.Source(_VIEW, schema)], "`", _runner(spark, path))
+    dataset = Dataset(path, partial=partial)
+    dataset.check_ids(trust_writer=True)
+    sources = []
+    for place, (schema, files) in enumerate(by_columns(dataset)):
+        frame = spark.read.parquet(*(file_address(str(file)) for file in files))
+        frame.createOrReplaceTempView(f"{_VIEW}_{place}")
+        sources.append(sql.Source(f"{_VIEW}_{place}", schema))
+
+    def add_file(name: str, file: Path) -> None:
+        spark.read.parquet(file_address(str(file))).createOrReplaceTempView(name)
+
+    run = _runner(spark, path)
+    return Engine(str(path), dataset.labels, sources, "`", run, dataset, add_file=add_file)
+
+
+def _runner(spark: Any, path: str | os.PathLike[str]) -> Run:
+    def run(statement: str) -> list[Row]:
+        try:
+            return [tuple(row) for row in spark.sql(statement).collect()]
+        except Exception as error:  # py4j and Spark raise types of their own
+            raise InputError(
+                f"{path} could not be searched; {str(error).splitlines()[0]}"
+            ) from error
+
+    return run
+
+
+def _arrow_schema(struct: Any) -> Any:
+    """Return Spark's columns as Arrow's; types that predictions never have become lists."""
+    import pyarrow as pa
+
+    other = pa.list_(pa.null())
+    kinds = {field.name: field.dataType.simpleString() for field in struct.fields}
+    return pa.schema(
+        [
+            (name, getattr(pa, _ARROW[kind])() if kind in _ARROW else other)
+            for name, kind in kinds.items()
+        ]
+    )

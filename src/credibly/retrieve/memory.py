@@ -22,7 +22,7 @@ from credibly.types import Array, ArrayLike
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from credibly.retrieve.joint.base import JointModel
+    from credibly.retrieve.joint.model import Joint
 
 _READ_CELLS = 2**24  # values read at a time: 64 MB beside the index itself
 # A walk this long costs about as much as the scan it wants to save: its reads are scattered.
@@ -200,7 +200,7 @@ class Index:
         *,
         top: int = 20,
         count: bool = True,
-        joint: JointModel | None = None,
+        joint: Joint | None = None,
     ) -> Answer:
         """Return the best rows for a query.
 
@@ -236,13 +236,13 @@ class Index:
         hits = self._hits(asked, found, best, rows)
         return Answer(asked, hits, len(self), total if count else None, **known)
 
-    def _values(self, found: Diagram, joint: JointModel | None) -> Array:
+    def _values(self, found: Diagram, joint: Joint | None) -> Array:
         if joint is None:
             return evaluate_rows(found, self._places, self._columns, None)
         prepared = self._prepare(joint)
         return joint.evaluate_columns(found, self._places, self._columns, prepared)
 
-    def _prepare(self, joint: JointModel) -> Any:
+    def _prepare(self, joint: Joint) -> Any:
         """Return what the queries of a joint model share, computed at its first one."""
         if self._prepared[0] != joint.digest:
             joint.check(self.labels)

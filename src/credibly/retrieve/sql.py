@@ -17,7 +17,7 @@ from credibly.retrieve.query.diagram import Diagram, evaluate
 from credibly.targets import IGNORED
 
 if TYPE_CHECKING:
-    from credibly.retrieve.joint.base import JointModel
+    from credibly.retrieve.joint.model import Joint
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def statements(
     *,
     quote: str,
     top: int,
-    joint: JointModel | None = None,
+    joint: Joint | None = None,
     has_largest: bool = False,
 ) -> Statements:
     """Return the statements for a diagram over all ``sources`` together.

@@ -21,7 +21,8 @@ from credibly.checks import InputError
 from credibly.engines import Engine, is_remote, open_engine
 from credibly.notebook import html_table
 from credibly.predictions import BATCH_ROWS, Dataset, Predictions, label_mismatch
-from credibly.retrieve import JointNumbers, JointTally, MixtureJoint
+from credibly.retrieve import Joint
+from credibly.retrieve.joint.pairs import JointNumbers, JointTally
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.tallies import (
@@ -133,7 +134,7 @@ def evaluate(
     intervals: bool = False,
     seed: int = 0,
     partial: bool = False,
-    joint: MixtureJoint | None = None,
+    joint: Joint | None = None,
     engine: str = "duckdb",
     session: object = None,
     batch_rows: int = BATCH_ROWS,
@@ -342,10 +343,10 @@ def _evaluate_top(
     )  # fmt: skip
 
 
-def _with_joint(result: Evaluation, dataset: Dataset, joint: MixtureJoint) -> Evaluation:
+def _with_joint(result: Evaluation, dataset: Dataset, joint: Joint) -> Evaluation:
     """Add the numbers of whole label sets, under the model and under independence."""
     dataset.check_dense("a joint model")
-    alone = MixtureJoint.independent(dataset.labels)
+    alone = Joint.independent(dataset.labels)
     tallies = [JointTally(each, dataset.labels) for each in (joint, alone)]
     for batch in dataset.batches():
         assert batch.targets is not None

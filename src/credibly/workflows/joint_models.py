@@ -9,12 +9,13 @@ import numpy as np
 
 from credibly.checks import InputError
 from credibly.predictions import Predictions
-from credibly.retrieve import JointFit, JointModel, MixtureJoint, fit_joint, read_joint
+from credibly.retrieve import Joint, fit_joint
+from credibly.retrieve.joint.choice import JointFit
 from credibly.targets import Targets
 from credibly.types import Array
 
 
-def joint_from(path: str | os.PathLike[str], *, partial: bool = False) -> JointModel:
+def joint_from(path: str | os.PathLike[str], *, partial: bool = False) -> Joint:
     """Return a joint model of labels.
 
     Args:
@@ -25,14 +26,14 @@ def joint_from(path: str | os.PathLike[str], *, partial: bool = False) -> JointM
         InputError: if there is no truth to fit on, or the file is not a joint model.
     """
     if Path(path).suffix == ".json":
-        return read_joint(path)
+        return Joint.read(path)
     return fit_joint_file(path, partial=partial).model
 
 
-def mixture_from(path: str | os.PathLike[str], *, partial: bool = False) -> MixtureJoint:
+def mixture_from(path: str | os.PathLike[str], *, partial: bool = False) -> Joint:
     """Return the same; it must be a mixture, as ``credibly joint fit`` writes."""
     joint = joint_from(path, partial=partial)
-    if not isinstance(joint, MixtureJoint):
+    if not isinstance(joint, Joint):
         raise InputError(
             f"{path} must hold a mixture of labels; it holds a {type(joint).__name__}. Fit one "
             "with `credibly joint fit`."

@@ -21,7 +21,8 @@ from credibly.app.served.model import MOST_VALUES, Model
 from credibly.app.server.background import Busy
 from credibly.checks import InputError
 from credibly.decide import Decision
-from credibly.retrieve import folded, parse
+from credibly.retrieve import parse
+from credibly.retrieve.query.parser import folded
 
 Body = TypeVar("Body", bound=BaseModel)
 

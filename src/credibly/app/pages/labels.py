@@ -20,7 +20,7 @@ from credibly.app.served.tables import table_response
 from credibly.app.server.templates import both_labels, page
 from credibly.app.views.labels import AtlasRow, Pairs, label_pairs
 from credibly.app.views.overview import label_lift
-from credibly.retrieve import folded
+from credibly.retrieve.query.parser import folded
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])

@@ -10,7 +10,7 @@ from credibly.app.views.comparisons import names_of
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, Predictions
-from credibly.retrieve import MixtureJoint
+from credibly.retrieve import Joint
 
 __all__ = ["render", "write"]
 
@@ -28,7 +28,7 @@ def write(
     texts: Mapping[str, str] | None = None,
     images: str | os.PathLike[str] | None = None,
     examples: int = 16,
-    joint: MixtureJoint | None = None,
+    joint: Joint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
     """Read predictions files and write the report; ``out`` is complete or not there.
@@ -134,7 +134,7 @@ def render(
     texts: Mapping[str, str] | None = None,
     images: str | os.PathLike[str] | None = None,
     examples: int = 16,
-    joint: MixtureJoint | None = None,
+    joint: Joint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> str:
     """Return the report as HTML text.

@@ -10,7 +10,8 @@ import numpy as np
 
 from credibly import metrics, plot
 from credibly.predictions import Predictions
-from credibly.retrieve import JointTally, MixtureJoint
+from credibly.retrieve import Joint
+from credibly.retrieve.joint.pairs import JointTally
 from credibly.targets import Targets
 from credibly.types import Array
 
@@ -39,7 +40,7 @@ class WithTruth(NamedTuple):
         return self.predictions.probabilities
 
 
-def charts(methods: Mapping[str, Predictions], joint: MixtureJoint | None = None) -> list[Chart]:
+def charts(methods: Mapping[str, Predictions], joint: Joint | None = None) -> list[Chart]:
     """Return every chart that the predictions allow; ``joint`` says which labels go together."""
     judged = {
         name: WithTruth(one, Targets(one.targets))
@@ -53,7 +54,7 @@ def charts(methods: Mapping[str, Predictions], joint: MixtureJoint | None = None
     search = [_retrieval(hard), _hits(hard)] if hard else []
     if hard and len(one.predictions.labels) > 1:
         name, both = next(iter(hard.items()))
-        search += _together(name, both, MixtureJoint.independent(both.predictions.labels), "")
+        search += _together(name, both, Joint.independent(both.predictions.labels), "")
         if joint is not None:
             search += _together(name, both, joint, ", joint model")
     return [
@@ -166,7 +167,7 @@ def _hits(methods: Mapping[str, WithTruth]) -> Chart:
     return Chart("Does search know how much it will find?", alt, picture, columns, rows)
 
 
-def _together(name: str, one: WithTruth, joint: MixtureJoint, how: str) -> list[Chart]:
+def _together(name: str, one: WithTruth, joint: Joint, how: str) -> list[Chart]:
     """Return the map of label pairs: which are expected too often, and which too rarely."""
     labels = one.predictions.labels
     tally = JointTally(joint, labels)

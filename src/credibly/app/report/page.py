@@ -19,7 +19,7 @@ from credibly.app.views.overview import overview
 from credibly.app.views.top_k import TopSummary, top_summary
 from credibly.checks import require
 from credibly.predictions import Dataset, Predictions
-from credibly.retrieve import MixtureJoint
+from credibly.retrieve import Joint
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,7 +33,7 @@ def page(
     *,
     resamples: int,
     seed: int,
-    joint: MixtureJoint | None,
+    joint: Joint | None,
     advance: Callable[[float], None],
 ) -> str:
     """Return the whole page."""

@@ -30,7 +30,8 @@ from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize, Threshold
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions, identity
-from credibly.retrieve import Answer, Index, MixtureJoint, Query, Together, seen_together
+from credibly.retrieve import Answer, Index, Joint, Query, seen_together
+from credibly.retrieve.joint.pairs import Together
 from credibly.targets import Targets
 from credibly.types import Array
 
@@ -69,7 +70,7 @@ class ServedPredictions:
         *,
         calibrated: bool = True,
         partial: bool = False,
-        joint: MixtureJoint | None = None,
+        joint: Joint | None = None,
         name: str | None = None,
     ) -> None:
         self.path = Path(path)

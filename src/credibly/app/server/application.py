@@ -50,7 +50,7 @@ from credibly.data import ImageFolder
 from credibly.files import check_out
 from credibly.memory import give_back
 from credibly.predictions import identity
-from credibly.retrieve import MixtureJoint
+from credibly.retrieve import Joint
 from credibly.review import ReviewLog
 from credibly.workflows import holds_top_labels
 
@@ -177,7 +177,7 @@ def create_app(
     text: Sequence[str] | None = None,
     hosts: Sequence[str] = LOCAL,
     partial: bool = False,
-    joint: MixtureJoint | None = None,
+    joint: Joint | None = None,
     annotate: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Return the web app, for any ASGI server.
@@ -299,7 +299,7 @@ async def _give_back_memory(uploads: Uploads) -> None:
         await to_thread.run_sync(uploads.tidy)
 
 
-def _open(path: Path, name: str, joint: MixtureJoint | None) -> ServedPredictions:
+def _open(path: Path, name: str, joint: Joint | None) -> ServedPredictions:
     return ServedPredictions(path, joint=joint, name=name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,16 +9,14 @@ import numpy as np
 
 from credibly import checks
 from credibly.checks import InputError
-from credibly.retrieve.joint.base import SMALLEST, JointModel, fitting_truth, read_state
-from credibly.retrieve.joint.cardinality import SIZES_VERSION, Joint
-from credibly.retrieve.joint.mixture import MOST_FITTED, MixtureJoint
+from credibly.retrieve.joint.model import MAX_FITTED, SMALLEST, Joint, fitting_truth
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 FEWEST_ROWS = 50
 _LEAST_GAIN = 0.002  # nats per row: below this a richer model is not worth its time
-_MOST_COMPARED = 2000
-_MOST_LOST = 0.01  # of the log loss of single labels, relative
+_MAX_COMPARED = 2000
+_MAX_LOST = 0.01  # of the log loss of single labels, relative
 _MANY_CELLS = 100_000  # rows × labels above which three folds are enough
 
 
@@ -35,7 +32,7 @@ class JointFit:
         rows: number of rows with known truth.
     """
 
-    model: MixtureJoint
+    model: Joint
     chosen: str
     log_scores: dict[str, float]
     log_losses: dict[str, float]
@@ -54,7 +51,7 @@ def fit_joint(
 ) -> JointFit:
     """Fit joint models of labels on held-out predictions and return the best supported one.
 
-    Candidates, from simple to rich: independence, and ``MixtureJoint`` with each number of
+    Candidates, from simple to rich: independence, and ``Joint`` with each number of
     ``components``. A richer one must beat the best so far in cross-validated joint log score by
     more than one standard error and 0.002 per row, so little truth gives a simple model. One whose
     log loss of single labels is more than 1 % above that of the predictions, by more than one
@@ -78,7 +75,7 @@ def fit_joint(
     chances, truth, names = fitting_truth(probabilities, targets, labels, coding)
     rows = len(chances)
     order = np.random.default_rng(seed).permutation(rows)
-    compared = order[:_MOST_COMPARED]
+    compared = order[:_MAX_COMPARED]
     if folds is None:
         folds = 3 if chances[compared].size > _MANY_CELLS else 5
     folds = int(checks.at_least("folds", folds, 2))
@@ -96,9 +93,9 @@ def fit_joint(
             _LEAST_GAIN, gain.std() / np.sqrt(len(gain))
         ):
             chosen = name
-    model = MixtureJoint.independent(names)
+    model = Joint.independent(names)
     if chosen != "independent":
-        fitted = order[:MOST_FITTED]
+        fitted = order[:MAX_FITTED]
         model = candidates[chosen].fit(chances[fitted], Targets(truth[fitted]), names)
     means = {name: float(values.mean()) for name, values in scores.items()}
     known = int((shown[1] >= 0).sum())
@@ -106,22 +103,12 @@ def fit_joint(
     return JointFit(model, chosen, means, means_of_labels, rows)
 
 
-def read_joint(path: str | os.PathLike[str]) -> JointModel:
-    """Return the fitted joint model in a JSON file, of whichever kind it is."""
-    state = read_state(path)
-    try:
-        kind = Joint if state.get("joint") == SIZES_VERSION else MixtureJoint
-        return kind.from_state(state)
-    except InputError as error:
-        raise InputError(f"{path} must be written by `credibly joint fit`; {error}") from error
-
-
 def _candidates(
     components: Sequence[int], rows: int, folds: int, seed: int
-) -> dict[str, MixtureJoint]:
+) -> dict[str, Joint]:
     numbers = sorted({int(checks.at_least("components", each, 1)) for each in components})
     fitted = rows - -(-rows // folds)
-    return {f"mixture-{k}": MixtureJoint(k, 1.0, seed) for k in numbers if k <= fitted}
+    return {f"mixture-{k}": Joint(k, 1.0, seed) for k in numbers if k <= fitted}
 
 
 def _log_scores(chances: Array, truth: Array) -> Array:
@@ -132,12 +119,12 @@ def _log_scores(chances: Array, truth: Array) -> Array:
 
 def _keeps(losses: Array, independent: Array) -> bool:
     """Return whether log losses of single labels, by row, are within the limit or may well be."""
-    excess = losses - (1 + _MOST_LOST) * independent
+    excess = losses - (1 + _MAX_LOST) * independent
     return bool(excess.mean() <= excess.std() / np.sqrt(len(excess)))
 
 
 def _held_out(
-    model: MixtureJoint, chances: Array, truth: Array, names: Sequence[str], folds: int
+    model: Joint, chances: Array, truth: Array, names: Sequence[str], folds: int
 ) -> tuple[Array, Array]:
     """Return the log score of each row under the model fitted on the other folds, and the summed
     log loss of its marginals.

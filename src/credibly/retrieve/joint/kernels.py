@@ -185,7 +185,7 @@ def _add_many(present, more, weights, divisor, out):
 def conjunction(columns, row_parts, places, wanted, factors, top, values):
     """Return the best values of a conjunction, their rows and the total over all rows.
 
-    The sum of ``MixtureJoint`` over its parts, from the columns of the
+    The sum of ``Joint`` over its parts, from the columns of the
     conjunction's labels alone. ``values`` takes the value of every row, or is empty.
     """
     asked, rows, parts = places.size, columns.shape[1], row_parts.shape[0] - 1

@@ -12,8 +12,7 @@ import numpy as np
 from credibly import checks
 from credibly.checks import InputError
 from credibly.decide import Decision
-from credibly.retrieve.joint.base import SMALLEST, JointModel
-from credibly.retrieve.joint.mixture import MixtureJoint
+from credibly.retrieve.joint.model import SMALLEST, Joint
 from credibly.targets import Coding, decode
 from credibly.types import Array
 
@@ -24,12 +23,7 @@ if TYPE_CHECKING:
 class _JointDecision(Decision):
     """A decision by a joint model; its columns are those of ``for_labels``, or as fitted."""
 
-    def __init__(self, joint: JointModel) -> None:
-        if not isinstance(joint, MixtureJoint):
-            raise InputError(
-                f"`joint` must be a `MixtureJoint`; got {type(joint).__name__}. Fit one with "
-                "`credibly joint fit` or `fit_joint`."
-            )
+    def __init__(self, joint: Joint) -> None:
         joint.check_fitted()
         self.joint = joint
         self.labels: tuple[str, ...] = joint.labels
@@ -65,12 +59,12 @@ class MostProbableSet(_JointDecision):
     right labels.
 
     Args:
-        joint: a fitted ``MixtureJoint``.
+        joint: a fitted ``Joint``.
 
     Example:
         >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
         >>> targets = np.tile([[1, 0], [0, 1]], (200, 1))
-        >>> joint = MixtureJoint(1).fit(probabilities, targets, labels=["cat", "dog"])
+        >>> joint = Joint(1).fit(probabilities, targets, labels=["cat", "dog"])
         >>> MostProbableSet(joint).predict([[0.6, 0.55], [0.4, 0.45]])
         array([[ True, False],
                [False,  True]])
@@ -104,7 +98,7 @@ class JointCoverage(_JointDecision):
     model is right or not; a better model gives smaller sets.
 
     Args:
-        joint: a fitted ``MixtureJoint``. It must not be fitted on the rows given to ``fit``.
+        joint: a fitted ``Joint``. It must not be fitted on the rows given to ``fit``.
         level: 1 − α, in (0, 1).
 
     Attributes:
@@ -114,7 +108,7 @@ class JointCoverage(_JointDecision):
     Example:
         >>> probabilities = np.tile([[0.9, 0.4, 0.1]], (40, 1))
         >>> targets = np.tile([[1, 0, 0], [1, 1, 0]], (20, 1))
-        >>> decision = JointCoverage(MixtureJoint.independent(["a", "b", "c"]), 0.9)
+        >>> decision = JointCoverage(Joint.independent(["a", "b", "c"]), 0.9)
         >>> decision.fit(probabilities, targets).predict([[0.9, 0.4, 0.1]])
         array([[ True,  True, False]])
     """
@@ -126,7 +120,7 @@ class JointCoverage(_JointDecision):
     _settings = ("level",)
     _fitted = ("quantile", "num_rows")
 
-    def __init__(self, joint: JointModel, level: float = 0.9) -> None:
+    def __init__(self, joint: Joint, level: float = 0.9) -> None:
         super().__init__(joint)
         self.level = checks.fraction("level", level, low_open=True, high_open=True)
 

@@ -9,9 +9,7 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.checks import InputError
-from credibly.retrieve.joint.base import JointModel
-from credibly.retrieve.joint.mixture import MixtureJoint
+from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.query.diagram import Diagram, diagram, evaluate
 from credibly.retrieve.query.formula import Query
 from credibly.retrieve.query.probabilities import as_query
@@ -20,7 +18,7 @@ from credibly.types import Array, ArrayLike
 
 _CELLS = 2**20  # probabilities worked on at a time
 
-MOST_LABELS = 400
+MAX_LABELS = 400
 """Labels up to which every pair is counted; above it only sums over all pairs."""
 
 
@@ -84,17 +82,17 @@ class JointTally:
     """Count over batches of rows; ``numbers`` at the end.
 
     Args:
-        joint: the model; ``MixtureJoint.independent(labels)`` for independent labels.
+        joint: the model; ``Joint.independent(labels)`` for independent labels.
         labels: names of the columns of each batch.
     """
 
-    def __init__(self, joint: MixtureJoint, labels: Sequence[str]) -> None:
+    def __init__(self, joint: Joint, labels: Sequence[str]) -> None:
         joint.check(labels)
         self.joint, self.labels = joint, tuple(labels)
         self._rows = self._whole = self._right = 0
         self._score = 0.0
         self._sums = np.zeros((2, 2))  # expected and real; pairs and triples
-        many = len(self.labels) > MOST_LABELS
+        many = len(self.labels) > MAX_LABELS
         self._pairs = None if many else np.zeros((2, len(labels), len(labels)))
 
     def update(self, probabilities: Array, targets: Array) -> None:
@@ -181,7 +179,7 @@ def seen_together(
     probabilities: ArrayLike,
     labels: Sequence[str],
     *,
-    joint: JointModel | None = None,
+    joint: Joint | None = None,
     targets: Array | None = None,
 ) -> list[Together]:
     """Return the labels that the query does not name, the most probable given it first.
@@ -190,7 +188,7 @@ def seen_together(
         query: text (see ``parse``) or a ``Query``, such as ``"+dog"``.
         probabilities: (rows, labels).
         labels: names of the columns.
-        joint: a fitted ``MixtureJoint``; labels are independent given the row otherwise. Even then
+        joint: a fitted ``Joint``; labels are independent given the row otherwise. Even then
             a label may be seen together with another: the same rows have both.
         targets: (rows, labels); truth other than 0 and 1 is unknown.
 
@@ -201,12 +199,7 @@ def seen_together(
     """
     names = [str(name) for name in labels]
     chances = checks.probabilities(checks.matrix("probabilities", to_numpy(probabilities)))
-    model = MixtureJoint.independent(names) if joint is None else joint
-    if not isinstance(model, MixtureJoint):
-        raise InputError(
-            f"`joint` must be a `MixtureJoint`; got {type(joint).__name__}. Fit one with "
-            "`credibly joint fit`."
-        )
+    model = Joint.independent(names) if joint is None else joint
     model.check(names)
     asked = as_query(query, names)
     found = diagram(asked)

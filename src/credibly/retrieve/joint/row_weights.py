@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, identity
-from credibly.retrieve.joint.base import JointModel
+from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.sql import WEIGHTS_ID, weight_name
 
 if TYPE_CHECKING:
@@ -34,11 +33,11 @@ class _Model:
     """A joint model as a key: two with the same parameters are the same."""
 
     digest: str
-    joint: JointModel = field(compare=False)
+    joint: Joint = field(compare=False)
 
 
 def write_row_weights(
-    path: str | os.PathLike[str], joint: JointModel, *, partial: bool = False
+    path: str | os.PathLike[str], joint: Joint, *, partial: bool = False
 ) -> Path:
     """Write the weights of all rows beside the predictions, for ``search`` in any later process.
 
@@ -46,7 +45,7 @@ def write_row_weights(
 
     Args:
         path: predictions file, or folder of shards.
-        joint: a fitted ``MixtureJoint``.
+        joint: a fitted ``Joint``.
         partial: whether a folder may lack shards; otherwise that is an error.
 
     Returns:
@@ -54,11 +53,6 @@ def write_row_weights(
     """
     import pyarrow.parquet as pq
 
-    if not joint.num_weights:
-        raise InputError(
-            f"`joint` must be a mixture to have weights per row; it is {type(joint).__name__}. "
-            "Fit one with `credibly joint fit`."
-        )
     dataset = Dataset(path, partial=partial)
     dataset.check_dense("a joint model")
     joint.check(dataset.labels)
@@ -72,12 +66,12 @@ def write_row_weights(
     return out
 
 
-def row_weights(path: str, joint: JointModel, *, partial: bool) -> pa.Table:
+def row_weights(path: str, joint: Joint, *, partial: bool) -> pa.Table:
     """Return the weights of all rows in order, as columns; computed at most once per process."""
     return _kept(path, partial, identity(path), _Model(joint.digest, joint))
 
 
-def stored_row_weights(path: str, joint: JointModel) -> Path | None:
+def stored_row_weights(path: str, joint: Joint) -> Path | None:
     """Return the file of ``write_row_weights``, None where there is none that fits."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -127,7 +121,7 @@ def _has_key(schema: pa.Schema, key: str) -> bool:
     return (schema.metadata or {}).get(_KEY) == key.encode()
 
 
-def _computed(dataset: Dataset, joint: JointModel) -> pa.Table:
+def _computed(dataset: Dataset, joint: Joint) -> pa.Table:
     import pyarrow as pa
 
     places = {name: place for place, name in enumerate(dataset.labels)}

@@ -11,12 +11,12 @@ backslash of the name with a backslash before it.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from credibly.checks import InputError, nearest
-from credibly.retrieve.query.folding import folded
 from credibly.retrieve.query.formula import BARE_NAME, And, Formula, Label, Not, Or, Query, query_of
 
 _MAX_DEPTH = 100
@@ -203,3 +203,15 @@ def _pointing(text: str, position: int, reason: str) -> str:
     shown = "".join(" " if character.isspace() else character for character in text)
     reason = reason if reason.endswith((".", "?")) else reason + "."
     return f"query: {reason}\n    {shown}\n    {' ' * position}^"
+
+
+@lru_cache(maxsize=2**16)
+def folded(text: str) -> str:
+    """Return text for comparison: without case and accents.
+
+    Example:
+        >>> folded("Café") == folded("CAFE")
+        True
+    """
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in plain if not unicodedata.combining(letter))

@@ -15,14 +15,14 @@ from credibly.retrieve.query.parser import parse
 from credibly.types import Array, ArrayLike
 
 if TYPE_CHECKING:
-    from credibly.retrieve.joint.base import JointModel
+    from credibly.retrieve.joint.model import Joint
 
 
 def probability(
     query: str | Query,
     probabilities: ArrayLike,
     labels: Sequence[str],
-    joint: JointModel | None = None,
+    joint: Joint | None = None,
 ) -> Array:
     """Return the probability that each row satisfies the query.
 
@@ -49,7 +49,7 @@ def probability(
 
 
 def evaluate_rows(
-    found: Diagram, names: dict[str, int], columns: Array, joint: JointModel | None
+    found: Diagram, names: dict[str, int], columns: Array, joint: Joint | None
 ) -> Array:
     """Return the same from float32 ``columns`` of shape (labels, rows)."""
     if joint is None:

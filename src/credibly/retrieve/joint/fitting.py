@@ -1,4 +1,4 @@
-"""Maximum likelihood for ``MixtureJoint``: L-BFGS on the penalised log-likelihood."""
+"""Maximum likelihood for ``Joint``: L-BFGS on the penalised log-likelihood."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE = 0.5
 _STEEPEST = 0.999  # of the bend at which a set of one label would be impossible
 _NEGLIGIBLE = 1e-6  # a label this improbable moves a log-likelihood by less than a millionth
 _LIMIT = 5.0  # of log-factors: they stay within a factor of 150
-_ODDS_RIDGE = 30.0  # as in ``Joint``: odds stay near the predicted ones
+_ODDS_RIDGE = 30.0  # odds stay near the predicted ones
 _TOLERANCE = 1e-6  # relative change of the objective at which the search ends
 _SHAPE = 4  # slope, bend, log of the empty set's factor, τ − 1
 _TEMPER_RIDGE = 10.0  # τ leaves 1 only where truth asks for it

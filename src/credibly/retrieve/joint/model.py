@@ -21,30 +21,35 @@ and $K + 1$ weights per row (three for $K = 1$), whatever the number of labels.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from credibly import checks
+from credibly import checks, targets
+from credibly.arrays import to_numpy
 from credibly.checks import InputError
-from credibly.retrieve.joint.base import (
-    JointModel,
-    checked_probabilities,
-    fitting_truth,
-    read_state,
-)
-from credibly.retrieve.joint.mixture_fit import NODE, Parameters
+from credibly.files import atomic_path, read_json_object
+from credibly.retrieve.joint.fitting import NODE, Parameters
 from credibly.retrieve.query.diagram import ALWAYS, NEVER, Diagram, Keep, evaluate
+from credibly.retrieve.query.formula import And, Label, query_of
+from credibly.retrieve.query.probabilities import as_query, probability
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 VERSION = 2
-MOST_FITTED = 10_000
+MAX_FITTED = 10_000
+SMALLEST = 2.0**-26
+"""Probabilities are kept this far from 0 and 1: half the smallest step of float32 below 1."""
 _CHUNK = 65536
 
 
-class MixtureJoint(JointModel):
+class Joint:
     """A mixture of products with a factor for the number of labels; fit on held-out predictions.
 
     Args:
@@ -55,10 +60,16 @@ class MixtureJoint(JointModel):
     Example:
         >>> probabilities = np.full((400, 2), 0.5)   # a cat or a dog, never both
         >>> targets = np.tile([[1, 0], [0, 1]], (200, 1))
-        >>> joint = MixtureJoint(components=1).fit(probabilities, targets, labels=["cat", "dog"])
+        >>> joint = Joint(components=1).fit(probabilities, targets, labels=["cat", "dog"])
         >>> joint.probability("cat | dog", [[0.5, 0.5]]).round(2)
         array([1.])
     """
+
+    labels: tuple[str, ...] = ()
+    """The labels it was fitted on, in the order of their names; empty until then."""
+
+    num_weights: int = 0
+    """Numbers per row that ``prepare`` returns."""
 
     def __init__(self, components: int = 3, ridge: float = 1.0, seed: int = 0) -> None:
         self.components = int(checks.at_least("components", components, 1))
@@ -66,7 +77,7 @@ class MixtureJoint(JointModel):
         self.seed = int(seed)
 
     @classmethod
-    def independent(cls, labels: Sequence[str]) -> MixtureJoint:
+    def independent(cls, labels: Sequence[str]) -> Joint:
         """Return the model under which labels are independent."""
         joint = cls(components=1)
         zeros = np.zeros((1, len(labels)))
@@ -79,7 +90,7 @@ class MixtureJoint(JointModel):
         targets: TargetsLike,
         labels: Sequence[str],
         coding: Coding | None = None,
-    ) -> MixtureJoint:
+    ) -> Joint:
         """Fit on predictions that were not trained on, and their truth.
 
         At most 10,000 rows are used, drawn at random. Labels that are never seen together keep a
@@ -96,8 +107,8 @@ class MixtureJoint(JointModel):
                 f"`components` must be at most the number of rows with truth, {len(chances)}; got "
                 f"{self.components}. Use fewer components or more held-out rows."
             )
-        if len(chances) > MOST_FITTED:
-            rows = np.random.default_rng(0).permutation(len(chances))[:MOST_FITTED]
+        if len(chances) > MAX_FITTED:
+            rows = np.random.default_rng(0).permutation(len(chances))[:MAX_FITTED]
             chances, truth = chances[rows], truth[rows]
         self._set(names, fit(chances, truth, self.components, self.ridge, self.seed))
         return self
@@ -106,17 +117,70 @@ class MixtureJoint(JointModel):
         self.labels, self.parameters = labels, parameters
         self._factors, self._weights, self._empty = parameters.parts()
         self.num_weights = len(self._weights) + 1
-        self._digest: str | None = None
+        self.__dict__.pop("digest", None)
         # What the compiled loops over rows take.
         self._row_terms = (*parameters.parts(), parameters.shares, parameters.temper)
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        if self._digest is None:
-            self._digest = super().digest
-        return self._digest
+        """A hash of everything fitted."""
+        return hashlib.sha256(json.dumps(self.state()).encode()).hexdigest()
+
+    def check(self, labels: Sequence[str]) -> None:
+        """Raise unless it is fitted, and on exactly these labels."""
+        self.check_fitted()
+        if odd := sorted(set(labels) ^ set(self.labels)):
+            where = "only in the predictions" if odd[0] in set(labels) else "only in `joint`"
+            raise InputError(
+                f"`joint` must be fitted on the labels of the predictions; {odd[0]!r} is {where}. "
+                "Fit it on held-out predictions of the same model."
+            )
+
+    def check_fitted(self) -> None:
+        """Raise unless it is fitted."""
+        if not self.labels:
+            raise InputError("`joint` must be fitted; call `joint.fit(probabilities, targets, …)`.")
+
+    def in_order(self, first: Sequence[str]) -> tuple[str, ...]:
+        """Return all labels: those of the query, then the rest by name."""
+        return (*first, *(name for name in self.labels if name not in set(first)))
 
     # Queries ---------------------------------------------------------------------------------
+
+    def probability(
+        self, query: Any, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> Array:
+        """Return the probability that each row satisfies the query.
+
+        Args:
+            query: text, or a parsed query.
+            probabilities: (rows, labels), columns as ``labels``, or as fitted.
+            labels: names of the columns.
+        """
+        return probability(query, probabilities, self.labels if labels is None else labels, self)
+
+    def conditional(
+        self, given: Any, probabilities: ArrayLike, labels: Sequence[str] | None = None
+    ) -> Array:
+        """Return the probability of each label in each row, given that ``given`` holds there.
+
+        Rows in which ``given`` cannot hold get NaN.
+
+        Args:
+            given: a query, such as ``"+dog -cat"``.
+            probabilities: (rows, labels), columns as ``labels``, or as fitted.
+            labels: names of the columns, which are those of the result too.
+        """
+        names = list(self.labels if labels is None else labels)
+        query = as_query(given, names)
+        alone = self.probability(query, probabilities, names)
+        result = np.full((len(alone), len(names)), np.nan)
+        possible = alone > 0
+        for place, name in enumerate(names):
+            both = query_of(And((query.expression, Label(name))))
+            chance = self.probability(both, probabilities, names)
+            np.divide(chance, alone, out=result[:, place], where=possible)
+        return np.minimum(result, 1.0)
 
     def evaluate(
         self,
@@ -126,6 +190,10 @@ class MixtureJoint(JointModel):
         keep: Keep,
         clip: Callable[[Any], Any],
     ) -> Any:
+        """Return the probability of the formula from the columns (or SQL terms) of ``in_order``.
+
+        ``keep`` is told of values that are used more than once; ``clip`` limits to [0, 1].
+        """
         columns = dict(zip(labels, present, strict=True))
         if found.root in (NEVER, ALWAYS):
             return 0.0 * present[0] + float(found.root)
@@ -143,6 +211,14 @@ class MixtureJoint(JointModel):
     def evaluate_columns(
         self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any = None
     ) -> Array:
+        """Return the probability of the formula for every row of label-major ``columns``.
+
+        Args:
+            found: the formula.
+            names: the row of ``columns`` that holds each label.
+            columns: float32 probabilities, (labels, rows).
+            prepared: what ``prepare`` returned for these rows, if it was called.
+        """
         if found.root in (NEVER, ALWAYS):
             return np.full(columns.shape[1], float(found.root))
         if prepared is None:
@@ -162,8 +238,11 @@ class MixtureJoint(JointModel):
     def best_columns(
         self, found: Diagram, names: Mapping[str, int], columns: Array, prepared: Any, top: int
     ) -> tuple[Array, Array, float]:
+        """Return the ``top`` largest values of ``evaluate_columns``, their rows, and the total."""
         if found.signs is None or found.root in (NEVER, ALWAYS):
-            return super().best_columns(found, names, columns, prepared, top)
+            from credibly.retrieve.memory_kernels import best_of
+
+            return best_of(self.evaluate_columns(found, names, columns, prepared), top)
         return self._scan(found.signs, found, names, columns, prepared, top, np.empty(0))
 
     def _scan(
@@ -218,6 +297,7 @@ class MixtureJoint(JointModel):
         keep: Keep,
         clip: Callable[[Any], Any],
     ) -> Any:
+        """Return the same from the columns of the formula's labels and the weights of the rows."""
         if found.root in (NEVER, ALWAYS):
             return 0.0 * weights[-1] + float(found.root)
         factors = self._asked(found.labels)
@@ -239,9 +319,25 @@ class MixtureJoint(JointModel):
 
     # Whole label vectors -----------------------------------------------------------------------
 
-    def _log_likelihood(self, chances: Array, truth: Array) -> Array:
+    def log_likelihood(
+        self,
+        probabilities: ArrayLike,
+        targets: TargetsLike,
+        labels: Sequence[str] | None = None,
+        coding: Coding | None = None,
+    ) -> Array:
+        """Return the log-probability of each row's known labels together; 0 if none is known.
+
+        Its mean, the joint log score, is a strictly proper score of the whole label vector.
+        """
         from credibly.retrieve.joint.kernels import likelihood
 
+        self.check_fitted()
+        names = list(self.labels if labels is None else labels)
+        chances, truth, _ = checked_truth(probabilities, targets, names, coding)
+        self.check(names)
+        order = [names.index(name) for name in self.labels]
+        chances, truth = chances[:, order], truth[:, order]
         known = np.where(truth == 1, np.log(chances), np.log1p(-chances)) * (truth >= 0)
         gains = likelihood(chances, truth, *self._row_terms, 0.0)[0]
         return known.sum(axis=1) + gains
@@ -353,6 +449,7 @@ class MixtureJoint(JointModel):
     # Files -----------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
+        """Return everything fitted, as plain values for JSON."""
         self.check_fitted()
         found = self.parameters
         return {
@@ -368,9 +465,14 @@ class MixtureJoint(JointModel):
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> MixtureJoint:
+    def from_state(cls, state: Mapping[str, Any]) -> Joint:
         """Return the model that ``state`` describes."""
         try:
+            if state["joint"] == 1:
+                raise InputError(
+                    "it has one factor per number of labels, a model that was removed. Fit the "
+                    "model again."
+                )
             known = int(state["joint"]) == VERSION
             labels = tuple(str(name) for name in state["labels"])
             found = Parameters(
@@ -404,10 +506,60 @@ class MixtureJoint(JointModel):
         joint._set(labels, found)
         return joint
 
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the state as JSON."""
+        with atomic_path(path) as beside:
+            beside.write_text(json.dumps(self.state(), ensure_ascii=False), encoding="utf-8")
+
     @classmethod
-    def read(cls, path: Any) -> MixtureJoint:
-        """Return the model that ``write`` put into a file."""
-        return cls.from_state(read_state(path))
+    def read(cls, path: str | os.PathLike[str]) -> Joint:
+        """Return the model that ``write``, or ``credibly joint fit``, put into a file."""
+        state = read_json_object(Path(path), "Write it with `credibly joint fit`.")
+        try:
+            return cls.from_state(state)
+        except InputError as error:
+            raise InputError(f"{path} must be written by `credibly joint fit`; {error}") from error
+
+
+def checked_truth(
+    probabilities: ArrayLike, truth: TargetsLike, labels: Sequence[str], coding: Coding | None
+) -> tuple[Array, Array, list[str]]:
+    """Return probabilities strictly inside (0, 1), truth in {1, 0, −1}, and label names."""
+    chances, names = checked_probabilities(probabilities, labels)
+    known = targets.decode(truth, coding=coding, num_labels=chances.shape[1], soft=False)
+    checks.same_shapes(probabilities=chances, targets=known)
+    return chances, np.where(known >= 0, known, -1).astype(np.int8), names
+
+
+def checked_probabilities(
+    probabilities: ArrayLike, labels: Sequence[str]
+) -> tuple[Array, list[str]]:
+    """Return probabilities strictly inside (0, 1), and label names."""
+    chances = np.asarray(to_numpy(probabilities), np.float64)
+    checks.matrix("probabilities", chances)
+    checks.probabilities(chances)
+    names = [str(name) for name in labels]
+    if len(names) != chances.shape[1] or len(set(names)) != len(names):
+        raise InputError(
+            f"`labels` must name each of the {chances.shape[1]} columns once; got {len(names)} "
+            f"names, {len(set(names))} different."
+        )
+    return np.clip(chances, SMALLEST, 1 - SMALLEST), names
+
+
+def fitting_truth(
+    probabilities: ArrayLike, truth: TargetsLike, labels: Sequence[str], coding: Coding | None
+) -> tuple[Array, Array, tuple[str, ...]]:
+    """Return the rows with some known truth, columns in the order of the labels' names."""
+    chances, known, names = checked_truth(probabilities, truth, labels, coding)
+    rows = (known >= 0).any(axis=1)
+    if not rows.any():
+        raise InputError(
+            "`targets` must hold some known truth to fit on; all are unknown. Give held-out "
+            "predictions whose truth is known."
+        )
+    order = sorted(range(len(names)), key=names.__getitem__)
+    return chances[rows][:, order], known[rows][:, order], tuple(names[at] for at in order)
 
 
 def _conjunction(
