@@ -103,11 +103,6 @@ def methods(network: Scores, seed: int) -> Iterator[tuple[str, Callable[[], dict
             "joint NLL": float(-score.mean() / len(labels) * 1000),
         }
 
-    def sizes() -> dict[str, Any]:
-        model = Joint().fit(known, held_out, **fit)
-        score = -model.log_likelihood(chances, truth, **fit).mean() / len(labels) * 1000
-        return {"joint NLL": float(score)}
-
     def mixture(components: int) -> dict[str, Any]:
         own = numbers(Joint(components).fit(known, held_out, **fit))
         if components < 8:
@@ -130,8 +125,6 @@ def methods(network: Scores, seed: int) -> Iterator[tuple[str, Callable[[], dict
         return {**own, "joint NLL": float(row) * 1000}
 
     yield "independent", lambda: numbers(Joint.independent(labels))
-    if known.size <= 60_000:
-        yield "sizes", sizes
     for components in (1, 3, 8):
         yield f"mixture-{components}", partial(mixture, components)
     yield "chosen", chosen
@@ -147,9 +140,7 @@ def _across_folds(components: int, chances: Any, truth: Any, labels: Any) -> dic
     folds = np.random.default_rng(0).permutation(len(chances)) % FOLDS
     for fold in range(FOLDS):
         fitted, judged = folds != fold, folds == fold
-        model = Joint(components).fit(
-            chances[fitted], truth[fitted], labels, coding="unknown"
-        )
+        model = Joint(components).fit(chances[fitted], truth[fitted], labels, coding="unknown")
         weights, products = model.mixture(chances[judged], labels)
         inside = products * (truth[judged] >= 0)
         sums[0] += [(weights * each).sum() for each in _symmetric(inside)]
@@ -234,7 +225,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 NAMES = {
     "independent": "independent + affine",
-    "sizes": "`Joint` (sizes)",
+    "sizes": "one factor per number of labels",
     "mixture-1": "`Joint(1)`",
     "mixture-3": "`Joint(3)`",
     "mixture-8": "`Joint(8)`",

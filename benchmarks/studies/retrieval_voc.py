@@ -141,7 +141,7 @@ def measure(
 def joint(chances: Arrays, data: Arrays) -> dict[str, Any]:
     """Hits of every label, every pair and 190 triples, and the ranking of drawn queries."""
     labels = [f"{place:02d}" for place in range(20)]
-    fitted = cr.retrieve.Joint().fit(chances["held"], data["held targets"], labels)
+    fitted = cr.retrieve.Joint(1).fit(chances["held"], data["held targets"], labels)
     truth, rng = data["test targets"], np.random.default_rng(0)
     result: dict[str, Any] = {
         "independent over real": {},

@@ -17,7 +17,7 @@ import credibly as cr
 from credibly.checks import InputError
 from credibly.files import read_text
 from credibly.train import Settings, fit
-from credibly.workflows import ProbabilityMap, mixture_from
+from credibly.workflows import ProbabilityMap, joint_from
 
 DATA = cr.data.synthetic(80, num_features=4)
 SCORES = np.random.default_rng(0).normal(size=(200, 3))
@@ -100,7 +100,7 @@ def test_a_joint_model(tmp_path):
     path = tmp_path / "joint.json"
     cr.retrieve.Joint().fit(probabilities, TRUTH, names).write(path)
     rows = cr.retrieve.Index.read(predictions)
-    try_all(path, lambda: rows.search("+a -b", top=3, joint=mixture_from(path)))
+    try_all(path, lambda: rows.search("+a -b", top=3, joint=joint_from(path)))
 
 
 @pytest.mark.parametrize("loss", [None, "bce"])

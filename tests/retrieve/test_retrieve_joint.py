@@ -1,4 +1,4 @@
-"""Properties of joint probabilities: a distribution over label sets, honest where labels depend."""
+"""Properties of label mixtures: a real distribution over label sets, learnt from held-out truth."""
 
 import json
 from itertools import product
@@ -12,8 +12,241 @@ from test_retrieve_probability import LABELS, ROWS, formulas
 from test_retrieve_queries import value
 
 from credibly import InputError
-from credibly.retrieve import Index, Joint, parse, probability, search
+from credibly.retrieve import Index, Joint, fit_joint, parse, probability, search
+from credibly.retrieve.joint.fitting import Parameters, Slopes, _Layout
 from credibly.retrieve.query.formula import query_of
+
+SETS = np.array(list(product([0, 1], repeat=4)))
+INSIDE = np.clip(ROWS, 2.0**-20, 1 - 2.0**-20).astype(np.float32)
+
+
+def weights_of_sets(parameters, rows):
+    """Weight of every set in every row, by the definition."""
+    sizes = SETS.sum(1)
+    size_factor = np.exp(parameters.slope * sizes) * (1 - parameters.bend * 0.5**sizes)
+    size_factor[sizes == 0] = parameters.empty
+    factors = np.exp(parameters.slope + parameters.components)
+    evidence = (1 + rows[:, None] * (factors - 1)).prod(axis=2) ** (parameters.temper - 1)
+    by_component = np.exp(SETS @ parameters.components.T) * parameters.shares
+    return size_factor * (evidence @ by_component.T)
+
+
+def probabilities_of_sets(joint, rows):
+    names = [LABELS.index(name) for name in joint.labels]
+    rows = rows[:, names].astype(np.float64)
+    terms = np.where(SETS, rows[:, None], 1 - rows[:, None]).prod(axis=2)
+    terms = terms * weights_of_sets(joint.parameters, rows)
+    return terms / terms.sum(axis=1, keepdims=True)
+
+
+def made(components, seed, bend=0.7, empty=0.05, temper=1.0):
+    rng = np.random.default_rng(seed)
+    joint = Joint(components)
+    joint._set(
+        tuple(sorted(LABELS)),
+        Parameters(
+            rng.normal(0, 1, (components, 4)),
+            rng.dirichlet(np.ones(components)),
+            -0.3,
+            bend,
+            empty,
+            temper,
+        ),
+    )
+    return joint
+
+
+JOINTS = [
+    made(1, 0),
+    made(1, 1, bend=0.0, empty=1.0),
+    made(3, 2, bend=-1.5, empty=4.0),
+    made(8, 3, bend=1.9),
+    made(3, 4, temper=0.3),
+    made(2, 5, bend=0.0, empty=3.0, temper=0.0),
+    Joint.independent(LABELS),
+]
+each_joint = pytest.mark.parametrize("joint", JOINTS, ids=range(len(JOINTS)))
+
+
+def drawn(joint, rows, seed):
+    """Probabilities of labels judged alone, and label sets drawn from the joint distribution."""
+    rng = np.random.default_rng(seed)
+    chances = (1 / (1 + np.exp(-rng.normal(-0.5, 1.5, (rows, 4))))).astype(np.float32)
+    shares = probabilities_of_sets(joint, chances)
+    picked = (shares.cumsum(axis=1) < rng.random((rows, 1))).sum(axis=1).clip(max=15)
+    order = [joint.labels.index(name) for name in LABELS]
+    return chances, SETS[picked][:, order], shares
+
+
+@each_joint
+@settings(max_examples=40, deadline=None)
+@given(formulas)
+def test_probability_is_the_share_of_all_label_sets(joint, formula):
+    shares = probabilities_of_sets(joint, INSIDE)
+    held = [value(formula, dict(zip(joint.labels, each, strict=True))) for each in SETS == 1]
+    found = joint.probability(query_of(formula), INSIDE, LABELS)
+    np.testing.assert_allclose(found, shares @ np.array(held, float), rtol=1e-9, atol=1e-12)
+
+
+@each_joint
+def test_log_likelihood_sums_over_unknown_labels_and_to_one(joint):
+    shares = probabilities_of_sets(joint, INSIDE)
+    for truth in product([0, 1, -1], repeat=4):
+        agrees = [all(t in (-1, y) for t, y in zip(truth, each, strict=True)) for each in SETS]
+        found = joint.log_likelihood(INSIDE, np.tile(truth, (len(INSIDE), 1)), coding="unknown")
+        names = [LABELS.index(name) for name in joint.labels]
+        rows = INSIDE[:, names]
+        found = joint.log_likelihood(rows, np.tile(truth, (len(rows), 1)), coding="unknown")
+        np.testing.assert_allclose(np.exp(found), shares @ np.array(agrees, float), rtol=1e-8)
+
+
+@each_joint
+def test_conditional_is_the_ratio_of_probabilities(joint):
+    found = joint.conditional("+a -b", INSIDE, LABELS)
+    given_both = joint.probability("+a -b +c", INSIDE, LABELS)
+    alone = joint.probability("+a -b", INSIDE, LABELS)
+    np.testing.assert_allclose(found[:, LABELS.index("c")], given_both / alone, rtol=1e-12)
+    assert (found[:, LABELS.index("a")] == 1).all()
+    assert (found[:, LABELS.index("b")] == 0).all()
+
+
+@each_joint
+def test_most_probable_set_is_the_best_of_all_with_one_component(joint):
+    sets, chances = joint.most_probable(INSIDE, LABELS)
+    shares = probabilities_of_sets(joint, INSIDE)
+    own = np.exp(joint.log_likelihood(INSIDE, sets.astype(int), LABELS))
+    np.testing.assert_allclose(own, chances, rtol=1e-8)
+    if len(joint.parameters.shares) == 1:
+        np.testing.assert_allclose(chances, shares.max(axis=1), rtol=1e-8)
+    else:
+        assert (chances <= shares.max(axis=1) * (1 + 1e-9)).all()
+        assert (chances >= 0.95 * shares.max(axis=1)).mean() > 0.9
+
+
+@pytest.mark.parametrize("query", ["+a -b", "-a -b", "a & b | !c", "(a | b) & (c | d)", "a | !a"])
+@each_joint
+def test_every_engine_gives_the_same_rows(joint, query, tmp_path):
+    ids = [f"{row:03d}" for row in range(len(INSIDE))]
+    path = tmp_path / "p.parquet"
+    columns = {f"p:{x}": pa.array(c) for x, c in zip(LABELS, INSIDE.T.copy(), strict=True)}
+    pq.write_table(pa.table({"id": ids, **columns}), path)
+    scores = probability(query, INSIDE, LABELS, joint=joint)
+    by_id = dict(zip(ids, scores, strict=True))
+    index = Index.read(path)
+    for answer in (
+        search(path, query, top=50, joint=joint),
+        index.search(query, top=50, joint=joint),
+        index.search(query, top=50, joint=joint),  # with what the first one prepared
+    ):
+        found = np.array(answer.probabilities)
+        np.testing.assert_allclose(found, [by_id[each] for each in answer.ids], rtol=1e-9)
+        np.testing.assert_allclose(found, np.sort(scores)[::-1][:50], rtol=1e-9)
+        assert answer.expected_hits == pytest.approx(scores.sum(), rel=1e-9)
+
+
+def test_an_index_follows_the_model_it_is_given():
+    index = Index(INSIDE, LABELS)
+    first, second = (index.search("+a +b", joint=joint).expected_hits for joint in JOINTS[:2])
+    assert first != second
+    assert index.search("+a +b", joint=JOINTS[0]).expected_hits == first
+
+
+@pytest.mark.parametrize("components", [1, 3])
+def test_gradient_of_the_fit_is_that_of_its_value(components):
+    from credibly.retrieve.joint.kernels import likelihood
+
+    chances, truth, _ = drawn(JOINTS[2], 60, seed=0)
+    truth = np.where(np.random.default_rng(1).random(truth.shape) < 0.2, -1, truth).astype(np.int8)
+    layout = _Layout(components, 4)
+    start = layout.start(seed=1)
+    start[: layout.cuts[-1]] += np.random.default_rng(2).normal(0, 0.4, layout.cuts[-1])
+
+    def at(vector):
+        pieces = layout.split(vector)
+        found = layout.parameters(pieces)
+        gains, *slopes = likelihood(
+            chances.astype(np.float64), truth, *found.parts(), found.shares, found.temper, 0.0
+        )
+        penalty, slope = layout.penalty(pieces, 2.0)
+        return gains.sum() - penalty, layout.chain(pieces, Slopes(*slopes)) - slope
+
+    _, gradient = at(start)
+    for place in range(len(start)):
+        step = np.zeros(len(start))
+        step[place] = 1e-5
+        numeric = (at(start + step)[0] - at(start - step)[0]) / 2e-5
+        assert gradient[place] == pytest.approx(numeric, rel=1e-5, abs=1e-5)
+
+
+def test_divergence_from_the_true_distribution_falls_with_the_number_of_rows():
+    true = made(3, seed=4)
+    chances, _, shares = drawn(true, 4000, seed=9)
+    divergences = []
+    for rows in (100, 1000, 10_000):
+        held_out, truth, _ = drawn(true, rows, seed=rows)
+        model = Joint(3, ridge=0.3).fit(held_out, truth, LABELS)
+        guess = probabilities_of_sets(model, chances)
+        divergences.append((shares * np.log(shares / guess)).sum(axis=1).mean())
+    alone = probabilities_of_sets(Joint.independent(LABELS), chances)
+    assert divergences[0] > divergences[1] > divergences[2]
+    assert divergences[2] < 0.02 * (shares * np.log(shares / alone)).sum(axis=1).mean()
+
+
+def test_the_choice_needs_evidence():
+    independent = Joint.independent(LABELS)
+    assert fit_joint(*drawn(independent, 2000, seed=1)[:2], LABELS).chosen == "independent"
+    assert fit_joint(*drawn(JOINTS[0], 30, seed=1)[:2], LABELS).chosen == "independent"
+    dependent = fit_joint(*drawn(JOINTS[0], 2000, seed=1)[:2], LABELS)
+    assert dependent.chosen != "independent"
+    assert dependent.log_scores[dependent.chosen] > dependent.log_scores["independent"]
+    together = fit_joint(*drawn(_pairs(), 2000, seed=1)[:2], LABELS)
+    assert together.chosen == "mixture-3"
+    assert together.rows == 2000
+
+
+def _pairs():
+    """Labels a and b go together, and c and d: no matter of how many labels there are."""
+    joint = Joint(2)
+    factors = np.array([[2.0, 2.0, -2.0, -2.0], [-2.0, -2.0, 2.0, 2.0]])
+    joint._set(tuple(sorted(LABELS)), Parameters(factors, np.full(2, 0.5), 0.0, 0.0, 1.0))
+    return joint
+
+
+def test_labels_never_seen_together_keep_a_probability():
+    chances = np.full((500, 4), 0.3, np.float32)
+    truth = np.tile(np.eye(4, dtype=int), (125, 1))
+    joint = Joint(3).fit(chances, truth, LABELS)
+    together = joint.probability("+a +b", chances[:1], LABELS)[0]
+    assert 0 < together < 0.01
+
+
+def test_the_order_of_labels_and_rows_with_nothing_known_do_not_matter():
+    chances, truth, _ = drawn(JOINTS[2], 500, seed=3)
+    first = Joint(3).fit(chances, truth, LABELS)
+    again = Joint(3).fit(
+        np.concatenate([chances, chances[:50]])[:, ::-1],
+        np.concatenate([truth, np.full((50, 4), -1)])[:, ::-1],
+        LABELS[::-1],
+    )
+    assert first.state() == again.state()
+
+
+@each_joint
+def test_state_goes_through_a_file(joint, tmp_path):
+    joint.write(tmp_path / "joint.json")
+    again = Joint.read(tmp_path / "joint.json")
+    assert isinstance(again, Joint)
+    assert again.state() == joint.state()
+    query = parse("a | b & c")
+    found = again.probability(query, INSIDE, LABELS)
+    assert found.tobytes() == joint.probability(query, INSIDE, LABELS).tobytes()
+
+
+def test_files_of_the_model_with_a_factor_per_size_say_what_to_do(tmp_path):
+    state = {"joint": 1, "labels": ["a"], "odds": [1.0], "size_factors": [1.0, 1.0], "ridge": 30.0}
+    (tmp_path / "old.json").write_text(json.dumps(state))
+    with pytest.raises(InputError, match=r"old\.json .*was removed. Fit the model again"):
+        Joint.read(tmp_path / "old.json")
 
 
 def dependent(rows, seed):
@@ -30,41 +263,8 @@ def dependent(rows, seed):
 
 
 @pytest.fixture(scope="module")
-def joint():
-    return Joint().fit(*dependent(3000, seed=0), labels=LABELS)
-
-
-def by_listing(joint, formula, rows):
-    odds = dict(zip(joint.labels, joint.odds, strict=True))
-    shift = np.array([odds[name] for name in LABELS])
-    rows = rows.astype(float)
-    chances = rows * shift / (rows * shift + 1 - rows)
-    good = everything = 0.0
-    for chosen in product([False, True], repeat=4):
-        terms = np.where(chosen, chances, np.maximum(0, 1 - chances)).prod(axis=1)
-        terms = terms * joint.size_factors[min(sum(chosen), joint.largest)]
-        everything = everything + terms
-        if value(formula, dict(zip(LABELS, chosen, strict=True))):
-            good = good + terms
-    return good / everything
-
-
-@settings(max_examples=100, deadline=None)
-@given(formulas)
-def test_probability_is_the_share_of_all_label_sets(joint, formula):
-    found = joint.probability(query_of(formula), ROWS, LABELS)
-    np.testing.assert_allclose(found, by_listing(joint, formula, ROWS), rtol=1e-11, atol=1e-15)
-    assert ((found >= 0) & (found <= 1)).all()
-
-
-@pytest.mark.parametrize("largest", [1, 2, 6])
-def test_sizes_beyond_the_largest_share_a_factor(largest):
-    joint = Joint(largest=largest).fit(*dependent(500, seed=1), labels=LABELS)
-    assert len(joint.size_factors) == largest + 1
-    query = parse("a | b & !c")
-    found = joint.probability(query, ROWS, LABELS)
-    expected = by_listing(joint, query.expression, ROWS)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-15)
+def fitted():
+    return Joint(1).fit(*dependent(3000, seed=0), labels=LABELS)
 
 
 def precision(scores, relevant):
@@ -74,11 +274,11 @@ def precision(scores, relevant):
 
 
 @pytest.mark.parametrize("query", ["+a +b", "+a +b +c", "+a -b -c -d", "a | b", "-a -b -c -d"])
-def test_expected_hits_match_real_hits_where_labels_depend(joint, query):
+def test_expected_hits_match_real_hits_where_labels_depend(fitted, query):
     chances, truth = dependent(20_000, seed=2)
     real = probability(query, truth, LABELS) == 1
     independent, together = (
-        probability(query, chances, LABELS, joint=each) for each in (None, joint)
+        probability(query, chances, LABELS, joint=each) for each in (None, fitted)
     )
     error = abs(together.sum() - real.sum())
     assert error < 0.05 * real.sum() + 3 * np.sqrt(real.sum())
@@ -94,7 +294,7 @@ def test_ranking_gets_better_where_each_label_was_judged_alone(query):
     chances, truth = dependent(23_000, seed=6)
     noise = np.random.default_rng(7).normal(0, 1.5, chances.shape)
     judged = 1 / (1 + np.exp(-(np.log(chances / (1 - chances)) + noise) / 1.5))
-    joint = Joint().fit(judged[:3000], truth[:3000], LABELS)
+    joint = Joint(1).fit(judged[:3000], truth[:3000], LABELS)
     real = probability(query, truth[3000:], LABELS) == 1
     together, alone = (
         precision(probability(query, judged[3000:], LABELS, joint=each), real)
@@ -104,24 +304,13 @@ def test_ranking_gets_better_where_each_label_was_judged_alone(query):
 
 
 @pytest.mark.parametrize("query", RANKED)
-def test_ranking_by_exact_probabilities_loses_little(joint, query):
+def test_ranking_by_exact_probabilities_loses_little(fitted, query):
     chances, truth = dependent(20_000, seed=3)
     real = probability(query, truth, LABELS) == 1
     together, alone = (
-        precision(probability(query, chances, LABELS, joint=each), real) for each in (joint, None)
+        precision(probability(query, chances, LABELS, joint=each), real) for each in (fitted, None)
     )
     assert together > alone - 0.01
-
-
-def test_on_the_rows_it_was_fitted_on_the_number_of_labels_is_foreseen():
-    chances, truth = dependent(2000, seed=4)
-    joint = Joint(ridge=1e-3).fit(chances, truth, LABELS)
-    for wanted in (1, 2):
-        queries = [q for q in product([0, 1], repeat=4) if sum(q) == wanted]
-        texts = [" ".join(f"+{x}" for x, on in zip(LABELS, q, strict=True) if on) for q in queries]
-        expected = sum(joint.probability(text, chances, LABELS).sum() for text in texts)
-        real = sum((probability(text, truth, LABELS)).sum() for text in texts)
-        assert expected == pytest.approx(real, rel=0.01)
 
 
 def test_unknown_truth_is_summed_over():
@@ -129,67 +318,62 @@ def test_unknown_truth_is_summed_over():
     hidden = truth.copy()
     hidden[np.random.default_rng(0).random(truth.shape) < 0.2] = -1
     hidden[:50] = -1
-    whole, partial = (Joint().fit(chances, y, LABELS) for y in (truth, hidden))
+    whole, partial = (Joint(1).fit(chances, y, LABELS) for y in (truth, hidden))
     np.testing.assert_allclose(
         partial.probability("+a +b", ROWS[:20], LABELS),
         whole.probability("+a +b", ROWS[:20], LABELS),
         atol=0.06,
     )
-    again = Joint().fit(chances[50:], hidden[50:], LABELS)
-    np.testing.assert_allclose(again.size_factors, partial.size_factors, rtol=1e-4)
+    again = Joint(1).fit(chances[50:], hidden[50:], LABELS)
+    assert again.state() == partial.state()
 
 
-@pytest.mark.parametrize("query", ["+a -b", "a & b | !c", "(a | b) & (c | d)", "a | !a", "+d"])
-def test_arrays_and_sql_give_the_same_bits(joint, query, tmp_path):
-    ids = [f"{row:03d}" for row in range(len(ROWS))]
-    path = tmp_path / "p.parquet"
-    columns = {f"p:{x}": pa.array(c) for x, c in zip(LABELS, ROWS.T.copy(), strict=True)}
-    pq.write_table(pa.table({"id": ids, **columns}), path)
-    scores = probability(query, ROWS, LABELS, joint=joint)
-    order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))
-    for answer in (
-        search(path, query, top=100, joint=joint),
-        Index.read(path).search(query, top=100, joint=joint),
-    ):
-        assert answer.ids == [ids[row] for row in order]
-        assert answer.probabilities == [scores[row] for row in order]
-        assert answer.expected_hits == pytest.approx(scores.sum(), rel=1e-12)
-
-
-def test_the_order_of_the_labels_does_not_matter(joint):
-    chances, truth = dependent(3000, seed=0)
-    again = Joint().fit(chances[:, ::-1], truth[:, ::-1], labels=LABELS[::-1])
-    assert again.labels == joint.labels
-    np.testing.assert_allclose(again.odds, joint.odds)
-
-
-def test_state_goes_through_a_file(joint, tmp_path):
-    joint.write(tmp_path / "joint.json")
-    again = Joint.read(tmp_path / "joint.json")
-    found = again.probability("a | b & c", ROWS, LABELS)
-    assert found.tobytes() == joint.probability("a | b & c", ROWS, LABELS).tobytes()
-    assert Joint.from_state(json.loads(json.dumps(joint.state()))).state() == joint.state()
-
-
-def test_bad_input_is_refused(joint, tmp_path):
-    with pytest.raises(InputError, match="must be fitted; call"):
-        probability("a", ROWS, LABELS, joint=Joint())
-    with pytest.raises(InputError, match="'e' is only in the predictions"):
-        probability("a", np.zeros((1, 5)), (*LABELS, "e"), joint=joint)
-    with pytest.raises(InputError, match="'d' is only in `joint`"):
-        probability("a", ROWS[:, :3], LABELS[:3], joint=joint)
+def test_bad_input_is_refused(tmp_path):
+    chances, truth, _ = drawn(JOINTS[0], 10, seed=5)
+    with pytest.raises(InputError, match="`components` must be at most the number of rows"):
+        Joint(11).fit(chances, truth, LABELS)
     with pytest.raises(InputError, match="some known truth"):
-        Joint().fit(ROWS, np.full(ROWS.shape, -1), LABELS)
+        fit_joint(chances, np.full(truth.shape, -1), LABELS, coding="unknown")
     with pytest.raises(InputError, match="must not contain NaN"):
         Joint().fit(np.full((2, 4), np.nan), np.zeros((2, 4)), LABELS)
     with pytest.raises(InputError, match="must name each of the 4 columns once"):
         Joint().fit(ROWS, np.zeros(ROWS.shape), LABELS[:3])
-    with pytest.raises(InputError, match="`largest` must be at least 1"):
-        Joint(largest=0)
-    with pytest.raises(InputError, match=r"must come from `Joint\.state"):
-        Joint.from_state({"joint": 1})
-    with pytest.raises(InputError, match="of this version"):
-        Joint.from_state({**joint.state(), "odds": [float("nan")] * 4})
-    (tmp_path / "x.json").write_text("{")
-    with pytest.raises(InputError, match=r"x\.json must be written by"):
-        Joint.read(tmp_path / "x.json")
+    with pytest.raises(InputError, match="'d' is only in `joint`"):
+        probability("a", ROWS[:, :3], LABELS[:3], joint=JOINTS[0])
+    with pytest.raises(InputError, match="must be fitted; call"):
+        probability("a", chances, LABELS, joint=Joint())
+    with pytest.raises(InputError, match="'e' is only in the predictions"):
+        JOINTS[0].probability("a", np.zeros((1, 5)), (*LABELS, "e"))
+    with pytest.raises(InputError, match="`folds` must be a finite number of at least 2"):
+        fit_joint(chances, truth, LABELS, folds=1)
+    for key, bad in [("shares", [2.0]), ("bend", 3.0), ("log_slope", float("nan")), ("labels", [])]:
+        with pytest.raises(InputError, match="must come from `state"):
+            Joint.from_state({**JOINTS[0].state(), key: bad})
+    for text in ("{", "[1]", json.dumps({"joint": 7})):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(InputError, match=r"x\.json must be .*`credibly joint fit`"):
+            Joint.read(tmp_path / "x.json")
+
+
+def test_the_command_writes_what_search_takes(tmp_path, capsys):
+    from credibly.cli import main
+    from credibly.predictions import Predictions
+
+    chances, truth, _ = drawn(_pairs(), 600, seed=6)
+    ids = [str(row) for row in range(600)]
+    file, out = str(tmp_path / "held-out.parquet"), str(tmp_path / "joint.json")
+    Predictions.from_arrays(
+        probabilities=chances, labels=list(LABELS), ids=ids, targets=truth
+    ).write(file)
+    assert main(["joint", "fit", file, "--out", out, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["chosen"] == "mixture-3"
+    arguments = ["search", file, "+a +b", "--joint", "--joint-from", out, "--json"]
+    assert main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)["expected_hits"]
+    real = (truth[:, [LABELS.index("a"), LABELS.index("b")]] == 1).all(axis=1).sum()
+    assert found == pytest.approx(real, rel=0.1)
+    bare = str(tmp_path / "bare.parquet")
+    Predictions.from_arrays(probabilities=chances, labels=list(LABELS), ids=ids).write(bare)
+    assert main(["joint", "fit", bare, "--out", out]) == 2
+    assert "must be fitted where the truth is known" in capsys.readouterr().err

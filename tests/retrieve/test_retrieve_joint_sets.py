@@ -4,11 +4,20 @@ import json
 
 import numpy as np
 import pytest
-from test_retrieve_mixture import INSIDE, JOINTS, LABELS, SETS, drawn, probabilities_of_sets
+from test_retrieve_joint import INSIDE, JOINTS, LABELS, SETS, drawn, probabilities_of_sets
 
 from credibly import InputError, Predictions
 from credibly.cli import main
-from credibly.retrieve import Index, Joint, JointCoverage, MostProbableSet, fit_joint, probability, search, seen_together
+from credibly.retrieve import (
+    Index,
+    Joint,
+    JointCoverage,
+    MostProbableSet,
+    fit_joint,
+    probability,
+    search,
+    seen_together,
+)
 from credibly.retrieve.joint.pairs import JointTally
 from credibly.retrieve.joint.row_weights import write_row_weights
 
@@ -73,10 +82,8 @@ def test_most_probable_sets_are_right_more_often_than_thresholds():
     assert json.loads(json.dumps(state))["decision"] == "most-probable-set"
 
 
-def test_sets_need_a_mixture_its_labels_and_enough_rows():
+def test_sets_need_its_labels_and_enough_rows():
     chances, truth, _ = drawn(JOINTS[0], 30, seed=5)
-    with pytest.raises(InputError, match="must be a `Joint`; got Joint"):
-        MostProbableSet(Joint().fit(chances, truth, LABELS))
     with pytest.raises(InputError, match="only in the predictions"):
         MostProbableSet(JOINTS[0]).for_labels([*LABELS, "e"])
     with pytest.raises(InputError, match="one column per label of `joint`, 4; got 3"):
@@ -181,8 +188,6 @@ def test_stored_weights_are_used_and_forgotten_when_rows_or_model_change(tmp_pat
 def test_weights_are_of_mixtures_of_the_same_labels(tmp_path):
     chances, truth, _ = drawn(JOINTS[0], 40, seed=5)
     path = written(tmp_path / "p.parquet", chances, truth)
-    with pytest.raises(InputError, match="must be a mixture to have weights"):
-        write_row_weights(path, Joint().fit(chances, truth, LABELS))
     with pytest.raises(InputError, match="only in `joint`"):
         write_row_weights(path, Joint.independent([*LABELS, "e"]))
 
@@ -287,10 +292,10 @@ def test_commands_say_what_is_missing(files, tmp_path, capsys, arguments, messag
 
 def test_the_report_maps_pairs(files):
     from credibly.app import report
-    from credibly.workflows import mixture_from
+    from credibly.workflows import joint_from
 
     one = Predictions.read(files / "test.parquet")
-    page = report.render({"mine": one}, resamples=5, joint=mixture_from(files / "joint.json"))
+    page = report.render({"mine": one}, resamples=5, joint=joint_from(files / "joint.json"))
     assert "Which labels go together (mine, independent labels)" in page
     assert "Which labels go together (mine, joint model)" in page
     assert "joint log score" in page

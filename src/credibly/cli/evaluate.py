@@ -104,7 +104,7 @@ def run(options: Options) -> int:
 
 def _joint(options: Options) -> Joint | None:
     from credibly.checks import InputError
-    from credibly.workflows import mixture_from
+    from credibly.workflows import joint_from
 
     if options.joint_from is None:
         return None
@@ -112,7 +112,7 @@ def _joint(options: Options) -> Joint | None:
         raise InputError(
             f"`--joint-from` must be other rows than those evaluated; got {options.joint_from}."
         )
-    return mixture_from(options.joint_from, partial=options.partial)
+    return joint_from(options.joint_from, partial=options.partial)
 
 
 def _rows(results: list[Evaluation]) -> list[list[Any]]:

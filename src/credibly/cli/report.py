@@ -51,7 +51,7 @@ def run(options: Options) -> int:
     from credibly.app import report
     from credibly.checks import InputError
     from credibly.cli.tables import print_json, print_text, progress
-    from credibly.workflows import mixture_from
+    from credibly.workflows import joint_from
 
     if options.images is not None and options.image_folder is None and options.texts is None:
         raise InputError(
@@ -69,7 +69,7 @@ def run(options: Options) -> int:
             raise InputError(
                 f"`--joint-from` must be other rows than those reported; got {options.joint_from}."
             )
-        joint = mixture_from(options.joint_from, partial=options.partial)
+        joint = joint_from(options.joint_from, partial=options.partial)
     with progress(options.out, total=1, quiet=options.quiet or options.json) as advance:
         page = report.write(
             options.predictions,

@@ -51,9 +51,9 @@ def run(options: Options) -> int:
 
     joint = None
     if options.joint_from is not None:
-        from credibly.workflows import mixture_from
+        from credibly.workflows import joint_from
 
-        joint = mixture_from(options.joint_from, partial=options.partial)
+        joint = joint_from(options.joint_from, partial=options.partial)
     local = ("127.0.0.1", "localhost", "::1")
     if options.host not in local:
         print(

@@ -195,7 +195,7 @@ def _stored_rule(options: Options) -> Pipeline:
 def _joint_rule(options: Options) -> Decision:
     from credibly.checks import InputError
     from credibly.retrieve import JointCoverage, MostProbableSet
-    from credibly.workflows import mixture_from
+    from credibly.workflows import joint_from
 
     if options.joint_from is None:
         raise InputError(
@@ -207,7 +207,7 @@ def _joint_rule(options: Options) -> Decision:
             f"--joint-from must be other rows than those to decide on or to fit on; got "
             f"{options.joint_from}."
         )
-    joint = mixture_from(options.joint_from, partial=options.partial)
+    joint = joint_from(options.joint_from, partial=options.partial)
     if options.joint_coverage is None:
         return MostProbableSet(joint)
     return JointCoverage(joint, options.joint_coverage)

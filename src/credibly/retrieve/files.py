@@ -381,7 +381,9 @@ def _spark_engine(
         frame = spark.read.parquet(str(path))
         frame.createOrReplaceTempView(_VIEW)
         schema = Schema.from_arrow(_arrow_schema(frame.schema), None, f"{path}: ")
-        return Engine(str(path), schema.labels, [sql.Source(_VIEW, schema)], "`", _runner(spark, path))
+        return Engine(
+            str(path), schema.labels, [sql.Source(_VIEW, schema)], "`", _runner(spark, path)
+        )
     dataset = Dataset(path, partial=partial)
     dataset.check_ids(trust_writer=True)
     sources = []

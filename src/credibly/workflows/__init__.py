@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from credibly.workflows.evaluation import Evaluation, evaluate, evaluate_all
     from credibly.workflows.fit_rows import FitRows
     from credibly.workflows.integrity import FileCheck, Integrity, check_files
-    from credibly.workflows.joint_models import fit_joint_file, joint_from, mixture_from
+    from credibly.workflows.joint_models import fit_joint_file, joint_from
     from credibly.workflows.label_sets import WrittenSets, write_sets
     from credibly.workflows.parts import CalibratedParts, calibrate_parts
     from credibly.workflows.predicted_parts import PredictedParts, predict_parts
@@ -53,7 +53,6 @@ __all__ = [
     "fit_joint_file",
     "holds_top_labels",
     "joint_from",
-    "mixture_from",
     "predict_parts",
     "warm_up",
     "write_sets",
@@ -84,7 +83,6 @@ _MODULES = {
     "fit_joint_file": "joint_models",
     "holds_top_labels": "top_labels",
     "joint_from": "joint_models",
-    "mixture_from": "joint_models",
     "predict_parts": "predicted_parts",
     "write_sets": "label_sets",
 }

@@ -30,17 +30,6 @@ def joint_from(path: str | os.PathLike[str], *, partial: bool = False) -> Joint:
     return fit_joint_file(path, partial=partial).model
 
 
-def mixture_from(path: str | os.PathLike[str], *, partial: bool = False) -> Joint:
-    """Return the same; it must be a mixture, as ``credibly joint fit`` writes."""
-    joint = joint_from(path, partial=partial)
-    if not isinstance(joint, Joint):
-        raise InputError(
-            f"{path} must hold a mixture of labels; it holds a {type(joint).__name__}. Fit one "
-            "with `credibly joint fit`."
-        )
-    return joint
-
-
 def fit_joint_file(
     path: str | os.PathLike[str],
     *,

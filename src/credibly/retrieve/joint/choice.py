@@ -103,9 +103,7 @@ def fit_joint(
     return JointFit(model, chosen, means, means_of_labels, rows)
 
 
-def _candidates(
-    components: Sequence[int], rows: int, folds: int, seed: int
-) -> dict[str, Joint]:
+def _candidates(components: Sequence[int], rows: int, folds: int, seed: int) -> dict[str, Joint]:
     numbers = sorted({int(checks.at_least("components", each, 1)) for each in components})
     fitted = rows - -(-rows // folds)
     return {f"mixture-{k}": Joint(k, 1.0, seed) for k in numbers if k <= fitted}

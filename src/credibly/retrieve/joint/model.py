@@ -99,7 +99,7 @@ class Joint:
         Raises:
             InputError: without known truth, or with more components than rows.
         """
-        from credibly.retrieve.joint.mixture_fit import fit
+        from credibly.retrieve.joint.fitting import fit
 
         chances, truth, names = fitting_truth(probabilities, targets, labels, coding)
         if self.components > len(chances):

@@ -36,9 +36,7 @@ class _Model:
     joint: Joint = field(compare=False)
 
 
-def write_row_weights(
-    path: str | os.PathLike[str], joint: Joint, *, partial: bool = False
-) -> Path:
+def write_row_weights(path: str | os.PathLike[str], joint: Joint, *, partial: bool = False) -> Path:
     """Write the weights of all rows beside the predictions, for ``search`` in any later process.
 
     The file is used as long as the predictions and the model are the same, and ignored otherwise.
