@@ -9,6 +9,7 @@
 read their answers.
 """
 
+from credibly.review import fiftyone, label_studio
 from credibly.review.file_issues import label_issues_of_files
 from credibly.review.issues import (
     KINDS,
@@ -35,9 +36,11 @@ __all__ = [
     "Review",
     "ReviewLog",
     "apply_reviews",
+    "fiftyone",
     "fit_noise",
     "label_issues",
     "label_issues_of_files",
+    "label_studio",
     "probably_wrong",
     "read_queue",
     "read_reviews",

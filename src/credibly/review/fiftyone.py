@@ -22,7 +22,8 @@ from typing import Any, Protocol
 
 from credibly.checks import InputError
 from credibly.files import read_json_object, write_json
-from credibly.review import LabelIssue, Review
+from credibly.review.issues import LabelIssue
+from credibly.review.reviews import Review
 
 
 class Entry(Protocol):

@@ -21,7 +21,8 @@ from typing import Any
 
 from credibly.checks import InputError
 from credibly.files import write_json
-from credibly.review import LabelIssue, Review
+from credibly.review.issues import LabelIssue
+from credibly.review.reviews import Review
 
 CONFIG = """<View>
   <Image name="item" value="$image"/>
