@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-extras test-oldest lock audit test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
+.PHONY: setup demo test check browser test-spark test-extras test-oldest determinism lock audit test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
 
 setup: .venv/.ready
 
@@ -102,6 +102,11 @@ examples: .venv-frameworks/.ready
 MINUTES ?= 60
 chaos: setup
 	$(BIN)/python tests/faults/chaos.py --minutes $(MINUTES) --record chaos.json
+
+# Every model and loss: the same bytes again, in another folder and locale, with 1, 2 and 4 threads,
+# with a cold cache. The short form is part of `make test`.
+determinism: setup
+	CREDIBLY_DETERMINISM=all $(BIN)/python -m pytest tests/reproducibility
 
 # `make bench`: all of them; `python -m benchmarks scale`: one table.
 bench: setup
