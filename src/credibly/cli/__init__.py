@@ -26,6 +26,7 @@ COMMANDS: tuple[str, ...] = (
     "search",
     "joint",
     "compare",
+    "papers",
     "report",
     "serve",
     "audit",

@@ -168,7 +168,7 @@ def flag_of(field: dataclasses.Field[object]) -> str:
 
 def _list_of(kind: Any) -> Any:
     def parse(text: str) -> tuple[Any, ...]:
-        return tuple(kind(part) for part in text.split(",") if part)
+        return tuple(kind(part) for part in re.split(r",(?![^(]*\))", text) if part)
 
     parse.__name__ = f"comma-separated {kind.__name__}"  # what argparse calls it in an error
     return parse

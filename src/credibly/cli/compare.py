@@ -14,7 +14,7 @@ from credibly.cli.train import check_library, check_names, data_options, given, 
 if TYPE_CHECKING:
     from credibly.workflows import Comparison
 
-COLUMNS = ("mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid", "set coverage")
+COLUMNS = ("top-1 error", "mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid", "set coverage")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def run(options: Own) -> int:
     from credibly.papers import Preset, preset
     from credibly.train import Settings
 
-    protocol = preset(options.preset) if options.preset else Preset({})
+    protocol = preset(options.preset) if options.preset else Preset()
     base = {name: value for name, value in protocol.settings.items() if name != "loss"}
     settings = Settings.from_mapping({**base, **given(options)}, "settings")
     losses = [protocol.loss(name) for name in options.losses]

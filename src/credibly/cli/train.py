@@ -80,7 +80,7 @@ def settings_of(options: Own) -> Settings:
     """Defaults, then the preset or the run to resume, then what was given."""
     from credibly import papers
 
-    protocol = papers.preset(options.preset) if options.preset else papers.Preset({})
+    protocol = papers.preset(options.preset) if options.preset else papers.Preset()
     base = dict(protocol.settings)
     config = Path(options.out) / "config.toml"
     if options.resume and config.exists():
@@ -102,7 +102,7 @@ def data_options(options: Any) -> dict[str, Any]:
     """Return the preset's options of ``cr.data.load``, then those that were given."""
     from credibly import papers
 
-    printed = papers.preset(options.preset).data if options.preset else {}
+    printed = papers.preset(options.preset).data(options.data) if options.preset else {}
     return {**printed, **reader_options(options)}
 
 

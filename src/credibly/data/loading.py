@@ -40,6 +40,7 @@ def load(
     seed: int = 0,
     test: float | None = None,
     calibration: float = 0.2,
+    val: str = "calibrate",
     labels: Sequence[str] | None = None,
     skip_bad_images: bool = False,
     **options: object,
@@ -55,7 +56,10 @@ def load(
             docs/guide/data.md; rows already read pass through unchanged.
         seed: of the split; for embedded data, of everything random.
         test: share of test rows, where no split is published.
-        calibration: share of the training rows to hold out; 0 for none.
+        calibration: share of the training rows to hold out, where the data publish no validation
+            rows; 0 for none.
+        val: what published validation rows do: ``"calibrate"``, or ``"train"``, as where a paper
+            counts them as training rows.
         labels: the label names to expect, and their order in ``targets``. Data that fix their
             own labels must have just these. Of a table, they are columns, or names in a column of
             lists.
@@ -68,7 +72,8 @@ def load(
         >>> load("synthetic", n=1000, seed=3)
         Data(1000 rows: 560 train, 140 calibration, 300 test; 20 labels, 2.36 per row; features 20)
     """
-    parts = (seed, test, calibration)
+    checks.choice("val", val, ("calibrate", "train"))
+    parts = (seed, test, calibration, val)
     return _loaded(source, options, labels, parts, skip_bad_images, {})
 
 
@@ -90,28 +95,30 @@ def load_new(
             None takes all columns that are no label, by position.
         seed: as for ``load``.
         skip_bad_images: as for ``load``.
-        options: of the reader; ``test`` and ``calibration`` as for ``load``.
+        options: of the reader; ``test``, ``calibration`` and ``val`` as for ``load``.
 
     Raises:
         InputError: that names all missing features, beside what ``load`` refuses.
     """
-    test: Any = options.pop("test", None)
-    calibration: Any = options.pop("calibration", 0.2)
+    parts: Any = (
+        *(seed, options.pop("test", None), options.pop("calibration", 0.2)),
+        options.pop("val", "calibrate"),
+    )
     known = {"features": feature_names, "to_predict": True}
     wanted = None if isinstance(source, str) and source in EMBEDDED else labels
-    return _loaded(source, options, wanted, (seed, test, calibration), skip_bad_images, known)
+    return _loaded(source, options, wanted, parts, skip_bad_images, known)
 
 
 def _loaded(
     source: str | os.PathLike[str] | Data | ArrowTable,
     options: dict[str, Any],
     labels: Sequence[str] | None,
-    parts: tuple[int, float | None, float],
+    parts: tuple[int, float | None, float, str],
     skip_bad_images: bool,
     known: Mapping[str, Any],
 ) -> Data:
     """Read rows; ``known`` are fields of ``Layout`` that are no options of a reader."""
-    seed, test, calibration = parts
+    seed, test, calibration, val = parts
     if isinstance(source, Data):
         return source
     if isinstance(labels, str):
@@ -141,6 +148,9 @@ def _loaded(
     check_options(kind, reader, options)
     data = _in_order(_read(reader, path, options, known), labels)
     data = _without_bad_images(data, skip_bad_images)
+    if val == "train":
+        split = np.where(data.split == CALIBRATION, TRAIN, data.split)
+        data = dataclasses.replace(data, split=split, _hash=[])
     return _split(data, seed, test, calibration)
 
 

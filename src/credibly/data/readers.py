@@ -92,6 +92,7 @@ SHARED: Mapping[str, Option] = MappingProxyType(
         "labels": Option(str, "label names in order; of a table, the label columns", many=True),
         "test": Option(float, "share of test rows, where no split is published"),
         "calibration": Option(float, "share of training rows held out, where none are published"),
+        "val": Option(str, "what published validation rows do", choices=("calibrate", "train")),
     }
 )
 """Options that ``load`` itself takes for every source."""

@@ -24,7 +24,8 @@ class Published(WrappedLoss):
     * `AverageK`, `AssumeNegative`, `ExpectedPositive`, `OnlineEstimation` and `BalancedTopK`:
       softmax of the scores. Garcin et al. (2023), Algorithm 1 and Eqs. 16–17, apply it to whatever
       head predicts.
-    * `Focal` and `Asymmetric`: sigmoid of the scores.
+    * `Focal`, `Asymmetric`, and the losses without a link `TwoWay`, `Warp` and `RobustMultiLabel`:
+      sigmoid of the scores.
 
     Probabilities of such a map are not proper, so ``properness`` is ``"none"``; the presets of the
     average-K paper use it. Every other loss stays as it is.

@@ -46,6 +46,7 @@ class RobustMultiLabel(RowLoss):
     arguments = ("ramp", "single_weight", "leak")
     properness = "none"
     has_link = False
+    published = "sigmoid"
 
     def __init__(
         self,

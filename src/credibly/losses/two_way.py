@@ -62,6 +62,7 @@ class TwoWay(BatchLoss):
     name = "twl"
     arguments = ("temperature_pos", "temperature_neg", "margin", "ways")
     has_link = False
+    published = "sigmoid"
     spans_processes = True
 
     def __init__(

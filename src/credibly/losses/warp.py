@@ -37,6 +37,7 @@ class Warp(RowLoss):
     name = "warp"
     properness = "none"
     has_link = False
+    published = "sigmoid"
 
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         super().__init__(reduction=reduction)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from credibly.papers import average_k, quasibinary, spa, two_way
 from credibly.papers.protocol import Preset
+from credibly.papers.tables import Table
 
 if TYPE_CHECKING:
     from credibly.papers.datasets.vqa import vqa_counts
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS",
     "Preset",
+    "Table",
     "average_k",
     "preset",
     "quasibinary",

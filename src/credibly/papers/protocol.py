@@ -1,49 +1,109 @@
-"""What the papers' protocols have in common: the type, and settings that several share."""
+"""What the papers' protocols have in common: the type, and statements that several share."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+NO_LINK = {name: f"{name}+published" for name in ("twl", "topk", "warp", "rml")}
+"""Losses without a link are read as their authors do: none of the papers fits a calibrator."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Words of a paper, and the settings and options of the data that follow from them.
+
+    Attributes:
+        words: a quotation; the source, where it is a public script; ``ours: …`` for what the
+            paper does not say.
+        settings: fields of ``cr.train.Settings``.
+        data: options of ``cr.data.load``.
+    """
+
+    words: str
+    settings: Mapping[str, Any]
+    data: Mapping[str, Any]
+
+    def values(self) -> list[str]:
+        """Return what it sets, as in a TOML file.
+
+        Example:
+            >>> says("half and three quarters", milestones=(0.5, 0.75), nesterov=True).values()
+            ['milestones = [0.5, 0.75]', 'nesterov = true']
+        """
+        return [
+            f"{name} = {'default' if value is None else json.dumps(value)}"
+            for name, value in {**self.settings, **self.data}.items()
+        ]
+
+
+def says(words: str, data: Mapping[str, Any] | None = None, **settings: Any) -> Statement:
+    """Return a statement; settings by name."""
+    return Statement(words, settings, data or {})
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A training protocol: what its paper says, and no more.
+    """A training protocol: what its paper says, statement by statement.
 
-    Where a paper is silent the value is ours; docs/guide/training.md has the sentences of the
-    papers beside the settings. ``-ours`` variants add what this package adds to any run: biases
-    that start at the labels' rates, and a calibrator.
+    Later statements win. ``-ours`` variants add what this package adds to any run: biases that
+    start at the labels' rates, and a calibrator.
 
     Attributes:
-        settings: fields of ``cr.train.Settings``.
-        data: options of ``cr.data.load``.
+        statements: the words of the paper beside what they set.
         losses: what a loss's bare name stands for in the tables of the paper.
+        of_data: options for a data set, by the name of its reader.
+
+    Example:
+        >>> Preset((says("batch size of 256", batch_size=256),)).settings
+        {'batch_size': 256}
     """
 
-    settings: Mapping[str, Any]
-    data: Mapping[str, Any] = field(default_factory=dict)
+    statements: tuple[Statement, ...] = ()
     losses: Mapping[str, str] = field(default_factory=dict)
+    of_data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of all statements."""
+        return {name: value for each in self.statements for name, value in each.settings.items()}
+
+    def data(self, source: str) -> dict[str, Any]:
+        """Return the options of ``cr.data.load`` for a source such as ``coco:PATH``."""
+        common = {name: value for each in self.statements for name, value in each.data.items()}
+        return {**common, **self.of_data.get(source.partition(":")[0], {})}
 
     def loss(self, name: str) -> str:
         """Return the loss that a name stands for under this protocol."""
-        return self.losses.get(name, name)
+        return {**NO_LINK, **self.losses}.get(name, name)
+
+    def but(self, *statements: Statement, **others: Any) -> Preset:
+        """Return this protocol with further statements."""
+        kept = {"losses": self.losses, "of_data": self.of_data}
+        return Preset((*self.statements, *statements), **{**kept, **others})
 
 
-# None of the papers mentions biases set to rates, a last layer solved first, batch norms that keep
-# their statistics, or a calibrator after training.
-PLAIN_START: dict[str, Any] = {"prior_bias": False, "head_start": False, "fixed_norms": False}
-AS_PRINTED: dict[str, Any] = {**PLAIN_START, "calibrate": "none"}
-OURS: dict[str, Any] = {
-    "prior_bias": True,
-    "head_start": None,  # as the default decides
-    "fixed_norms": None,
-    "calibrate": "affine",
-}
-
-SGD: dict[str, Any] = {
-    "optimizer": "sgd",
-    "momentum": 0.9,
-    "weight_decay": 1e-4,
-    "warmup": 0.0,
-}
+PLAIN = says(
+    "nothing about biases, a last layer solved first, norms that stay fixed or a calibrator",
+    prior_bias=False,
+    head_start=False,
+    fixed_norms=False,
+    calibrate="none",
+)
+ALL_ROWS = says(
+    "nothing about held-out rows: all training rows train, the last epoch counts",
+    data={"calibration": 0.0},
+    select="last",
+)
+OURS = says(
+    "ours: prior biases, a calibrator on held-out rows, the start that the default decides",
+    data={"calibration": 0.2},
+    prior_bias=True,
+    calibrate="affine",
+    select="nll",
+    head_start=None,
+    fixed_norms=None,
+)

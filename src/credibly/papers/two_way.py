@@ -1,39 +1,86 @@
-"""Two-way Multi-Label Loss (Kobayashi, CVPR 2023)."""
+"""Two-way Multi-Label Loss (Kobayashi, 2023)."""
 
 from __future__ import annotations
 
-from credibly.papers.protocol import PLAIN_START, Preset
+from credibly.papers.protocol import ALL_ROWS, PLAIN, Preset, says
+from credibly.papers.tables import Block, Table
+
+TITLE = "Two-way Multi-Label Loss"
 
 PRESETS: dict[str, Preset] = {
-    # The supplement prints no schedule; this is the public ASL script's, which it compares with:
-    # Adam at 1e-4 in one cycle, averaged weights, 448 pixels.
     "twl": Preset(
-        {
-            "loss": "twl",
-            "model": "timm:resnet50",
-            "weights": "pretrained",
-            **PLAIN_START,
-            "optimizer": "adamw",
-            "learning_rate": 1e-4,
-            "weight_decay": 1e-4,
-            "schedule": "onecycle",
-            "warmup": 0.2,
-            "ema": 0.9997,
-            "batch_size": 128,
-            "image_size": 448,
-            "epochs": 40,
-            "select": "map",
-        }
+        (
+            says('"using ResNet-50"', model="timm:resnet50", weights="pretrained"),
+            says(
+                "the authors' public code: SGD with Nesterov momentum, the backbone at a tenth of "
+                "the rate",
+                loss="twl+published",
+                optimizer="sgd",
+                momentum=0.9,
+                nesterov=True,
+                learning_rate=0.01,
+                backbone_rate=0.1,
+                weight_decay=1e-4,
+                schedule="cosine",
+                warmup=0.0,
+                batch_size=512,
+                epochs=40,
+                image_size=224,
+            ),
+            PLAIN,
+            ALL_ROWS,
+        ),
+        # Without images that have no label.
+        of_data={"coco": {"drop_empty": True}, "nuswide": {"drop_empty": True}},
     ),
-    # The supplement's transfer protocol: L-BFGS, 45 weights from 1e-6 to 1e5. The paper reports
-    # the best on test; here held-out rows choose.
+    # Held-out rows choose the penalty here; the paper reports the best on test.
     "twl-probe": Preset(
+        (
+            says(
+                '"The linear (FC) classifier is trained on the downstream dataset by using LBFSG '
+                "with a L2 regularization weight for which we sampled 45 values equally-spaced on "
+                'log-scale range between [10⁻⁶, 10⁵]"',
+                model="linear",
+                solver="lbfgs",
+                sweep="l2",
+            ),
+            says("nothing about biases", loss="twl", prior_bias=False),
+        )
+    ),
+}
+
+TABLES: dict[str, Table] = {
+    "B": Table(
+        "Ranking losses, MSCOCO, ResNet-50",
+        ("mAP@y", "mAP@x"),
         {
-            "loss": "twl",
-            "model": "linear",
-            "solver": "lbfgs",
-            "sweep": "l2",
-            "prior_bias": False,
-        }
+            "WARP": {"loss": "warp"},
+            "Ours (sample-wise)": {"loss": "twl(ways=samples)+published"},
+            "RML": {"loss": "rml"},
+            "Ours (two-way)": {"loss": "twl"},
+        },
+        (
+            Block(
+                "coco",
+                "twl",
+                """
+                WARP               62.54 84.22
+                Ours (sample-wise) 67.18 86.07
+                RML                71.37 85.58
+                Ours (two-way)     74.11 86.66
+                """,
+            ),
+        ),
+        note="The weighting of RML is ours: its exact form was not available.",
+    ),
+    "C": Table(
+        "NUS-WIDE, ResNet-50",
+        ("mAP@y", "mAP@x"),
+        {
+            "Softmax": {"loss": "softmax"},
+            "ASL": {"loss": "asl(detach_weight=true)"},
+            "Ours": {"loss": "twl"},
+        },
+        (Block("nuswide", "twl", "Softmax 49.85 82.77\nASL 58.40 83.73\nOurs 59.67 83.60"),),
     ),
 }

@@ -458,7 +458,18 @@ def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
         scores=predictions.scores,
         sets=sets,
     )
+    ranked = predictions.probabilities if predictions.scores is None else predictions.scores
+    figures |= _top_1_error(ranked, predictions.targets)
     return {name: _plain(value) for name, value in figures.items()}
+
+
+def _top_1_error(ranked: Array, targets: Array) -> dict[str, float]:
+    """Return the share of rows whose first label is wrong, where every row has just one label."""
+    if not len(targets) or ranked.shape != targets.shape:
+        return {}
+    if (targets < 0).any() or not ((targets == 1).sum(1) == 1).all() or (targets % 1).any():
+        return {}
+    return {"top-1 error": float((ranked.argmax(1) != targets.argmax(1)).mean())}
 
 
 def _plain(value: Any) -> float | None:

@@ -1,0 +1,183 @@
+"""``credibly papers``: the four papers, their protocols and tables, and what remains to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from credibly.cli.command import option
+from credibly.cli.reader_options import reader_options, with_reader_options
+from credibly.cli.train import check_library, given, with_settings
+
+if TYPE_CHECKING:
+    from credibly.papers.tables import Block, RowRun, Table
+
+PAPERS = {
+    "spa": "spa",
+    "quasibinary": "quasibinary",
+    "two-way": "two_way",
+    "average-k": "average_k",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """List the papers, show a protocol, or print a table beside the runs that give its rows.
+
+    With --data and --out each row is a run folder below OUT: its test metrics stand before the
+    printed numbers, and rows that are not there remain to run. --run trains them; the same command
+    continues after an interruption. Options of `credibly train` replace those of the preset.
+
+    Examples:
+      credibly papers
+      credibly papers spa --preset spa-coco
+      credibly papers spa --table 3 --data coco:data/coco --out tables/spa-3
+      credibly papers average-k --table 1 --data x.npz --model linear --seeds 3 --out t --run
+    """
+
+    paper: str | None = option(
+        None, help="one of spa, quasibinary, two-way, average-k", positional=True
+    )
+    table: str | None = option(None, help="number of a table, such as 3 or II")
+    preset: str | None = option(None, help="protocol to show beside the words of the paper")
+    data: str | None = option(None, help="digits, synthetic, a file, or KIND:PATH")
+    out: str | None = option(None, help="folder of the runs of the table")
+    seeds: int = option(1, help="runs per row", between=(1, 1000))
+    run: bool = option(False, help="train the rows that remain")
+    json: bool = option(False, help="print the result as JSON")
+    quiet: bool = option(False, help="no progress")
+
+
+Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed", "tensorboard")))
+
+
+def run(options: Own) -> int:
+    from credibly import papers
+    from credibly.checks import choice
+    from credibly.cli.tables import print_json, print_table, print_text
+
+    if options.paper is not None:
+        choice("paper", options.paper, tuple(PAPERS))
+    if options.preset is not None:
+        return _show_preset(options.preset, options.json)
+    if options.table is not None and options.paper is not None:
+        return _show_table(options, options.paper)
+    rows = [
+        [name, module.TITLE, ", ".join(module.TABLES), ", ".join(module.PRESETS)]
+        for name, module in ((name, getattr(papers, where)) for name, where in PAPERS.items())
+        if options.paper in (None, name)
+    ]
+    columns = ["paper", "title", "tables", "presets"]
+    if options.json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        return 0
+    print_table("papers", columns, rows)
+    print_text("Next: credibly papers PAPER --table NUMBER, credibly papers --preset NAME.")
+    return 0
+
+
+def _show_preset(name: str, as_json: bool) -> int:
+    from credibly import papers
+    from credibly.cli.tables import print_json, print_table
+
+    found = papers.preset(name)
+    rows = [[each.words, ", ".join(each.values())] for each in found.statements]
+    rows += [
+        [f"of {kind}", ", ".join(f"{key} = {value}" for key, value in options.items())]
+        for kind, options in found.of_data.items()
+    ]
+    if as_json:
+        print_json([{"words": words, "settings": settings} for words, settings in rows])
+    else:
+        print_table(name, ["the paper", "settings"], rows)
+    return 0
+
+
+def _show_table(options: Own, paper: str) -> int:
+    from credibly import papers
+    from credibly.checks import InputError
+    from credibly.cli.tables import print_json, print_table, print_text
+    from credibly.papers.tables import find, row_runs
+
+    module = getattr(papers, PAPERS[paper])
+    table: Table = find(module.TABLES, str(options.table), paper)
+    if options.run and (options.data is None or options.out is None):
+        raise InputError("`run` needs `data` and `out`.")
+    shown: list[dict[str, Any]] = []
+    for block in table.blocks if options.data is None else table.blocks_for(options.data):
+        runs: list[RowRun] = []
+        if options.data is not None and options.out is not None:
+            runs = row_runs(
+                *(table, block, papers.preset(block.preset), options.data, Path(options.out)),
+                seeds=options.seeds,
+                settings=given(options),  # pyright: ignore[reportArgumentType]
+                data=reader_options(options),  # pyright: ignore[reportArgumentType]
+            )
+        if options.run:
+            _train(options, block, runs)
+        shown += _rows(table, block, runs)
+    if options.json:
+        print_json(shown)
+        return 0
+    columns = ["", "data", "runs", *table.columns]
+    print_table(
+        f"{paper}, table {options.table}: {table.caption}; % of ours (printed)",
+        columns,
+        [[row["method"], row["block"], row["runs"], *row["cells"]] for row in shown],
+    )
+    if table.note:
+        print_text(table.note)
+    remaining = [f"{row['method']} ({row['block']})" for row in shown if not row["runs"]]
+    if remaining:
+        print_text(
+            f"{len(remaining)} of {len(shown)} rows remain to run: {', '.join(remaining)}. "
+            "Add --data, --out and --run to train them."
+        )
+    return 0
+
+
+def _rows(table: Table, block: Block, runs: Sequence[RowRun]) -> list[dict[str, Any]]:
+    """Return each method with its printed numbers, and the mean of its finished runs."""
+    printed = block.numbers(table.columns)
+    rows = []
+    for method, numbers in printed.items():
+        done = [found for each in runs if each.method == method and (found := each.metrics())]
+        ours = [
+            [100 * metrics[column] for metrics in done if metrics.get(column) is not None]
+            for column in table.columns
+        ]
+        means = [sum(values) / len(values) if values else None for values in ours]
+        cells = [
+            f"{'–' if mean is None else f'{mean:.1f}'} ({'×' if number is None else f'{number:g}'})"
+            for mean, number in zip(means, numbers, strict=True)
+        ]
+        rows.append(
+            {
+                "method": method,
+                "block": block.name,
+                "runs": len(done),
+                "printed": dict(zip(table.columns, numbers, strict=True)),
+                "ours": dict(zip(table.columns, means, strict=True)),
+                "cells": cells,
+            }
+        )
+    return rows
+
+
+def _train(options: Own, block: Block, runs: Sequence[RowRun]) -> None:
+    from credibly import data, train
+    from credibly.cli.tables import progress
+
+    wanted = [each for each in runs if each.metrics() is None]
+    rows, read = None, None
+    with progress(f"training {block.name}", total=len(wanted), quiet=options.quiet) as advance:
+        for each in wanted:
+            settings = train.Settings.from_mapping(each.settings, block.preset)
+            check_library(settings, block.preset)
+            if rows is None or read != each.data:
+                rows = data.load(str(options.data), seed=settings.split_seed, **each.data)
+                read = each.data
+            train.fit(rows, each.folder, train.resolve_settings(settings, rows), resume=True)
+            advance(1)
