@@ -47,7 +47,7 @@ def run() -> list[dict[str, object]]:
 def commands(folder: Path) -> dict[str, Callable[..., object]]:
     """Return the commands, as functions of where to write and of the engine's settings."""
     import credibly as cr
-    from credibly.review import label_issues_of_files
+    from credibly.review import label_issues
     from credibly.workflows import calibrate_parts
     from credibly.workflows.fit_rows import FitRows
     from credibly.workflows.set_parts import write_set_parts
@@ -59,7 +59,7 @@ def commands(folder: Path) -> dict[str, Callable[..., object]]:
         "sets": lambda out, **engine: write_set_parts(
             parts, cr.decide.AverageSize(3), out, FitRows(0.1), **engine
         ),
-        "review": lambda out, **engine: label_issues_of_files(parts, **engine),
+        "review": lambda out, **engine: label_issues(parts, **engine),
     }
 
 

@@ -45,8 +45,8 @@ def client(drawn):
 def test_every_place_counts_the_same_wrong_labels(drawn, client, capsys):
     one, path = drawn
     wrong = review.label_issues(one).wrong
-    assert wrong == int(review.probably_wrong(one.probabilities, one.targets).sum()) > 20
-    assert review.label_issues_of_files(path).wrong == wrong
+    assert wrong == int(probably_wrong(one.probabilities, one.targets).sum()) > 20
+    assert review.label_issues(path).wrong == wrong
     home = client.get("/").text
     assert f'data-wrong="{wrong}"' in home
     assert f"{wrong:,} labels are probably wrong." in home

@@ -113,7 +113,7 @@ def test_what_cannot_be_saved_is_said(client, monkeypatch):
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("credibly.review.log.append_lines", full)
+    monkeypatch.setattr("credibly.review.reviews.append_lines", full)
     answer = post(client, ("img/002", "fork", "present"))
     assert answer.status_code == 507
     assert "No space left" in answer.json()["error"]

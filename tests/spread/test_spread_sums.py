@@ -13,7 +13,7 @@ from spread_rows import RECORDS, ROWS, rows, splits, top_rows, write
 
 import credibly as cr
 from credibly import calibrate, decide, metrics
-from credibly.review import label_issues_of_files
+from credibly.review import label_issues
 from credibly.workflows import calibrate_parts
 
 PARTS = (1, 2, 5, 17)  # from 16 on, sums are added on the workers first
@@ -235,8 +235,8 @@ def test_sets_do_not_depend_on_the_parts(rule, parts, tmp_path):
 @pytest.mark.parametrize("name", ["plain", "top labels"])
 def test_label_issues_do_not_depend_on_the_parts(name, parts, tmp_path):
     folder = write(RECORDS[name](), tmp_path / "shards", parts)
-    one = label_issues_of_files(folder, top=40, min_disagreement=0.5)
-    many = label_issues_of_files(
+    one = label_issues(folder, top=40, min_disagreement=0.5)
+    many = label_issues(
         folder, top=40, min_disagreement=0.5, engine="spark", session=LocalSession()
     )
     assert many.to_dict()["issues"] == one.to_dict()["issues"]

@@ -21,7 +21,7 @@ class Options:
     """Rank the entries whose truth and probability disagree, and count the errors to expect.
 
     PREDICTIONS must hold the truth, and calibrated probabilities of a model that was not trained on
-    these rows. Entries are missing (marked absent, probably present), surplus (marked present,
+    these rows. Entries are missing (marked absent, probably present), extra (marked present,
     probably absent) or unknown (not marked, probably present); the surest come first. The queue is
     written as CSV with an empty column `decision`, as tasks of Label Studio or as labels of
     FiftyOne. With --reviews, the decisions of people are applied and the corrected predictions
@@ -38,7 +38,7 @@ class Options:
     )
     top: int = option(200, help="entries of the queue, at most", between=(0, 2**31))
     kinds: tuple[str, ...] = option(
-        ("missing", "surplus", "unknown"), help="kinds of entries, separated by commas"
+        ("missing", "extra", "unknown"), help="kinds of entries, separated by commas"
     )
     min_disagreement: float = option(
         0.9, help="list a label if the model gives its opposite at least this probability"
@@ -73,17 +73,16 @@ def run(options: Options) -> int:
         from credibly.predictions import Predictions
 
         return _apply(options, Predictions.read(options.predictions, partial=options.partial))
-    return _inspect(options)
+    return _review(options)
 
 
 def _endings(kind: str) -> tuple[str, ...]:
     return (".csv",) if kind == "csv" else (".json",)
 
 
-def _inspect(options: Options) -> int:
+def _review(options: Options) -> int:
     from credibly.cli import tables
-    from credibly.predictions import Dataset
-    from credibly.review import label_issues, label_issues_of_files
+    from credibly.review import label_issues
 
     kinds: Any = options.kinds
     _check_kinds(options)
@@ -92,14 +91,9 @@ def _inspect(options: Options) -> int:
         "kinds": kinds,
         "min_disagreement": options.min_disagreement,
     }
-    dataset = Dataset(options.predictions, partial=options.partial)
-    large = dataset.num_rows * len(dataset.labels) > MOST_IN_MEMORY
-    if options.engine == "spark" or dataset.top or large:
-        issues = label_issues_of_files(
-            options.predictions, partial=options.partial, engine=options.engine, **asked
-        )
-    else:
-        issues = label_issues(dataset.read(), **asked)
+    issues = label_issues(
+        options.predictions, partial=options.partial, engine=options.engine, **asked
+    )
     if options.out is not None:
         _write(options, issues)
     if options.json:
@@ -111,7 +105,7 @@ def _inspect(options: Options) -> int:
 
 def _check_kinds(options: Options) -> None:
     from credibly.checks import InputError, nearest
-    from credibly.review import KINDS
+    from credibly.review.issues import KINDS
 
     for kind in options.kinds:
         if kind not in KINDS:

@@ -1,25 +1,30 @@
-"""Entries whose truth and calibrated probability disagree, the surest disagreement first."""
+"""Entries whose truth is probably wrong, the surest first, and how many there are.
+
+One pass over the rows, in memory that does not grow with them.
+"""
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from credibly import checks
+from credibly.calibrate import LogOddsHistogram
 from credibly.checks import InputError
+from credibly.engines import is_remote, open_engine
 from credibly.files import atomic_path, spreadsheet_cell
-from credibly.predictions import Predictions
+from credibly.predictions import Dataset, Predictions
 from credibly.review import noise_model
 from credibly.targets import UNKNOWN
 from credibly.types import Array
 
-Kind = Literal["missing", "surplus", "unknown"]
-KINDS: tuple[Kind, ...] = ("missing", "surplus", "unknown")
+Kind = Literal["missing", "extra", "unknown"]
+KINDS: tuple[Kind, ...] = ("missing", "extra", "unknown")
 """Marked absent but probably present; marked present but probably absent; not marked at all but
 probably present."""
 
@@ -28,6 +33,8 @@ PROBABLY_WRONG = 0.9
 """A known label is probably wrong if the model gives the opposite at least this probability."""
 
 RESAMPLES = 100
+_POOLED_FROM = 4096
+"""With more labels errors are estimated for all of them together only."""
 _FAR = 30.0
 
 
@@ -38,7 +45,7 @@ class LabelIssue:
     Attributes:
         id, label: which entry.
         row: number of its row in the predictions.
-        kind: ``"missing"``, ``"surplus"`` or ``"unknown"``, see ``KINDS``.
+        kind: ``"missing"``, ``"extra"`` or ``"unknown"``, see ``KINDS``.
         given: what the truth says: 1, 0, or None for unknown.
         probability: calibrated probability that the label is present.
         disagreement: probability that the truth is wrong if the model is right: 1 − p where the
@@ -134,25 +141,35 @@ class LabelIssues:
 
 
 def label_issues(
-    predictions: Predictions,
+    predictions: Predictions | str | os.PathLike[str],
     *,
     top: int | None = 1000,
     kinds: Sequence[Kind] = KINDS,
     min_disagreement: float = PROBABLY_WRONG,
     seed: int = 0,
+    partial: bool = False,
+    engine: str = "duckdb",
+    session: object = None,
 ) -> LabelIssues:
     """Return the entries whose truth and probability disagree, the surest disagreement first.
 
     The probabilities must be calibrated and come from a model that was not trained on these rows
     (held-out or cross-fitted); a model repeats the errors that it was trained on. Per-label
-    calibration ranked best in our measurements (docs/guide/review.md).
+    calibration ranked best in our measurements (docs/review.md). The estimated numbers of errors
+    come from a fine histogram of the log-odds; past 4,096 labels there is one for all labels
+    together. Where rows hold their most probable labels, a label that is present but not held is
+    not found.
 
     Args:
-        predictions: with truth; soft targets are passed over.
+        predictions: with truth: in memory, or a file or a folder of shards of any size. Soft
+            targets are passed over.
         top: at most so many entries; None for all.
         kinds: which kinds of entries, see ``KINDS``.
         min_disagreement: least disagreement of an entry, in [0, 1].
         seed: of the resampling behind the intervals.
+        partial: whether a folder may lack shards; otherwise that is an error.
+        engine: ``"duckdb"``, this machine, or ``"spark"``.
+        session: a Spark session to use; one is started otherwise.
 
     Raises:
         InputError: if there is no truth.
@@ -162,37 +179,33 @@ def label_issues(
         ...     probabilities=[[0.99, 0.2], [0.03, 0.9]], targets=[[0, 0], [1, -1]],
         ...     labels=["cat", "dog"], ids=["a", "b"])
         >>> [(each.id, each.label, each.kind) for each in label_issues(predictions)]
-        [('a', 'cat', 'missing'), ('b', 'cat', 'surplus'), ('b', 'dog', 'unknown')]
+        [('a', 'cat', 'missing'), ('b', 'cat', 'extra'), ('b', 'dog', 'unknown')]
     """
-    check_question(top, kinds, min_disagreement)
-    predictions.check_dense("`label_issues`")
-    if predictions.targets is None:
-        raise InputError(WITHOUT_TRUTH)
-    rows, columns, disagreement = disagreements(
-        predictions.probabilities, predictions.targets, kinds, min_disagreement
-    )
-    order = np.argsort(-disagreement[rows, columns], kind="stable")[:top]
-    issues = [
-        _issue(predictions, int(row), int(column), float(disagreement[row, column]))
-        for row, column in zip(rows[order], columns[order], strict=True)
-    ]
-    wrong = int(probably_wrong(predictions.probabilities, predictions.targets).sum())
-    return LabelIssues(issues, *_errors(predictions, seed), wrong=wrong)
-
-
-WITHOUT_TRUTH = (
-    "label issues need the truth, which these predictions lack. Join it with "
-    "`Predictions.join_truth`, or import it with `--truth`."
-)
-
-
-def check_question(top: int | None, kinds: Sequence[Kind], min_disagreement: float) -> None:
-    """Raise if an argument of ``label_issues`` has no meaning."""
     checks.fraction("min_disagreement", min_disagreement)
     if top is not None:
         checks.at_least("top", top, 0)
     for kind in kinds:
         checks.choice("kinds", kind, KINDS)
+    if isinstance(predictions, Predictions):
+        if predictions.targets is None:
+            raise InputError(_WITHOUT_TRUTH)
+        found = _Issues(predictions.labels, top, tuple(kinds), min_disagreement)
+        found.update(predictions, 0)
+        return found.result(seed)
+    if is_remote(predictions):
+        raise InputError(f"{predictions} is an address; give a path that every worker sees.")
+    dataset, worker = Dataset(predictions, partial=partial), open_engine(engine, session)
+    if not dataset.has_targets:
+        raise InputError(f"{predictions}: {_WITHOUT_TRUTH}")
+    worker.check_ids(dataset)
+    found = _Issues(dataset.labels, top, tuple(kinds), min_disagreement)
+    return worker.tally(dataset, found).result(seed)
+
+
+_WITHOUT_TRUTH = (
+    "label issues need the truth, which these predictions lack. Join it with "
+    "`Predictions.join_truth`, or import it with `--truth`."
+)
 
 
 def probably_wrong(probabilities: Array, targets: Array) -> Array:
@@ -212,7 +225,86 @@ def probably_wrong(probabilities: Array, targets: Array) -> Array:
     return missing | ((targets == 1) & (1 - probabilities >= PROBABLY_WRONG))
 
 
-def disagreements(
+class _Issues:
+    """The surest entries so far, and the log-odds of all known ones by label and truth."""
+
+    def __init__(
+        self, labels: Sequence[str], top: int | None, kinds: tuple[Kind, ...], least: float
+    ) -> None:
+        self.labels, self.top, self.kinds, self.least = labels, top, kinds, least
+        self.histogram = LogOddsHistogram(1 if len(labels) > _POOLED_FROM else len(labels))
+        self._entries: dict[str, Array] = {}
+        self.wrong = 0
+
+    def update(self, batch: Predictions, first_row: int) -> None:
+        p, labels, targets = batch.probabilities, batch.label_indices, batch.targets
+        assert targets is not None
+        if not batch.held.all():  # entries without a label are neither known nor unknown
+            targets = np.where(batch.held, targets, np.float32(np.nan))
+        hard = (targets == 0) | (targets == 1)  # soft targets are passed over
+        numbers = labels[hard] if self.histogram.num_labels > 1 else np.zeros(hard.sum(), int)
+        self.histogram.update_entries(numbers, _log_odds(p[hard]), targets[hard])
+        self.wrong += int(probably_wrong(p, targets).sum())
+        rows, columns, disagreement = _disagreements(p, targets, self.kinds, self.least)
+        each = disagreement[rows, columns]
+        if (
+            self.top is not None and len(rows) > self.top
+        ):  # ties with the last one stay in until all are ordered
+            kept = each >= -np.partition(-each, self.top)[self.top]
+            rows, columns, each = rows[kept], columns[kept], each[kept]
+        self.add_entries(
+            {
+                "disagreement": each,
+                "row": rows + first_row,
+                "label": labels[rows, columns].astype(np.int64),
+                "given": targets[rows, columns].astype(np.float64),
+                "probability": p[rows, columns],
+                "id": np.asarray(batch.ids[rows], dtype=str),
+            }
+        )
+
+    def add_entries(self, entries: Mapping[str, Array]) -> None:
+        """Add entries and keep the surest; of equals the first by row and label."""
+        if self._entries:
+            entries = {
+                name: np.concatenate([self._entries[name], each]) for name, each in entries.items()
+            }
+        order = np.lexsort((entries["label"], entries["row"], -entries["disagreement"]))
+        self._entries = {name: each[order[: self.top]] for name, each in entries.items()}
+
+    def state(self) -> dict[str, Array]:
+        entries = {f"entry:{name}": each for name, each in self._entries.items()}
+        return {**self.histogram.state(), **entries, "wrong": np.array(self.wrong)}
+
+    def add(self, state: Mapping[str, Array]) -> None:
+        self.histogram.add(state)
+        self.wrong += int(state["wrong"])
+        start = "entry:"
+        entries = {
+            name.removeprefix(start): each for name, each in state.items() if name.startswith(start)
+        }
+        if entries:
+            self.add_entries(entries)
+
+    def result(self, seed: int) -> LabelIssues:
+        """Return the surest entries, in order, and the estimated numbers of errors."""
+        columns = [self._entries[name].tolist() for name in _FIELDS]
+        issues = [self._issue(*entry) for entry in zip(*columns, strict=True)]
+        labels = [] if len(self.labels) > _POOLED_FROM else self.labels
+        return LabelIssues(issues, *_errors(self.histogram, labels, seed), wrong=self.wrong)
+
+    def _issue(
+        self, id: str, label: int, row: int, given: float, probability: float, disagreement: float
+    ) -> LabelIssue:
+        kind: Kind = "extra" if given == 1 else "missing" if given == 0 else "unknown"
+        known = None if given == UNKNOWN else int(given)
+        return LabelIssue(id, self.labels[label], row, kind, known, probability, disagreement)
+
+
+_FIELDS = ("id", "label", "row", "given", "probability", "disagreement")
+
+
+def _disagreements(
     probabilities: Array, targets: Array, kinds: Sequence[Kind], least: float
 ) -> tuple[Array, Array, Array]:
     """Return rows and columns of the entries that disagree by ``least``, and by how much all do."""
@@ -221,7 +313,7 @@ def disagreements(
     asked = np.zeros(probabilities.shape, dtype=bool)
     for kind, mask in (
         ("missing", targets == 0),
-        ("surplus", present),
+        ("extra", present),
         ("unknown", targets == UNKNOWN),
     ):
         if kind in kinds:
@@ -230,41 +322,25 @@ def disagreements(
     return rows, columns, disagreement
 
 
-def _issue(predictions: Predictions, row: int, column: int, disagreement: float) -> LabelIssue:
-    assert predictions.targets is not None
-    given = int(predictions.targets[row, column])
-    kind: Kind = "surplus" if given == 1 else "missing" if given == 0 else "unknown"
-    return LabelIssue(
-        id=str(predictions.ids[row]),
-        label=predictions.labels[column],
-        row=row,
-        kind=kind,
-        given=None if given == UNKNOWN else given,
-        probability=float(predictions.probabilities[row, column]),
-        disagreement=disagreement,
-    )
-
-
 def _errors(
-    predictions: Predictions, seed: int
+    histogram: LogOddsHistogram, labels: Sequence[str], seed: int
 ) -> tuple[list[LabelErrors], LabelErrors | None, noise_model.NoiseModel | None]:
     """Return the estimated number of errors per label and in all, and the model behind them."""
-    assert predictions.targets is not None
-    targets = predictions.targets
-    known = (targets == 0) | (targets == 1)
-    odds = log_odds(predictions.probabilities)
-    marked = targets[known]
-    if not len(marked) or not 0 < marked.sum() < len(marked):
+    label, odds, targets, counts = histogram.cells()
+    present = counts[targets == 1].sum()
+    if not len(counts) or not 0 < present < counts.sum():
         return [], None, None
-    bins = noise_model.binned(odds[known], marked)
+    bins = noise_model.binned(odds, targets, counts)
+    names = labels or ["all labels"]
     columns = [
-        (odds[rows, place], targets[rows, place], np.ones(int(rows.sum())))
-        for place, rows in enumerate(known.T)
+        (odds[label == place], targets[label == place], counts[label == place])
+        for place in range(len(names))
     ]
-    return estimated_errors(predictions.labels, bins, columns, seed)
+    errors, total, model = _estimated_errors(names, bins, columns, seed)
+    return (errors if labels else []), total, model
 
 
-def estimated_errors(
+def _estimated_errors(
     labels: Sequence[str],
     bins: noise_model.Binned,
     columns: Sequence[tuple[Array, Array, Array]],
@@ -304,7 +380,7 @@ def _estimate(label: str, known: float, expected: float, draws: Array) -> LabelE
     )
 
 
-def log_odds(probabilities: Array) -> Array:
+def _log_odds(probabilities: Array) -> Array:
     """Return log-odds within ±30."""
     from scipy.special import logit
 

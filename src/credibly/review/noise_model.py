@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from credibly.checks import InputError
 from credibly.types import Array
 
 BINS = 256
@@ -59,20 +58,8 @@ class Binned:
     present: Array
 
 
-def binned(log_odds: Array, targets: Array) -> Binned:
-    """Return counts in bins of about equally many entries."""
-    edges = np.unique(np.quantile(log_odds, np.linspace(0, 1, BINS + 1)[1:-1]))
-    place = np.searchsorted(edges, log_odds, side="right")
-    count = np.bincount(place, minlength=len(edges) + 1)
-    total = np.bincount(place, weights=log_odds, minlength=len(edges) + 1)
-    present = np.bincount(place[targets == 1], minlength=len(edges) + 1)
-    kept = count > 0
-    centres = total[kept] / count[kept]
-    return Binned(centres, (count - present)[kept].astype(float), present[kept].astype(float))
-
-
-def rebinned(log_odds: Array, targets: Array, counts: Array) -> Binned:
-    """Return the same from entries that are themselves bins of several: mean, truth and count."""
+def binned(log_odds: Array, targets: Array, counts: Array) -> Binned:
+    """Return about equally many entries per bin, from finer bins: mean, truth and count."""
     order = np.argsort(log_odds, kind="stable")
     odds, truth, weights = log_odds[order], targets[order], counts[order]
     place = np.minimum((np.cumsum(weights) - weights / 2) * BINS / weights.sum(), BINS - 1)
@@ -80,30 +67,6 @@ def rebinned(log_odds: Array, targets: Array, counts: Array) -> Binned:
     count = np.bincount(group, weights=weights)
     present = np.bincount(group, weights=weights * (truth == 1))
     return Binned(np.bincount(group, weights=weights * odds) / count, count - present, present)
-
-
-def fit_noise(log_odds: Array, targets: Array) -> NoiseModel:
-    """Fit the curve to entries with known truth.
-
-    Args:
-        log_odds: (entries,), finite.
-        targets: (entries,) of 0 and 1.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> g = rng.normal(-1, 5, 50_000)
-        >>> truth = rng.random(50_000) < 1 / (1 + np.exp(-g))
-        >>> flipped = truth ^ (rng.random(50_000) < 0.05)
-        >>> model = fit_noise(g, flipped.astype(int))
-        >>> round(model.marked_present, 2), round(model.marked_absent, 2)
-        (0.05, 0.05)
-    """
-    if not len(targets) or not 0 < targets.sum() < len(targets):
-        raise InputError(
-            "the number of errors needs known entries of both kinds, present and absent; got "
-            f"{int((targets == 1).sum())} and {int((targets == 0).sum())}."
-        )
-    return fit_binned(binned(log_odds, targets))
 
 
 def fit_binned(bins: Binned, start: NoiseModel | None = None) -> NoiseModel:

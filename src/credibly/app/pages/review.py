@@ -27,7 +27,8 @@ from credibly.app.views.comparisons import COLUMNS, Cell, comparison
 from credibly.app.views.labels import LabelSummary, summarize_columns
 from credibly.checks import InputError
 from credibly.predictions import Predictions
-from credibly.review import VALUES, LabelIssue, LoggedReview, Review, ReviewLog, apply_reviews
+from credibly.review import LabelIssue, Review, ReviewLog, apply_reviews
+from credibly.review.reviews import VALUES, LoggedReview
 from credibly.targets import UNKNOWN
 
 MOST_REVIEWS = 1000
@@ -147,7 +148,7 @@ class Reviewing:
 
 
 def _issue(entry: Entry, row: int) -> LabelIssue:
-    kind = "unknown" if entry.truth is None else ("surplus" if entry.truth else "missing")
+    kind = "unknown" if entry.truth is None else ("extra" if entry.truth else "missing")
     wrong = 1 - entry.probability if entry.truth else entry.probability
     return LabelIssue(entry.id, entry.label, row, kind, entry.truth, entry.probability, wrong)
 

@@ -11,7 +11,7 @@ import numpy as np
 from credibly.app.served.address import MOST_ENTRIES, EntryKind, EntryQuery, Rule
 from credibly.predictions import Predictions
 from credibly.retrieve import Index
-from credibly.review import PROBABLY_WRONG, probably_wrong
+from credibly.review.issues import PROBABLY_WRONG, probably_wrong
 from credibly.types import Array
 
 CELLS = 2**22  # probabilities looked at in one go: 16 MB, and a few masks of a quarter

@@ -12,7 +12,7 @@ import numpy as np
 from credibly import metrics
 from credibly.app.views.labels import AtlasRow, biased_labels, label_atlas
 from credibly.predictions import Predictions
-from credibly.review import probably_wrong
+from credibly.review.issues import probably_wrong
 from credibly.targets import Targets
 from credibly.types import Array
 
