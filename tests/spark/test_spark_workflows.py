@@ -106,7 +106,7 @@ def test_label_issues_are_those_of_one_machine(parts, session):
     local = label_issues(Predictions.read(parts), top=50)
     assert spark.issues == local.issues
     assert spark.total.known == local.total.known
-    assert spark.total.expected == pytest.approx(local.total.expected)
+    assert spark.total.expected == pytest.approx(local.total.expected, rel=0.01)
 
 
 def test_ids_that_are_there_twice_are_named(session, tmp_path):

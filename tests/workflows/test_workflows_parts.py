@@ -144,8 +144,10 @@ def test_issues_of_files_are_those_of_the_table(top, parts):
         label_issues(Predictions.read(parts), top=top),
     )
     assert files.issues == table.issues
-    assert files.total == table.total
-    assert files.errors == table.errors
+    # The bins are equal but for rounding, which the search for the curve's minimum enlarges.
+    for one, other in zip([files.total, *files.errors], [table.total, *table.errors], strict=True):
+        assert (one.label, one.known) == (other.label, other.known)
+        assert one.expected == pytest.approx(other.expected, rel=0.01, abs=0.1)
 
 
 def test_issues_of_files_with_the_most_probable_labels(tmp_path):

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "label-studio", "fiftyone")
 MOST_SHOWN = 20
-MOST_IN_MEMORY = 2**27  # probabilities; past it files are gone through in batches
 
 
 @dataclass(frozen=True, kw_only=True)
