@@ -13,6 +13,9 @@ DAMAGED = 1
 class Options:
     """Verify predictions, a folder of parts, a run or a comparison, and say what is wrong.
 
+    With --against, test instead whether the rows look like reference rows, such as those that the
+    calibration was fitted on: probabilities and label rates. The exit code is 1 if they differ.
+
     Compares checksums, reads every value, counts the parts and compares their ids; the files of a
     run must fit each other. Files written before checksums were introduced are read as well and
     said to have none. The exit code is 0 if all is sound, 1 if something is wrong, 2 if PATH
@@ -21,6 +24,7 @@ class Options:
     Examples:
       credibly check predictions.parquet
       credibly check runs/digits
+      credibly check new.parquet --against calibration.parquet
     """
 
     path: str = option(
@@ -28,6 +32,10 @@ class Options:
         positional=True,
         metavar="PATH",
     )
+    against: str | None = option(
+        None, help="predictions of reference rows, to test for drift", metavar="FILE"
+    )
+    false_alarms: float = option(0.01, help="probability of a false alarm of that test")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print only what is wrong")
 
@@ -36,6 +44,8 @@ def run(options: Options) -> int:
     from credibly.cli.tables import print_json, print_table, print_text
     from credibly.workflows import check_files
 
+    if options.against is not None:
+        return _compare_rows(options)
     found = check_files(options.path)
     if options.json:
         print_json(found.to_dict())
@@ -51,6 +61,29 @@ def run(options: Options) -> int:
     if not options.quiet:
         print_text(_summary(found.kind, len(found.files), found.sound))
     return 0 if found.sound else DAMAGED
+
+
+def _compare_rows(options: Options) -> int:
+    from dataclasses import asdict
+
+    from credibly.cli.tables import print_json, print_table, print_text
+    from credibly.workflows import drift
+
+    assert options.against is not None
+    found = drift(options.path, options.against, false_alarms=options.false_alarms)
+    if options.json:
+        print_json({"drifted": found.drifted, **asdict(found)})
+        return DAMAGED if found.drifted else 0
+    rows = [
+        [each.label, each.mean_new, each.mean_reference, each.score_p, each.rate_p]
+        for each in found.labels
+        if each.drifted
+    ]
+    if rows:
+        columns = ["label", "mean, new", "mean, reference", "p, probabilities", "p, rate"]
+        print_table("", columns, rows)
+    print_text(str(found))
+    return DAMAGED if found.drifted else 0
 
 
 def _verdict(sound: bool) -> str:

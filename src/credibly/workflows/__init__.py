@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from credibly.workflows.parts import CalibratedParts, calibrate_parts
     from credibly.workflows.predicted_parts import PredictedParts, predict_parts
     from credibly.workflows.probability_maps import ProbabilityMap
+    from credibly.workflows.row_drift import drift
     from credibly.workflows.top_labels import calibrate_top_file, holds_top_labels
     from credibly.workflows.warming import WarmUp, warm_up
 
@@ -48,6 +49,7 @@ __all__ = [
     "calibrate_top_file",
     "check_files",
     "compare",
+    "drift",
     "evaluate",
     "evaluate_all",
     "fit_joint_file",
@@ -77,6 +79,7 @@ _MODULES = {
     "calibrate_top_file": "top_labels",
     "check_files": "integrity",
     "compare": "comparison",
+    "drift": "row_drift",
     "evaluate": "evaluation",
     "evaluate_all": "evaluation",
     "warm_up": "warming",

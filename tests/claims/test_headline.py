@@ -1,0 +1,33 @@
+"""The README's first figure and sentence say what the record of the study says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_sentence_of_the_readme_is_that_of_the_record():
+    lines = (ROOT / "benchmarks/studies/headline.jsonl").read_text(encoding="utf-8").splitlines()
+    seeds = [json.loads(line) for line in lines]
+    assert len(seeds) == 3
+    half = {
+        name: np.mean([seed[name]["curve"][5] for seed in seeds], axis=0)
+        for name in seeds[0]
+        if name in ("sigmoid", "calibrated")
+    }
+    hits = {
+        name: np.mean([seed[name]["expected"] / seed[name]["real"] for seed in seeds])
+        for name in half
+    }
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    for name in half:
+        assert 0.5 <= half[name][0] <= 0.6
+    assert f"the label is there in {half['sigmoid'][1]:.0%}".replace("%", " %") in text, half
+    assert f"in {half['calibrated'][1]:.0%}".replace("%", " %") in text
+    assert f"expects {hits['sigmoid']:.0f} times as many images" in text
+    assert f"after calibration, {hits['calibrated']:.1f} times" in text
+    assert "docs/img/what-0.9-means.svg" in text
