@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
+import credibly as cr
 from credibly import InputError
 from credibly.data import Augment, Data
-from credibly.data.augment import OPERATIONS, mixed_targets, shares
+from credibly.data.augment import OPERATIONS, UNIFORMS, mixed_targets, shares
+from credibly.data.torch_datasets import imagenet_box
 
 KINDS = {
     "operations": Augment(operations=0.7),
     "cutout": Augment(cutout=0.4),
     "mixup": Augment(mixup=0.4),
+    "color_jitter": Augment(color_jitter=0.4),
+    "lighting": Augment(lighting=0.1),
     "all": Augment(operations=0.3, cutout=0.2, mixup=1.0),
 }
 each_kind = pytest.mark.parametrize("augment", KINDS.values(), ids=KINDS)
@@ -40,6 +46,8 @@ def test_a_row_depends_on_seed_epoch_and_row_alone(augment, channels):
     assert torch.equal(inputs[17], alone[0])
     assert torch.equal(targets[17], its_targets[0])
     assert inputs.shape == (30, channels, 12, 15)
+    if augment.lighting and channels == 1:
+        return  # of colours alone
     for other in ({"seed": 2}, {"epoch": 3}):
         changed, _, _ = batch(augment, range(30), channels=channels, **other)
         assert not torch.equal(changed, inputs)
@@ -53,7 +61,7 @@ def test_held_out_rows_are_never_augmented(augment):
     assert torch.equal(same, targets)
 
 
-@pytest.mark.parametrize("name", ["operations", "cutout"])
+@pytest.mark.parametrize("name", ["operations", "cutout", "color_jitter"])
 def test_labels_stay_as_they_are_and_pixels_change(name):
     plain, targets, _ = batch(None, range(30))
     inputs, same, _ = batch(KINDS[name], range(30))
@@ -131,3 +139,84 @@ def test_an_operation_of_no_strength_changes_nothing(operation, mode):
 def test_what_would_not_keep_labels_is_refused(options, match):
     with pytest.raises(InputError, match=match):
         Augment(**options)
+
+
+# As networks are trained on ImageNet -------------------------------------------------------------
+
+
+def test_lighting_adds_one_colour_per_image_along_the_principal_components():
+    plain, _, _ = batch(None, range(30))
+    inputs, _, _ = batch(Augment(lighting=0.1), range(30))
+    added = (inputs - plain).flatten(2)
+    torch.testing.assert_close(added, added[:, :, :1].expand_as(added), atol=1e-6, rtol=0)
+    vectors = np.array(
+        [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]]
+    )
+    normal = added[:, :, 0].numpy() @ np.linalg.inv(vectors).T / [0.2175, 0.0188, 0.0045] / 0.1
+    assert abs(normal.mean()) < 0.35
+    assert 0.7 < normal.std() < 1.3
+    one_channel = (batch(each, range(3), channels=1)[0] for each in (Augment(lighting=0.1), None))
+    assert torch.equal(*one_channel)
+
+
+def test_colours_are_jittered_within_their_range():
+    gray = Data(["a"], np.ones((200, 1)), images=np.full((200, 2, 2, 3), 100, np.uint8))
+    gray = dataclasses.replace(gray, augmentation="none")
+    inputs = gray.torch_dataset(True, augment=Augment(color_jitter=0.4)).batch(range(200))[0] * 255
+    assert inputs.min() >= 59  # brightness alone changes a gray image
+    assert inputs.max() <= 141
+    assert inputs.min() < 65
+    assert inputs.max() > 135
+
+
+def test_imagenet_crops_have_the_areas_and_sides_of_the_usual_recipe():
+    chance = np.random.default_rng(0).random((4000, UNIFORMS))
+    boxes = np.array([imagenet_box((400, 300), u) for u in chance])
+    left, top, right, bottom = boxes.T
+    assert (left >= 0).all()
+    assert (top >= 0).all()
+    assert (right <= 400).all()
+    assert (bottom <= 300).all()
+    area = (right - left) * (bottom - top) / (400 * 300)
+    ratio = (right - left) / (bottom - top)
+    assert 0.07 < area.min() < 0.09
+    assert area.max() > 0.97
+    assert ratio.min() > 0.73
+    assert ratio.max() < 1.36
+    # Trials that do not fit are drawn again, so large areas are rarer than small ones.
+    drawn = np.random.default_rng(1)
+    share, stretch = (
+        drawn.uniform(0.08, 1, 10**5),
+        np.exp(drawn.uniform(-1, 1, 10**5) * np.log(4 / 3)),
+    )
+    fits = (share * 120_000 * stretch <= 400**2) & (share * 120_000 / stretch <= 300**2)
+    assert area.mean() == pytest.approx(share[fits].mean(), abs=0.015)
+    thin = np.array([imagenet_box((1000, 10), u) for u in chance[:200]])
+    assert {tuple(box) for box in thin.tolist()} >= {(493, 0, 506, 10)}
+
+
+def test_an_image_is_evaluated_on_its_middle(tmp_path):
+    from PIL import Image
+
+    noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    noise = np.asarray(Image.fromarray(noise).resize((45, 30)).resize((90, 60)))
+    small = Image.fromarray(noise).resize((48, 32), Image.Resampling.BILINEAR)
+    expected = np.asarray(small)[4:28, 12:36]
+    rows = Data(["a"], np.ones((1, 1)), images=noise[None])
+    found = rows.torch_dataset(False, image_size=24, eval_crop=32).batch([0])[0][0] * 255
+    assert np.abs(found.permute(1, 2, 0).numpy() - expected).max() <= 1.01
+    (tmp_path / "a").mkdir()
+    Image.fromarray(noise).save(tmp_path / "a" / "x.png")
+    files = cr.data.load(f"imagefolder:{tmp_path}", test=0.0, calibration=0)
+    again = files.torch_dataset(False, image_size=24, eval_crop=32).batch([0])[0][0] * 255
+    assert torch.equal(again, found)
+    with pytest.raises(InputError, match="`eval_crop` must be at least the side of the image, 24"):
+        rows.torch_dataset(False, image_size=24, eval_crop=20)
+
+
+def test_training_rows_of_imagenet_style_are_crops_at_the_size_asked_for():
+    rows = dataclasses.replace(pictures(), augmentation="imagenet")
+    inputs, _, _ = rows.torch_dataset(True, image_size=8, seed=1).batch(range(30))
+    assert inputs.shape == (30, 3, 8, 8)
+    again, _, _ = rows.torch_dataset(True, image_size=8, seed=1).batch([7])
+    assert torch.equal(again[0], inputs[7])

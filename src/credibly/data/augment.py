@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,15 @@ if TYPE_CHECKING:
 MOST_CUTOUT = 0.5
 """A square of half the side hides a quarter of the image: more could hide a label's only object."""
 
-UNIFORMS = 18
-"""Random numbers per row: 6 for crop, shift and flip, 6 for operations, 3 for cutout, 3 to mix."""
+UNIFORMS = 45
+"""Random numbers per row: 6 for crop, shift and flip, 6 for operations, 3 for cutout, 3 to mix, 4
+for colours, 3 for lighting, 20 for ten trials of a crop."""
+
+# Eigenvectors of the colours of ImageNet's training pixels, in columns, times their eigenvalues
+# (Krizhevsky et al., 2012, section 4.1).
+_LIGHTING = np.array(
+    [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]]
+) * np.array([0.2175, 0.0188, 0.0045])
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,8 @@ class Augment:
             contrast, sharpness, small rotations, shears and shifts); 0 is none.
         cutout: side of a gray square at a random place, as a share of the image's side.
         mixup: α of Beta(α, α), from which each row draws a share; 0 does not mix.
+        color_jitter: brightness, contrast and saturation times 1 ± this, in a random order.
+        lighting: standard deviation of noise along the principal components of ImageNet's colours.
 
     Example:
         >>> Augment(cutout=0.8)
@@ -41,17 +51,21 @@ class Augment:
     operations: float = 0.0
     cutout: float = 0.0
     mixup: float = 0.0
+    color_jitter: float = 0.0
+    lighting: float = 0.0
 
     def __post_init__(self) -> None:
         checks.fraction("operations", self.operations)
         if not 0 <= self.cutout <= MOST_CUTOUT:
             raise checks.InputError(f"`cutout` must lie in [0, {MOST_CUTOUT}]; got {self.cutout}.")
         checks.at_least("mixup", self.mixup, 0)
+        checks.fraction("color_jitter", self.color_jitter)
+        checks.at_least("lighting", self.lighting, 0)
 
     @property
     def changes_pixels(self) -> bool:
         """Whether single images change, apart from mixing."""
-        return self.operations > 0 or self.cutout > 0
+        return max(self.operations, self.cutout, self.color_jitter) > 0
 
 
 def changed(images: Array, augment: Augment, chance: Array) -> Array:
@@ -60,23 +74,37 @@ def changed(images: Array, augment: Augment, chance: Array) -> Array:
     Args:
         images: the images.
         augment: what to do.
-        chance: (n, 9) uniform numbers: six for the operations, three for cutout.
+        chance: (n, ``UNIFORMS``) uniform numbers.
     """
+    if augment.color_jitter:
+        images = np.stack(
+            [
+                _jittered(image, augment.color_jitter, u)
+                for image, u in zip(images, chance[:, 18:22], strict=True)
+            ]
+        )
     if augment.operations:
         images = np.stack(
             [
                 _operated(image, augment.operations, u)
-                for image, u in zip(images, chance, strict=True)
+                for image, u in zip(images, chance[:, 6:12], strict=True)
             ]
         )
     if augment.cutout:
         images = np.stack(
             [
                 _cut_out(image, augment.cutout, u)
-                for image, u in zip(images, chance[:, 6:], strict=True)
+                for image, u in zip(images, chance[:, 12:15], strict=True)
             ]
         )
     return images
+
+
+def lighting(deviation: float, chance: Array) -> Array:
+    """Return what to add to the red, green and blue of each row, (rows, 3), from three uniforms."""
+    from scipy.special import ndtri
+
+    return (deviation * ndtri(chance) @ _LIGHTING.T).astype(np.float32)
 
 
 def shares(alpha: float, chance: Array) -> Array:
@@ -95,6 +123,25 @@ def mixed_targets(own: Array, other: Array, share: Array) -> Array:
     """Return the soft targets of mixtures; unknown where either image's label is unknown."""
     soft = share[:, None] * own + (1 - share[:, None]) * other
     return np.where((own < 0) | (other < 0), np.float32(-1), soft).astype(np.float32)
+
+
+def _jittered(image: Array, strength: float, chance: Array) -> Array:
+    """Brightness, contrast and saturation, each times a factor in 1 ± ``strength``."""
+    from PIL import Image, ImageEnhance
+
+    gray = image.shape[2] == 1
+    picture = Image.fromarray(image[..., 0] if gray else image)
+    order = ORDERS[int(chance[3] * len(ORDERS))]
+    enhancers = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+    for which in order:
+        if gray and which == 2:  # gray has no saturation
+            continue
+        picture = enhancers[which](picture).enhance(1 + strength * (2 * chance[which] - 1))
+    pixels = np.asarray(picture)
+    return pixels[..., None] if gray else pixels
+
+
+ORDERS = tuple(itertools.permutations(range(3)))
 
 
 # Operations ----------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from credibly.data.token_rows import Encoded, RegionRows
     from credibly.data.torch_datasets import Rows
 
-Augmentation = Literal["none", "shift", "shift+flip", "crop+flip"]
+Augmentation = Literal["none", "shift", "shift+flip", "crop+flip", "imagenet"]
 Kind = Literal["features", "images", "text", "text+regions"]
 INPUTS = ("features", "sparse_features", "images", "texts")
-AUGMENTATIONS = ("none", "shift", "shift+flip", "crop+flip")
+AUGMENTATIONS = ("none", "shift", "shift+flip", "crop+flip", "imagenet")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -301,16 +301,26 @@ class Data:
         image_size: int | tuple[int, int] | None = None,
         seed: int = 0,
         augment: Augment | None = None,
+        eval_crop: int | None = None,
     ) -> Rows:
         """Return a torch dataset of (input, target, row number).
 
         Images come as float32 (c, h, w) in [0, 1], augmented when ``train``: a function of
         ``seed``, the epoch set by ``dataset.set_epoch(e)`` and the row alone, so that a resumed
-        run sees the same. ``dataset.batch(rows)`` gives many rows at once.
+        run sees the same. ``dataset.batch(rows)`` gives many rows at once. Without ``train`` the
+        whole image is brought to ``image_size``; with ``eval_crop`` its shorter side is brought to
+        that many pixels, and the middle is cut out.
         """
         from credibly.data.torch_datasets import Rows
 
-        return Rows(self, train=train, image_size=image_size, seed=seed, augment=augment)
+        return Rows(
+            self,
+            train=train,
+            image_size=image_size,
+            seed=seed,
+            augment=augment,
+            eval_crop=eval_crop,
+        )
 
     def __repr__(self) -> str:
         counts = [f"{int((self.split == part).sum())} {name}" for name, part in PARTS.items()]

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from credibly.checks import InputError
-from credibly.data.augment import UNIFORMS, Augment, changed, mixed_targets, shares
+from credibly.data.augment import (
+    UNIFORMS,
+    Augment,
+    changed,
+    lighting,
+    mixed_targets,
+    shares,
+)
 from credibly.data.images import LazyImages
 from credibly.data.token_rows import Tensors
 from credibly.targets import SparseTargets
@@ -36,10 +43,17 @@ class Rows(torch.utils.data.Dataset[Sample]):
         image_size: int | tuple[int, int] | None = None,
         seed: int = 0,
         augment: Augment | None = None,
+        eval_crop: int | None = None,
     ) -> None:
         self.data, self.train, self.seed = data, train, seed
+        self.eval_crop = None if train else eval_crop
         self.augment = augment if train and augment is not None else Augment()
         self.size = _size(image_size)
+        if self.eval_crop is not None and self.eval_crop < max(self.size or (DEFAULT_SIZE,)):
+            raise InputError(
+                f"`eval_crop` must be at least the side of the image, {image_size}; got "
+                f"{self.eval_crop}."
+            )
         # Shared, so that workers which live longer than an epoch see the next one.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         # Tensors, or for very many labels lists, which the loss takes as they are.
@@ -81,7 +95,7 @@ class Rows(torch.utils.data.Dataset[Sample]):
 
     def _mixed(self, inputs: Tensor, targets: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Each row with another of the data set, which row and how much by (seed, epoch, row)."""
-        chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:]
+        chance = uniforms(self.seed, int(self._epoch), index.numpy(), UNIFORMS)[:, 15:18]
         share = shares(self.augment.mixup, chance[:, 0])
         other = torch.from_numpy((chance[:, 1] * len(self)).astype(np.int64))
         own_share = torch.from_numpy(share).view(-1, *[1] * (inputs.ndim - 1))
@@ -113,8 +127,12 @@ class Rows(torch.utils.data.Dataset[Sample]):
         else:
             pixels = self._from_memory(rows, style, chance)
         if self.augment.changes_pixels and len(rows):
-            pixels = changed(pixels, self.augment, chance[:, 6:15])
-        return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
+            pixels = changed(pixels, self.augment, chance)
+        inputs = torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
+        if self.augment.lighting and inputs.shape[1] == 3:
+            noise = lighting(self.augment.lighting, chance[:, 22:25])
+            inputs += torch.from_numpy(noise)[:, :, None, None]
+        return inputs
 
     def _texts(self, rows: Array) -> Tensors:
         if self.data.encoded is None:
@@ -132,13 +150,13 @@ class Rows(torch.utils.data.Dataset[Sample]):
 
     def _from_memory(self, rows: Array, style: str, chance: Array) -> Array:
         images = self.data.images[rows]
-        if self.size is not None and images.shape[1:3] != self.size:
-            images = np.stack([scaled(image, self.size) for image in images])
-        if style == "crop+flip":
-            whole = images.shape[1:3]
+        whole = self.size or images.shape[1:3]
+        if style != "imagenet" and (self.eval_crop is not None or images.shape[1:3] != whole):
+            images = np.stack([self._evaluated(image, whole) for image in images])
+        if style in CROPS:
             return np.stack(
                 [
-                    flipped(scaled(image, whole, crop_box(image.shape[1::-1], u)), u[5])
+                    flipped(scaled(image, whole, CROPS[style](image.shape[1::-1], u)), u[5])
                     for image, u in zip(images, chance, strict=True)
                 ]
             )
@@ -152,13 +170,26 @@ class Rows(torch.utils.data.Dataset[Sample]):
         files = self.data.images
         size = self.size or (DEFAULT_SIZE, DEFAULT_SIZE)
         # A crop takes at least 70 % of the area, so half as much again is sharp enough.
-        wanted = (size[1] * 3 // 2, size[0] * 3 // 2)
-        pixels = files.pixels(row, at_least=wanted)
-        box = crop_box(pixels.shape[1::-1], chance) if style == "crop+flip" else None
-        pixels = scaled(pixels, size, box)
+        least = self.eval_crop or 0
+        wanted = (max(size[1] * 3 // 2, least), max(size[0] * 3 // 2, least))
+        pixels = files.pixels(row, at_least=None if style == "imagenet" else wanted)
+        if style in CROPS:
+            box = CROPS[style](pixels.shape[1::-1], chance)
+            return flipped(scaled(pixels, size, box), chance[5])
+        pixels = self._evaluated(pixels, size)
         if style.startswith("shift"):
             pixels = shifted(pixels[None], chance[None])[0]
         return flipped(pixels, chance[5]) if style.endswith("flip") else pixels
+
+    def _evaluated(self, pixels: Array, size: tuple[int, int]) -> Array:
+        """Return the whole image at this size, or its middle at the scale of ``eval_crop``."""
+        if self.eval_crop is None:
+            return scaled(pixels, size)
+        height, width = pixels.shape[:2]
+        share = self.eval_crop / min(height, width)
+        pixels = scaled(pixels, (int(height * share), int(width * share)))
+        top, left = (round((pixels.shape[side] - size[side]) / 2) for side in (0, 1))
+        return pixels[top : top + size[0], left : left + size[1]]
 
 
 def uniforms(seed: int, epoch: int, rows: Array, count: int) -> Array:
@@ -212,6 +243,28 @@ def crop_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float,
     w, h = min(1.0, np.sqrt(area) * stretch), min(1.0, np.sqrt(area) / stretch)
     left, top = (1 - w) * chance[2], (1 - h) * chance[3]
     return (left * width, top * height, (left + w) * width, (top + h) * height)
+
+
+def imagenet_box(size: tuple[int, int], chance: Array) -> tuple[float, float, float, float]:
+    """8–100 % of the area, sides 3:4 to 4:3, as networks are trained on ImageNet.
+
+    The first of ten trials that fits is taken; where none does, the middle of the image with its
+    sides at the nearest ratio (torchvision's ``RandomResizedCrop``).
+    """
+    width, height = size
+    for area, ratio in chance[25:45].reshape(10, 2):
+        pixels, stretch = (0.08 + 0.92 * area) * width * height, (4 / 3) ** (2 * ratio - 1)
+        w, h = round((pixels * stretch) ** 0.5), round((pixels / stretch) ** 0.5)
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(chance[2] * (width - w + 1)), int(chance[3] * (height - h + 1))
+            return (left, top, left + w, top + h)
+    w, h = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
+    left, top = (width - w) // 2, (height - h) // 2
+    return (left, top, left + w, top + h)
+
+
+CROPS = {"crop+flip": crop_box, "imagenet": imagenet_box}
+"""Styles that cut a box out of the image."""
 
 
 def scaled(
