@@ -29,9 +29,9 @@ def text64(array):
     return base64.b64encode(np.ascontiguousarray(array, np.float32)).decode()
 
 
-def write_tsv(path, columns=10, width=16):
+def write_tsv(path, columns=10, width=16, images=IMAGES):
     lines = []
-    for image in IMAGES:
+    for image in images:
         features, boxes = regions_of(image, width=width)
         pixels = boxes * np.array([640, 480, 640, 480], np.float32)
         name = f"COCO_val2014_{image:012d}"
@@ -71,7 +71,14 @@ def write_npz(path):
         np.savez(path / f"{image}.npz", x=features.T, bbox=pixels, image_w=640, image_h=480)
 
 
+def write_two_files(path):
+    path.mkdir()
+    write_tsv(path / "train2014_obj36.tsv", images=IMAGES[:2])
+    write_tsv(path / "val2014_obj36.tsv", images=IMAGES[2:])
+
+
 REGIONS = {
+    "two files": write_two_files,
     "lxmert.tsv": write_tsv,
     "bottom-up.tsv": lambda path: write_tsv(path, columns=6),
     "rows.hdf5": lambda path: write_hdf5(path, "rows"),
@@ -143,6 +150,15 @@ def test_soft_targets_count_people(folder):
     assert vqa_accuracy(-ours.targets, counts) == 0
 
 
+def test_large_targets_are_sparse_and_the_same(folder, monkeypatch):
+    dense = cr.data.load(f"vqa:{folder}", labels=["yes", "many", "2"])
+    monkeypatch.setattr("credibly.papers.datasets.vqa.DENSE", 10)
+    sparse = cr.data.load(f"vqa:{folder}", labels=["yes", "many", "2"])
+    assert isinstance(dense.targets, np.ndarray)
+    assert np.array_equal(sparse.targets.dense(), dense.targets)
+    assert np.array_equal(sparse.split, dense.split)
+
+
 def test_the_vocabulary_is_the_usual_answers(folder):
     with pytest.raises(cr.InputError, match="at least 99 questions; the most frequent is right"):
         cr.data.load(f"vqa:{folder}", min_occurrence=99)
@@ -202,6 +218,14 @@ def test_broken_regions_are_named(case, folder, tmp_path):
     broken_tsv(tmp_path / "x.tsv", edit)
     with pytest.raises(cr.InputError, match=words):
         cr.data.load(f"vqa:{folder}", regions=str(tmp_path / "x.tsv"))
+
+
+def test_files_that_share_an_image_are_refused(folder, tmp_path):
+    (tmp_path / "r").mkdir()
+    for name in ("a.tsv", "b.tsv"):
+        write_tsv(tmp_path / "r" / name)
+    with pytest.raises(cr.InputError, match=r"b\.tsv: image 10 is also in .*a\.tsv; each image"):
+        cr.data.load(f"vqa:{folder}", regions=str(tmp_path / "r"))
 
 
 def test_features_of_another_shape_are_named(folder, tmp_path):

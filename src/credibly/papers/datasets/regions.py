@@ -4,7 +4,8 @@
 ``FILE.tsv``            ten columns (LXMERT) or six (bottom-up attention), arrays as base64
 ``FILE.h5``, ``.hdf5``  ``image_features`` (images, regions, width), ``image_bb`` (images, regions,
                         4) and ``image_ids``; or one group per image with ``features``, ``boxes``
-``FOLDER``              one ``ID.npy`` per image, boxes in ``ID.boxes.npy``; or one ``ID.npz``
+``FOLDER``              several such files; or one ``ID.npy`` per image, boxes in
+                        ``ID.boxes.npy``; or one ``ID.npz``
 ======================  ==========================================================================
 """
 
@@ -130,17 +131,38 @@ class Regions(Sequence[Region]):
 def open_regions(path: Path) -> RegionSource:
     """Return the features in a file or folder, by its layout."""
     if path.is_dir():
-        return _ArrayFiles(path)
+        files = [each for each in sorted(path.iterdir()) if each.suffix.lower() in FILES]
+        return (
+            _Several(path, [open_regions(file) for file in files]) if files else _ArrayFiles(path)
+        )
     if not path.exists():
         raise InputError(f"`regions`: {path} does not exist. Give the file or folder of features.")
     input_file(path)
-    if path.suffix.lower() in (".h5", ".hdf5"):
-        return _Hdf5(path)
-    if path.suffix.lower() == ".tsv":
-        return _Tsv(path)
+    if path.suffix.lower() in FILES:
+        return FILES[path.suffix.lower()](path)
     raise InputError(
         f"`regions` must be a .tsv, .h5 or .hdf5 file or a folder of .npy files; got {path}."
     )
+
+
+class _Several(RegionSource):
+    """Several files of one extractor, such as those of train2014 and val2014."""
+
+    def __init__(self, path: Path, sources: Sequence[RegionSource]) -> None:
+        self.path, self.names = path, {}
+        for source in sources:
+            twice = next((key for key in source.names if key in self.names), None)
+            if twice is not None:
+                raise InputError(
+                    f"{source.path}: image {twice} is also in {self.names[twice].path}; each image "
+                    "must be in one file."
+                )
+            self.names |= dict.fromkeys(source.names, source)
+        self._open()
+        self.most = max(source.most for source in sources)
+
+    def read(self, key: str) -> Region:
+        return self.names[key].read(key)
 
 
 class _Tsv(RegionSource):
@@ -318,3 +340,6 @@ def _region(features: Any, boxes: Any, where: str) -> Region:
             f"{features.shape} and {boxes.shape}."
         )
     return Region(features, boxes)
+
+
+FILES = {".tsv": _Tsv, ".h5": _Hdf5, ".hdf5": _Hdf5}

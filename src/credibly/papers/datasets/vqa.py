@@ -17,12 +17,19 @@ from credibly.data.splits import TEST, TRAIN
 from credibly.metrics import normalize_answer
 from credibly.papers.datasets.folders import holding
 from credibly.papers.datasets.regions import Regions, image_number, open_regions
+from credibly.targets import SparseTargets
 from credibly.types import Array
 
 QUESTIONS = "v2_OpenEnded_mscoco_{}_questions.json"
 ANNOTATIONS = "v2_mscoco_{}_annotations.json"
+KEEP = (
+    *("questions", "question_id", "question", "image_id"),
+    *("annotations", "answers", "answer", "multiple_choice_answer"),
+)
 PARTS = {"train2014": TRAIN, "val2014": TEST}
 MIN_OCCURRENCE = 9
+DENSE = 2**28
+"""Most entries of targets that are held as a matrix, 1 GB. Ten of 3,129 answers are not 0."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +71,17 @@ def read_vqa(
     questions = read_questions(path)
     least = MIN_OCCURRENCE if min_occurrence is None else min_occurrence
     answers = list(labels) if labels is not None else vocabulary(questions, least, path)
-    counts = answer_counts(questions, answers)
+    targets = _targets(questions, answers, 0.3 if how == "lxmert" else 1 / 3)
     answered = next((each for each in questions if each.answers), None)
-    if answered is not None and not counts.any():
+    if answered is not None and not len(targets.indices):
         raise InputError(
             f"{path}: the {len(answers)} answers asked for must be among those people gave; none "
             f"is. Question {answered.number} was answered {answered.usual!r}. Give answers in the "
             "form of `cr.metrics.normalize_answer`, or leave `labels` out."
         )
-    targets = np.minimum(1, counts * np.float32(0.3) if how == "lxmert" else counts / np.float32(3))
-    # Without human answers (the test questions as published) nothing is known.
-    targets[[not question.answers for question in questions]] = -1
     return Data(
         labels=answers,
-        targets=targets.astype(np.float32),
+        targets=targets if len(questions) * len(answers) > DENSE else targets.dense(),
         ids=np.array([question.number for question in questions]),
         split=np.array([question.part for question in questions], dtype=np.int8),
         texts=[question.text for question in questions],
@@ -85,6 +89,24 @@ def read_vqa(
         source=f"vqa:{path.name}",
         coding="unknown",
     )
+
+
+def _targets(questions: Sequence[Question], answers: Sequence[str], share: float) -> SparseTargets:
+    """Return min(1, ``share`` × people) of the answers to each question.
+
+    Without human answers (the test questions as published) nothing is known of a question.
+    """
+    column = {answer: index for index, answer in enumerate(answers)}
+    offsets, indices, counts = [0], [], []
+    for question in questions:
+        given = Counter(column[answer] for answer in question.answers if answer in column)
+        indices += sorted(given)
+        counts += [given[index] for index in sorted(given)]
+        offsets.append(len(indices))
+    values = np.minimum(1, np.array(counts, np.float32) * np.float32(share))
+    known = np.array([bool(question.answers) for question in questions])
+    rows = (np.array(each, np.int64) for each in (offsets, indices))
+    return SparseTargets(*rows, len(answers), values, None if known.all() else known)
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -98,7 +120,7 @@ def _part(path: Path, part: str) -> list[Question]:
     file, beside = path / QUESTIONS.format(part), path / ANNOTATIONS.format(part)
     annotations = _annotations(beside) if beside.exists() else {}
     questions = []
-    for row, record in enumerate(field(read_json(file), "questions", str(file))):
+    for row, record in enumerate(field(read_json(file, keep=KEEP), "questions", str(file))):
         where = f"{file}, question {row}"
         number = str(field(record, "question_id", where))
         text = field(record, "question", where)
@@ -124,7 +146,7 @@ def _annotations(file: Path) -> dict[str, tuple[tuple[str, ...], str]]:
             cache[answer] = normalize_answer(answer)
         return cache[answer]
 
-    for row, record in enumerate(field(read_json(file), "annotations", str(file))):
+    for row, record in enumerate(field(read_json(file, keep=KEEP), "annotations", str(file))):
         where = f"{file}, annotation {row}"
         people = field(record, "answers", where)
         if not isinstance(people, list) or not people:
