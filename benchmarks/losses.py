@@ -24,7 +24,7 @@ from torch.nn.functional import logsigmoid, softplus
 
 from benchmarks.timing import in_turns, median, ratio
 from credibly.losses import BCE, SPA, Asymmetric, Focal, LabelPairs, TwoWay
-from credibly.losses.fused import force_torch
+from credibly.losses.fused.form import force_torch
 
 SIZES = ((256, 80), (32, 9605))
 BASE = "nn.BCEWithLogitsLoss"

@@ -10,6 +10,7 @@ from scipy.special import expit
 
 import credibly as cr
 from credibly import InputError, calibrate, decide, metrics
+from credibly.calibrate.auto import CALIBRATORS, fit_by_name
 
 LABELS = ["cat", "dog", "owl"]
 NOISE = np.random.default_rng(0)
@@ -44,8 +45,8 @@ PROBABILITY_FUNCTIONS = {
     ),
 }
 SCORE_FUNCTIONS = {
-    **{name: fitted(lambda name=name: calibrate.from_name(name)) for name in calibrate.CALIBRATORS},
-    "auto": lambda values, targets: calibrate.fit("auto", values, targets).state(),
+    **{name: fitted(lambda name=name: calibrate.from_name(name)) for name in CALIBRATORS},
+    "auto": lambda values, targets: fit_by_name("auto", values, targets).state(),
     "pipeline": lambda values, targets: (
         cr.Pipeline("bce", calibrate.PerLabel(), decide.BestF()).fit(values, targets).state()
     ),

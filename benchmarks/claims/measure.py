@@ -10,6 +10,7 @@ import torch
 from scipy.special import expit, softmax
 
 from credibly import calibrate, decide, metrics
+from credibly.calibrate.auto import fit_by_name
 from credibly.data import Data
 from credibly.losses import Asymmetric, AverageK, Focal, Loss, Quasibinary, Softmax
 from credibly.train import Run
@@ -68,7 +69,7 @@ def tested(run: Run, data: Data, found: Scores) -> Figures:
         for map_ in CALIBRATORS if every else CALIBRATORS[:2]:
             maps[f"{name} + {map_}"] = fitted(map_, fitting[name], held.targets)
         if search:
-            maps[f"{name} + choose"] = calibrate.fit("auto", fitting[name], held.targets)
+            maps[f"{name} + choose"] = fit_by_name("auto", fitting[name], held.targets)
         for reading, fit in maps.items():
             estimates = expit(fit.transform(odds))
             figures["readings"][reading] = _of_probabilities(estimates, test, reading)

@@ -52,6 +52,7 @@ import numpy as np  # noqa: E402 - after the number of threads is set
 
 from benchmarks.studies import default_peers  # noqa: E402
 from benchmarks.studies.training import data_file  # noqa: E402
+from credibly.calibrate.auto import fit_by_name  # noqa: E402
 
 RECORDS = Path(__file__).with_suffix(".jsonl")
 SETS = ("emotions", "medical", "yeast", "scene", "voc2012", "cifar10h", "tinyimagenet")
@@ -167,7 +168,7 @@ def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
             found[method][outside] = votes
     found = {method: values[problem.scored] for method, values in found.items()}
     for own in part_of[problem.scored] == np.arange(len(problem.parts))[:, None]:
-        calibrator = cr.calibrate.fit(
+        calibrator = fit_by_name(
             settings.calibrate,
             odds[~own],
             targets[~own],

@@ -12,6 +12,7 @@ from torch import nn
 
 from benchmarks.studies.training import data_file, linear, markdown, scores_of, spread, train
 from credibly import calibrate, metrics
+from credibly.calibrate.auto import fit_by_name
 from credibly.losses import Asymmetric
 
 SEEDS = range(5)
@@ -52,7 +53,7 @@ def _one(
     for name in ("temperature", "affine", "beta", "per-label", "isotonic"):
         fitted = calibrate.from_name(name).fit(loss.log_odds(fitting), targets[held])
         stages[f"right link + {name}"] = fitted.transform(right)
-    chosen = calibrate.fit("auto", loss.log_odds(fitting), targets[held])
+    chosen = fit_by_name("auto", loss.log_odds(fitting), targets[held])
     stages["right link + chosen"] = chosen.transform(right)
     print(f"seed {seed}: chose {chosen.name}", flush=True)
     direct = calibrate.Affine().fit(fitting, targets[held])

@@ -21,7 +21,8 @@ from credibly.types import Array, ArrayLike
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from credibly.calibrate import Calibrator, Candidate
+    from credibly.calibrate import Calibrator
+    from credibly.calibrate.auto import Candidate
     from credibly.decide import Decision
     from credibly.losses import Loss
 

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from credibly import InputError, calibrate
 from credibly.calibrate import choose
+from credibly.calibrate.auto import CALIBRATORS, EXCLUSIVE, LABELWISE
 
 
 def sigmoid(log_odds):
@@ -60,7 +61,7 @@ def row_losses(name, odds, targets, folds=5, seed=0):
 @pytest.mark.parametrize("name", DAMAGE)
 def test_the_map_that_undoes_the_damage_is_found(name):
     truth, targets = draw(seed=12)
-    names = (*calibrate.LABELWISE, *(["isotonic"] if name == "isotonic" else []))
+    names = (*LABELWISE, *(["isotonic"] if name == "isotonic" else []))
     found = choose({"scores": DAMAGE[name](truth)}, targets, names=names)
     assert found.calibrator.name == name
 
@@ -75,7 +76,7 @@ def test_the_softmax_map_that_undoes_the_damage_is_found(name):
     }
     found = choose({"scores": softmax_log_odds(damage[name])}, targets, exclusive=True)
     assert found.calibrator.name == name
-    assert [each.calibrator for each in found.candidates] == list(calibrate.EXCLUSIVE)
+    assert [each.calibrator for each in found.candidates] == list(EXCLUSIVE)
 
 
 @pytest.mark.parametrize("unknown", [False, True])
@@ -88,7 +89,7 @@ def test_losses_and_errors_are_those_of_exact_fits_on_other_rows(unknown):
     keep = (targets >= 0).any(axis=1)
     odds, targets = odds[keep], targets[keep]
     found = {each.calibrator: each for each in choose({"scores": odds}, targets).candidates}
-    exact = {name: row_losses(name, odds, targets) for name in calibrate.LABELWISE}
+    exact = {name: row_losses(name, odds, targets) for name in LABELWISE}
     means = {name: cost.sum() / mass.sum() for name, (cost, mass) in exact.items()}
     lowest = min(means, key=lambda name: means[name])
     for name, (cost, mass) in exact.items():
@@ -107,7 +108,7 @@ def test_the_choice_is_beaten_by_no_other_by_more_than_one_standard_error(rows, 
     losses = {(one.stage, one.calibrator): one for one in found.candidates}
     chosen = losses[found.stage, found.calibrator.name]
     assert chosen.above_best <= chosen.error
-    assert list(losses) == [(stage, name) for name in calibrate.LABELWISE for stage in stages]
+    assert list(losses) == [(stage, name) for name in LABELWISE for stage in stages]
     simpler = list(losses.values())[: list(losses.values()).index(chosen)]
     if rows == 200:  # one of them is beaten by the lowest, or by another
         assert all(one.above_best > 0 for one in simpler)
@@ -145,7 +146,7 @@ def test_a_map_that_makes_ties_is_taken_only_when_it_is_asked_for():
     odds = noise.normal(0, 2, (4000, 2))
     targets = (noise.random((4000, 2)) < np.where(odds > 0, 0.9, 0.1)).astype(np.int8)  # a step
     assert choose({"scores": odds}, targets).calibrator.strict
-    named = choose({"scores": odds}, targets, names=tuple(calibrate.CALIBRATORS))
+    named = choose({"scores": odds}, targets, names=tuple(CALIBRATORS))
     assert named.calibrator.name == "isotonic"
 
 

@@ -12,6 +12,7 @@ import torch
 from scipy.special import expit
 
 from credibly import Pipeline, Predictions, calibrate, losses, metrics
+from credibly.calibrate.auto import CALIBRATORS, LABELWISE
 from credibly.cli import main
 
 LABELS = ["dog", 'dining, "table"', "狗", "never"]
@@ -125,12 +126,12 @@ def test_a_split_in_the_file_is_kept_to(tmp_path, capsys):
     assert found["fitted_rows"] + found["judged_rows"] == odd.sum()
 
 
-@pytest.mark.parametrize("method", [*calibrate.CALIBRATORS, "auto"])
+@pytest.mark.parametrize("method", [*CALIBRATORS, "auto"])
 def test_every_method_is_at_hand(method, tmp_path, capsys):
     path = write(tmp_path / "s.npz", "spa")
     out = str(tmp_path / "p.parquet")
     found = run(capsys, path, "--loss", "spa", "--method", method, "--out", out)
-    names = set(calibrate.LABELWISE)
+    names = set(LABELWISE)
     assert found["calibrator"]["calibrator"] in (names if method == "auto" else {method})
     assert bool(found["candidates"]) == (method == "auto")
     assert Predictions.read(out).metadata["calibrator"] == found["calibrator"]

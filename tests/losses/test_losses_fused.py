@@ -13,10 +13,10 @@ import torch
 from numba import njit
 
 from credibly import vectormath
-from credibly.losses.asymmetric import Asymmetric
+from credibly.losses.asymmetric import Asymmetric, Focal
 from credibly.losses.bce import BCE
-from credibly.losses.focal import Focal
-from credibly.losses.fused import FusedForm, force_torch, form
+from credibly.losses.fused import form
+from credibly.losses.fused.form import FusedForm, force_torch
 from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.spa import SPA
 

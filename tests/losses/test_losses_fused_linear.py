@@ -11,7 +11,7 @@ from scipy import sparse
 
 from credibly import losses as cl
 from credibly.checks import InputError
-from credibly.losses.fused import force_torch
+from credibly.losses.fused.form import force_torch
 from credibly.losses.linear import chunks as chunking
 from credibly.targets import SparseTargets
 

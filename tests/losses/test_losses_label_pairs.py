@@ -8,11 +8,10 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.losses.asymmetric import Asymmetric
+from credibly.losses.asymmetric import Asymmetric, Focal
 from credibly.losses.bce import BCE
 from credibly.losses.composite import Composite
-from credibly.losses.focal import Focal
-from credibly.losses.fused import force_torch
+from credibly.losses.fused.form import force_torch
 from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.spa import SPA
 from credibly.losses.two_way import TwoWay

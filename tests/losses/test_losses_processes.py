@@ -15,11 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 from credibly.losses import collectives
 from credibly.losses.average_k import AverageK
 from credibly.losses.expected_positive import ExpectedPositive
+from credibly.losses.families import RowLoss
 from credibly.losses.label_pairs import LabelPairs
 from credibly.losses.quasibinary import Quasibinary
-from credibly.losses.rows import RowLoss
-from credibly.losses.two_way import TwoWay
-from credibly.losses.two_way_term import TwoWayTerm
+from credibly.losses.two_way import TwoWay, TwoWayTerm
 from credibly.train.distributed import WholeLoss
 
 LABELS = 5

@@ -12,7 +12,7 @@ from loss_instances import LOSSES, call_method, each_labelwise, each_loss, examp
 
 import credibly as cr
 from credibly import losses as cl
-from credibly.losses.fused import force_torch
+from credibly.losses.fused.form import force_torch
 
 PATHS = {"kernels": nullcontext, "torch": force_torch}
 each_path = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)

@@ -10,7 +10,7 @@ import torch
 
 import credibly as cr
 from credibly import losses as cl
-from credibly.losses.fused import force_torch
+from credibly.losses.fused.form import force_torch
 from credibly.losses.two_way import TwoWay
 
 mp.mp.dps = 50

@@ -11,9 +11,10 @@ from scipy.special import expit
 
 import credibly as cr
 from credibly import InputError, calibrate, decide, losses
+from credibly.calibrate.auto import CALIBRATORS
 
 LOSSES = ["bce", "asl", "spa", "focal", "softmax", "quasibinary", "twl", "avgk", "spa+lpr"]
-CALIBRATORS = [None, *calibrate.CALIBRATORS]
+CALIBRATORS = [None, *CALIBRATORS]
 DECISIONS = [
     None,
     decide.Threshold(0.3),
@@ -98,7 +99,7 @@ def test_a_written_pipeline_reads_back_exactly(loss, calibrator, decision, link,
     assert again.state() == pipeline.state()
 
 
-@pytest.mark.parametrize("name", list(calibrate.CALIBRATORS))
+@pytest.mark.parametrize("name", list(CALIBRATORS))
 def test_a_calibrators_module_is_its_transform(name):
     fit = calibrate.from_name(name).fit(TRUE, TARGETS)
     wild = np.r_[TRUE, np.full((1, LABELS), np.inf), np.full((1, LABELS), -np.inf), 50 * TRUE[:9]]

@@ -13,6 +13,7 @@ from torch import nn
 
 import credibly as cr
 from credibly import calibrate, decide
+from credibly.calibrate.auto import CALIBRATORS
 
 LABELS = 6
 DECISIONS = {
@@ -79,7 +80,7 @@ def run_onnx(module: nn.Module, names: list[str], scores: np.ndarray, path: str)
     return onnxruntime.InferenceSession(path, options).run(None, {"scores": scores})
 
 
-@pytest.mark.parametrize("calibrator", [None, *calibrate.CALIBRATORS])
+@pytest.mark.parametrize("calibrator", [None, *CALIBRATORS])
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_arithmetic_gives_the_same_sets(source, calibrator, tmp_path):
     loss, scores, targets = draw(source, 800, seed=0)

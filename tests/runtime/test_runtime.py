@@ -13,6 +13,7 @@ import torch
 
 import credibly as cr
 from credibly import InputError, calibrate, decide, losses, runtime
+from credibly.calibrate.auto import CALIBRATORS, SOFTMAX_CALIBRATORS
 
 LABELS, ROWS = 4, 200
 CONTEXT = {"num_labels": LABELS, "average_size": 2.0}
@@ -27,7 +28,7 @@ WITH_ARGUMENTS = [
     "spa(scale_neg=10, slope_pos=2)",
 ]
 LOSSES = [*sorted(losses.names()), *SUFFIXED, *WITH_ARGUMENTS]
-CALIBRATORS = [None, *calibrate.CALIBRATORS, *calibrate.SOFTMAX_CALIBRATORS]
+CALIBRATORS = [None, *CALIBRATORS, *SOFTMAX_CALIBRATORS]
 DECISIONS = {
     "none": lambda: None,
     "threshold": lambda: decide.Threshold(0.3),
@@ -97,7 +98,7 @@ def test_every_link_in_numpy_is_that_of_torch(loss, link, tmp_path):
 @pytest.mark.parametrize("calibrator", CALIBRATORS)
 @pytest.mark.parametrize("loss", [None, "spa", "softmax"])
 def test_every_calibrator_in_numpy_is_that_of_torch(loss, calibrator, tmp_path):
-    if loss != "softmax" and calibrator in calibrate.SOFTMAX_CALIBRATORS:
+    if loss != "softmax" and calibrator in SOFTMAX_CALIBRATORS:
         pytest.skip("needs probabilities that sum to 1")
     pipeline = pipeline_of(loss, calibrator)
     scores = NOISE.normal(-1, 3, (ROWS, LABELS)).astype(np.float32)

@@ -13,6 +13,7 @@ from spread_rows import RECORDS, ROWS, rows, splits, top_rows, write
 
 import credibly as cr
 from credibly import calibrate, decide, metrics
+from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.review import label_issues
 from credibly.workflows import calibrate_parts
 
@@ -106,7 +107,7 @@ def accumulators():
             lambda each: [each.precision(), each.ndcg()],
         ),
         "LogOddsHistogram": (
-            lambda: calibrate.LogOddsHistogram(6),
+            lambda: LogOddsHistogram(6),
             lambda each, part: each.update(np.log((p[part] + 0.01) / (1.01 - p[part])), y[part]),
             lambda each: [*each.entries(), each.fit(calibrate.PerLabel()).state()],
         ),

@@ -7,44 +7,24 @@
 Fit on rows the model was not trained on, and never on the rows a result is reported on.
 """
 
-from credibly.calibrate.auto import (
-    CALIBRATORS,
-    EXCLUSIVE,
-    LABELWISE,
-    SOFTMAX_CALIBRATORS,
-    Candidate,
-    Choice,
-    choose,
-    fit,
-    from_name,
-    from_state,
-)
+from credibly.calibrate.auto import choose, from_name, from_state
 from credibly.calibrate.base import Calibrator
-from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.calibrate.isotonic import Isotonic
 from credibly.calibrate.parametric import Affine, Beta, Identity, Temperature, shift_rates
 from credibly.calibrate.per_label import PerLabel
 from credibly.calibrate.softmax import SoftmaxTemperature, VectorScaling
 
 __all__ = [
-    "CALIBRATORS",
-    "EXCLUSIVE",
-    "LABELWISE",
-    "SOFTMAX_CALIBRATORS",
     "Affine",
     "Beta",
     "Calibrator",
-    "Candidate",
-    "Choice",
     "Identity",
     "Isotonic",
-    "LogOddsHistogram",
     "PerLabel",
     "SoftmaxTemperature",
     "Temperature",
     "VectorScaling",
     "choose",
-    "fit",
     "from_name",
     "from_state",
     "shift_rates",

@@ -178,7 +178,7 @@ def choose(
     return Choice(best[0], calibrator, compared)
 
 
-def fit(
+def fit_by_name(
     method: str,
     log_odds: ArrayLike,
     targets: TargetsLike,
@@ -192,7 +192,7 @@ def fit(
 
     Example:
         >>> odds = np.array([[-4.0, 2.0], [3.0, -6.0], [6.0, 4.0], [-2.0, -4.0]])
-        >>> fit("temperature", odds, np.array([[0, 1], [1, 0], [0, 1], [0, -1]]))
+        >>> fit_by_name("temperature", odds, np.array([[0, 1], [1, 0], [0, 1], [0, -1]]))
         Temperature(slope=0.314, floor=-2.708, ceiling=2.708)
     """
     if method != "auto":

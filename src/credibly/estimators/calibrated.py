@@ -20,8 +20,9 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from credibly import calibrate, checks
+from credibly import checks
 from credibly.arrays import is_data_frame, label_columns
+from credibly.calibrate.auto import fit_by_name
 from credibly.data import StratifiedFolds
 from credibly.frames import in_order
 from credibly.targets import UNKNOWN, Coding, decode
@@ -316,7 +317,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         odds, targets = odds[held_out], targets[held_out]
         weights = None if weights is None else weights[held_out]
         exclusive = not self.multi_label_ and self.response == "predict_proba"
-        return calibrate.fit(
+        return fit_by_name(
             self.method, odds, targets, weights, exclusive=exclusive, coding="unknown"
         )
 

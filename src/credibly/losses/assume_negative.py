@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.entries import BinaryLoss
+from credibly.losses.families import BinaryLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 
 

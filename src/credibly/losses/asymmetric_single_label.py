@@ -8,7 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.rows import RowLoss
+from credibly.losses.families import RowLoss
 from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
 from credibly.types import LogOdds, Scores, Targets, Values
 

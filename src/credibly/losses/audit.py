@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from credibly.losses.base import Loss, Properness
-from credibly.losses.entries import BinaryLoss
+from credibly.losses.families import BinaryLoss
 from credibly.notebook import html_table
 
 RATES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)

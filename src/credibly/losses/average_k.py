@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.losses import collectives
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.batches import BatchLoss
+from credibly.losses.families import BatchLoss
 from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
 from credibly.types import LogOdds, Scores, Targets, Values
 

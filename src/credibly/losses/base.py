@@ -31,7 +31,7 @@ from credibly.losses.fused.form import FusedForm
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 if TYPE_CHECKING:
-    from credibly.losses.linear.form import LinearForm
+    from credibly.losses.linear.chunks import LinearForm
 
 Properness: TypeAlias = Literal["strict", "recoverable", "none"]
 Reduction: TypeAlias = Literal["mean", "rows", "sum", "none"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from credibly.checks import InputError
 from credibly.losses.base import Reduction
-from credibly.losses.entries import BinaryLoss
+from credibly.losses.families import BinaryLoss
 from credibly.types import Scores, Values
 
 _GRID = torch.linspace(-20, 20, 2001, dtype=torch.float64)

@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 from credibly import checks
 from credibly.losses import collectives
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.batches import BatchLoss
+from credibly.losses.families import BatchLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 
 

@@ -9,7 +9,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from credibly import checks
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.rows import RowLoss
+from credibly.losses.families import RowLoss
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 _NEVER = -1e30  # log of zero that stays finite under autograd

@@ -12,7 +12,7 @@ from credibly import targets as coding
 from credibly.losses.base import Loss, Reduction, working_precision
 from credibly.losses.collectives import all_reduce_sum, process_count
 from credibly.losses.fused.form import FusedForm
-from credibly.losses.fused.label_pairs import PairsForm, row_pairs
+from credibly.losses.fused.pairs import PairsForm, row_pairs
 from credibly.losses.wrapped import WrappedLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 

@@ -8,8 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.batches import BatchLoss
-from credibly.losses.rows import matrices
+from credibly.losses.families import BatchLoss, matrices
 from credibly.types import LogOdds, Scores, Targets, Values
 
 

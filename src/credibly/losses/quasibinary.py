@@ -12,10 +12,9 @@ from torch import Tensor
 from credibly import checks
 from credibly.losses import collectives
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.batches import BatchLoss
-from credibly.losses.linear.form import LinearForm
+from credibly.losses.families import BatchLoss, matrices
+from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.linear.rows import QuasibinaryLinear
-from credibly.losses.rows import matrices
 from credibly.types import LogOdds, Scores, Targets, Values
 
 Penalty = Literal["batch", "running"]

@@ -121,8 +121,8 @@ def _build(
 
 def _wrap(loss: Loss, suffix: str, arguments: dict[str, Any], full_name: str) -> Loss:
     from credibly.losses.label_pairs import LabelPairs
-    from credibly.losses.published import Published
-    from credibly.losses.two_way_term import TwoWayTerm
+    from credibly.losses.two_way import TwoWayTerm
+    from credibly.losses.wrapped import Published
 
     kinds = {kind.suffix: kind for kind in (LabelPairs, TwoWayTerm, Published)}
     if suffix not in kinds:

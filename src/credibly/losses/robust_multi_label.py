@@ -7,7 +7,7 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.losses.base import Reduction
-from credibly.losses.rows import RowLoss
+from credibly.losses.families import RowLoss
 from credibly.losses.warp import hinge_sums, rank_weights
 from credibly.types import Scores, Targets, Values
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.linear.form import LinearForm
+from credibly.losses.families import RowLoss
+from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.linear.rows import SoftmaxLinear
-from credibly.losses.rows import RowLoss
 from credibly.types import LogOdds, Scores, Targets, Values
 
 ABSENT_SCORE = -1e30

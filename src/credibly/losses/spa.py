@@ -9,11 +9,10 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses.base import Formula, Reduction, working_precision
-from credibly.losses.entries import BinaryLoss
-from credibly.losses.fused.entries import EntryLoop
+from credibly.losses.families import BinaryLoss
+from credibly.losses.fused.entries import EntryLoop, side_numbers, softplus_loop
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.linked import LinkedPairs
-from credibly.losses.fused.softplus import side_numbers, softplus_loop
 from credibly.types import LogOdds, Scores, Values
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from credibly.losses.base import Reduction
-from credibly.losses.rows import RowLoss
+from credibly.losses.families import RowLoss
 from credibly.types import Scores, Targets, Values
 
 

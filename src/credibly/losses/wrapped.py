@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from credibly import checks
 from credibly.losses.base import Formula, Loss, Reduction
+from credibly.losses.bce import BCE
+from credibly.losses.linear.chunks import LinearForm
+from credibly.losses.softmax import Softmax
 from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
 
 
@@ -94,3 +98,85 @@ class WrappedLoss(Loss):
 
     def extra_repr(self) -> str:
         return f"{self.loss}, {super().extra_repr()}"
+
+
+class Published(WrappedLoss):
+    r"""A loss with the map from scores to probabilities that its paper prints.
+
+    It trains as the loss inside. Only the link differs, where the authors take another one than the
+    one that belongs to the loss:
+
+    * `AverageK`, `AssumeNegative`, `ExpectedPositive`, `OnlineEstimation` and `BalancedTopK`:
+      softmax of the scores. Garcin et al. (2023), Algorithm 1 and Eqs. 16–17, apply it to whatever
+      head predicts.
+    * `Focal`, `Asymmetric`, and the losses without a link `TwoWay`, `Warp` and `RobustMultiLabel`:
+      sigmoid of the scores.
+
+    Probabilities of such a map are not proper, so ``properness`` is ``"none"``; the presets of the
+    average-K paper use it. Every other loss stays as it is.
+
+    Args:
+        loss: any loss; its ``reduction`` must be ``"mean"`` or ``"rows"``.
+        reduction: ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
+
+    Example:
+        >>> import torch
+        >>> from credibly.losses.assume_negative import AssumeNegative
+        >>> loss = Published(AssumeNegative())
+        >>> loss.probabilities(torch.tensor([[2.0, -1.0, 0.0]]))
+        tensor([[0.8438, 0.0420, 0.1142]])
+        >>> loss.name
+        'an+published'
+    """
+
+    suffix = "published"
+
+    def __init__(self, loss: Loss, *, reduction: Reduction = "mean") -> None:
+        super().__init__(loss, reduction=reduction)
+        links: dict[str, Loss] = {"sigmoid": BCE(), "softmax": Softmax()}
+        self.link = links.get(loss.published)
+        self._inherit(biased=self.link is not None)
+        if self.link is not None:
+            self.labelwise, self.exclusive = self.link.labelwise, self.link.exclusive
+            self.has_link = True
+
+    def forward(
+        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
+    ) -> Tensor:
+        if self.reduction in ("mean", "rows"):
+            return self.loss(scores, targets, weight, **details)
+        return self.reduce(self.values(scores, targets, weight, **details), scores.new_ones(()))
+
+    def values(
+        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
+    ) -> Values:
+        """Return the values of the loss inside."""
+        return self.loss.values(scores, targets, weight, **details)
+
+    def linear_form(self) -> LinearForm | None:
+        return self.loss.linear_form()
+
+    def log_odds(self, scores: Scores) -> LogOdds:
+        return self.loss.published_log_odds(scores)
+
+    def formula(self) -> Formula | None:
+        if self.link is None:
+            return super().formula()
+        ranking, link = self.ranking_formula(), self.link.formula()
+        return None if ranking is None or link is None else {**ranking, **link}
+
+    def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
+        return self._source().known_log_odds(self._read(scores), known)
+
+    def top_log_odds(self, scores: Scores, log_sum: Tensor) -> LogOdds:
+        return self._source().top_log_odds(scores, log_sum)
+
+    def probabilities(self, scores: Scores) -> Probabilities:
+        return torch.sigmoid(self.log_odds(scores))
+
+    def _source(self) -> Loss:
+        return self.loss if self.link is None else self.link
+
+    def _read(self, scores: Scores) -> Scores:
+        """Return what the link is applied to: the scores, or those of the head that predicts."""
+        return scores if self.link is None else self.loss.ranking_scores(scores)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from credibly import checks
-from credibly.calibrate import LogOddsHistogram
+from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.checks import InputError
 from credibly.engines import is_remote, open_engine
 from credibly.files import atomic_path, spreadsheet_cell

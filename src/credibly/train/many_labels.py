@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from credibly.calibrate.auto import fit_by_name
 from credibly.checks import InputError
 from credibly.losses import fused_linear
 from credibly.models import Scorer
@@ -172,13 +173,12 @@ def fit_calibrator(
     Auto leaves the labels of a softmax alone: the few that are kept do not tell what a map that
     keeps rows summing to one would make of the others.
     """
-    from credibly import calibrate
 
     known = hits >= 0
     if settings.calibrate == "none" or (settings.calibrate == "auto" and criterion.exclusive):
         return None
     column, truth = odds[known][:, None], hits[known][:, None]
-    return calibrate.fit(settings.calibrate, column, truth, coding="unknown")
+    return fit_by_name(settings.calibrate, column, truth, coding="unknown")
 
 
 def top_predictions(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly import calibrate, metrics
+from credibly import metrics
 from credibly.arrays import to_numpy
+from credibly.calibrate.auto import EXCLUSIVE
 from credibly.checks import InputError
 from credibly.frames import aligned, column_names, in_order
 from credibly.notebook import number_table
@@ -35,7 +36,8 @@ from credibly.workflows.probability_maps import (
 )
 
 if TYPE_CHECKING:
-    from credibly.calibrate import Calibrator, Candidate
+    from credibly.calibrate import Calibrator
+    from credibly.calibrate.auto import Candidate
     from credibly.losses import Loss
     from credibly.metrics import Draws, Interval, Reliability
 
@@ -116,7 +118,7 @@ class CalibratedScores:
             yield "If another loss trained the model, name that one."
 
     def _about_sums(self) -> Iterator[str]:
-        loss, exclusive = self.pipeline.loss, (*calibrate.EXCLUSIVE, "none")
+        loss, exclusive = self.pipeline.loss, (*EXCLUSIVE, "none")
         if loss is not None and loss.exclusive and self.calibrator.name not in exclusive:
             yield (
                 f"{loss.name} takes exactly one label to be present, and a map of each label on "

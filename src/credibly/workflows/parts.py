@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import calibrate, metrics
+from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.checks import InputError, choice, out_can_be_written
 from credibly.engines import Engine, is_remote, open_engine
 from credibly.pipeline import Pipeline
@@ -202,7 +203,7 @@ class _FitTally:
 
     def __init__(self, pipeline: Pipeline, method: str, rows: RowChoice, labels: int) -> None:
         self.pipeline, self.rows = pipeline, rows
-        self.histogram = calibrate.LogOddsHistogram(labels if method == "per-label" else 1)
+        self.histogram = LogOddsHistogram(labels if method == "per-label" else 1)
         self.fitted = self.known = 0
 
     def update(self, batch: Predictions, first_row: int) -> None:

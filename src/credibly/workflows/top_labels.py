@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from credibly import calibrate
+from credibly.calibrate.auto import fit_by_name
 from credibly.checks import InputError
 from credibly.engines import Engine
 from credibly.predictions import Dataset, Predictions, Writer
@@ -124,7 +124,7 @@ def fit_top_calibrator(
         truth.append(hits[known])
     column, hits = np.concatenate(odds)[:, None], np.concatenate(truth)[:, None]
     step = max(1, len(column) // FIT_ENTRIES)
-    return calibrate.fit(method, column[::step], Targets(hits[::step]))
+    return fit_by_name(method, column[::step], Targets(hits[::step]))
 
 
 def log_odds(probabilities: Array) -> Array:

@@ -21,16 +21,15 @@ from numba import njit
 from torch import Tensor
 
 from credibly.compiled import compiled
-from credibly.losses.fused.chebyshev import tables as chebyshev_tables
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, by_autograd, run_rows
-from credibly.losses.fused.label_pairs import PairsForm
 from credibly.losses.fused.memory import CHUNK, all_hard, array_at, as_type, tensors_at
-from credibly.losses.fused.pairs import pair_factor, positives
+from credibly.losses.fused.pairs import PairsForm, pair_factor, positives
+from credibly.losses.fused.pairs import tables as chebyshev_tables
 from credibly.types import Scores, Targets
 from credibly.vectormath import EXACT, INNER, JIT, THIN, exp_nonpositive, float_bits, log1p_unit
 
 if TYPE_CHECKING:
-    from credibly.losses.entries import BinaryLoss
+    from credibly.losses.families import BinaryLoss
 
 # All tables are parts of one array. As separate arrays, the loops would have to check at run time
 # that none overlap, and would not become vector instructions.
@@ -87,12 +86,12 @@ def _linked(
     labels = shape[1]
     work = torch.empty(labels + 1 + _TABLES, dtype=torch.float64)
     _, _, many, more = chebyshev_tables(isinstance(zero, np.float64))
-    limit = many + more / labels
-    return linked_at(pointers, work.data_ptr(), shape, zero, needs_grad, numbers, weight, limit)
+    pair = weight, many + more / labels
+    return linked_at((*pointers, work.data_ptr()), shape, zero, needs_grad, numbers, pair)
 
 
 @njit(**EXACT)
-def _logs(x: Any, e: Any, zero: Any) -> Any:
+def _logs(x, e, zero):
     """Return softplus(x) and log σ(x) from ``e`` = exp(−|x|)."""
     rest = log1p_unit(e)
     above = x if x > zero else zero
@@ -100,7 +99,7 @@ def _logs(x: Any, e: Any, zero: Any) -> Any:
 
 
 @njit(**INNER)
-def _fill(v: Any, y: Any, tables: Any, n: Any, scale: Any) -> Any:
+def _fill(v, y, tables, n, scale):
     """Fill the tables; return the sum of the loss and the largest exp(u), as bits.
 
     ``n`` are slope, offset and weight of both partial losses, the log of the ratio of their slopes
@@ -133,7 +132,7 @@ def _fill(v: Any, y: Any, tables: Any, n: Any, scale: Any) -> Any:
 
 
 @njit(**INNER)
-def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
+def _one_against(tables, size, level, up, down):
     """Return the sum of the pairs of one positive with the chunk, and its slope."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
     values, slopes = zero, zero
@@ -148,13 +147,13 @@ def _one_against(tables: Any, size: int, level: Any, up: Any, down: Any) -> Any:
 
 
 @njit(**INNER)
-def _write_gradient(out: Any, tables: Any, factor: Any) -> None:
+def _write_gradient(out, tables, factor):
     for t in range(out.size):
         out[t] = tables[t] + factor * tables[_SLOPE + t] * tables[_CHAIN + t]
 
 
 @njit(**THIN)
-def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any, scale: Any) -> None:
+def _look_up(scores, index, picked, few, numbers, scale):
     """Fill the tables of the positives of a long row, which all of its chunks need."""
     whole = (index.size + 7) // 8 * 8  # rounded up, so that no step is a single one
     v = picked[:whole]
@@ -166,7 +165,7 @@ def _look_up(scores: Any, index: Any, picked: Any, few: Any, numbers: Any, scale
 
 
 @njit(**THIN)
-def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
+def _take_out(tables, few, k, t, known):
     """Remove positive ``k``, at index ``t``, from the tables; copy it to ``few`` unless known."""
     if not known:
         few[_U + k], few[_RISE + k], few[_FALL + k] = (
@@ -179,7 +178,7 @@ def _take_out(tables: Any, few: Any, k: int, t: int, known: bool) -> None:
 
 
 @njit(**THIN)
-def _centre(n: Any, score: Any) -> Any:
+def _centre(n, score):
     """Return whether exp(u) must be counted from the log-odds at ``score``, and these log-odds.
 
     Pairs only see differences of log-odds, so the origin cancels. Without it rows whose scores are
@@ -194,7 +193,7 @@ def _centre(n: Any, score: Any) -> Any:
 
 
 @njit(**INNER)
-def _recentre(tables: Any, size: int, origin: Any) -> Any:
+def _recentre(tables, size, origin):
     """Count exp(u) and exp(−u) from ``origin``; return the largest exp(u), as bits."""
     zero, one = tables.dtype.type(0), tables.dtype.type(1)
     highest = float_bits(zero)
@@ -210,28 +209,19 @@ def _recentre(tables: Any, size: int, origin: Any) -> Any:
 
 
 @compiled(**JIT)
-def linked_at(
-    pointers: Any,
-    work: int,
-    shape: Any,
-    zero: Any,
-    needs_grad: bool,
-    numbers: Any,
-    weight: float,
-    limit: float,
-) -> float:
+def linked_at(pointers, shape, zero, needs_grad, numbers, pair):
     """Return the loss and fill its gradient; NaN if a row is not for this form.
 
     Args:
-        pointers, shape, zero: see ``tensors_at``.
-        work: address of labels + 1 + ``_TABLES`` float64 numbers.
+        pointers, shape, zero: see ``tensors_at``; then the address of labels + 1 + ``_TABLES``
+            float64 numbers.
         needs_grad: whether to fill the gradient.
         numbers: slope, offset and weight of both partial losses.
-        weight: of the pairs.
-        limit: number of positives from which on another form is faster.
+        pair: weight of the pairs, and the number of positives from which on another form is
+            faster.
     """
-    scores, targets, gradient = tensors_at(pointers, shape, zero)
-    rows, size = shape
+    scores, targets, gradient = tensors_at(pointers[:3], shape, zero)
+    (rows, size), (weight, limit), work = shape, pair, pointers[3]
     ratio = numbers[3] * numbers[5] / (-numbers[0] * numbers[2])
     n = as_type((*numbers, math.log(ratio), ratio), zero)
     scale, factor = as_type(1.0 / (rows * size), zero), pair_factor(size, rows, weight)

@@ -15,7 +15,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from credibly.types import Array
 from credibly.vectormath import EXACT, INNER, THIN
 
 CHUNK = 512
@@ -53,7 +52,7 @@ as_type: Any = intrinsic(_to_type)
 
 
 @njit(**THIN)
-def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
+def tensors_at(pointers, shape, zero):
     """Return arrays over the memory of scores, targets and gradient.
 
     The caller keeps the tensors alive. All three are contiguous, of one shape and one dtype.
@@ -72,13 +71,13 @@ def tensors_at(pointers: Any, shape: Any, zero: float) -> Any:
 
 
 @njit(**THIN)
-def array_at(address: int, size: int, zero: Any) -> Any:
+def array_at(address, size, zero):
     """Return an array of the type of ``zero`` over memory that the caller keeps alive."""
     return carray(_pointer(address, zero), size)
 
 
 @njit(**INNER)
-def all_hard(targets: Array) -> bool:
+def all_hard(targets):
     """Return whether every target is exactly 0 or 1: none soft, none unknown."""
     off = targets.dtype.type(0)
     one = targets.dtype.type(1)
@@ -88,7 +87,7 @@ def all_hard(targets: Array) -> bool:
 
 
 @njit(**EXACT)
-def known_weights(target: float, one: float) -> Any:
+def known_weights(target, one):
     """Return the weights of the positive and the negative partial loss, and of the entry."""
     if target >= one - one:
         return target, one - target, one

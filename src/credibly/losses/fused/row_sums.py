@@ -6,7 +6,6 @@ For losses that need a sum over all labels before any gradient. All entries are 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -14,12 +13,11 @@ from numba import njit
 from credibly.compiled import compiled
 from credibly.losses.fused.memory import CHUNK, array_at, tensors_at
 from credibly.losses.fused.pairs import positives
-from credibly.types import Array
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive
 
 
 @njit(**INNER)
-def _exponentials(x: Array, y: Array, top: Any, scale: Any, spared: Any) -> Any:
+def _exponentials(x, y, top, scale, spared):
     """Return Σ (1 − spared · y) exp(scale · (x − top))."""
     zero, one = y.dtype.type(0), y.dtype.type(1)
     total = zero
@@ -31,8 +29,9 @@ def _exponentials(x: Array, y: Array, top: Any, scale: Any, spared: Any) -> Any:
 
 
 @njit(**INNER)
-def _scaled(x: Array, y: Array, high: Any, low: Any, scale: Any, spared: Any, factor: Any) -> None:
-    """Replace x by factor · (1 − spared · y) exp(scale · x − high − low)."""
+def _scaled(x, y, shift, scale, spared, factor):
+    """Replace x by factor · (1 − spared · y) exp(scale · x − shift), which is in two parts."""
+    high, low = shift
     zero, one = y.dtype.type(0), y.dtype.type(1)
     for t in range(x.size):
         weight = one - spared * y[t]
@@ -41,16 +40,14 @@ def _scaled(x: Array, y: Array, high: Any, low: Any, scale: Any, spared: Any, fa
 
 
 @njit(**THIN)
-def _log_of_sum(before: float, more: float) -> float:
+def _log_of_sum(before, more):
     """Return log(exp(before) + exp(more)) for a finite ``more``."""
     top, rest = max(before, more), min(before, more)
     return top + math.log1p(math.exp(rest - top))
 
 
 @compiled(**JIT)
-def add_row_sums_at(
-    pointers: Any, shape: Any, zero: float, scales: Any, spared: float, sums: Any
-) -> None:
+def add_row_sums_at(pointers, shape, zero, scales, spared, sums):
     """Add a chunk of labels to the sums of each row.
 
     Args:
@@ -85,24 +82,21 @@ def add_row_sums_at(
 
 
 @compiled(**JIT)
-def row_gradient_at(
-    pointers: Any, shape: Any, zero: float, scales: Any, spared: float, numbers: int, linear: bool
-) -> None:
+def row_gradient_at(pointers, shape, zero, scales, spared, linear):
     """Replace the scores of a chunk by their gradient.
 
     Args:
-        pointers: addresses of the scores and the targets.
+        pointers: addresses of the scores, the targets and four float64 columns: the log of the
+            first sum and the slope by it, the log of the second sum and the slope of positives.
         shape: rows and labels of the chunk.
         zero: a number of their dtype.
         scales, spared: see ``add_row_sums_at``.
-        numbers: address of four float64 columns: the log of the first sum and the slope by it, the
-            log of the second sum and the slope of positives.
         linear: whether the gradient of positives is their slope times y; times
             y exp(scale · x − log of the second sum) otherwise.
     """
     rows, labels = shape
     scores, targets, _ = tensors_at((pointers[0], pointers[1], pointers[0]), shape, zero)
-    given = array_at(numbers, 4 * rows, 0.0)
+    given = array_at(pointers[2], 4 * rows, 0.0)
     kind = scores.dtype.type
     index, before = np.empty(labels + 1, np.int64), np.empty(labels)
     for i in range(rows):
@@ -117,7 +111,7 @@ def row_gradient_at(
         else:
             high = kind(shift)
             low = kind(shift - float(high))
-            _scaled(x, y, high, low, kind(scales[0]), kind(spared), kind(slope))
+            _scaled(x, y, (high, low), kind(scales[0]), kind(spared), kind(slope))
         for k in range(count):
             change = given[4 * i + 3] * float(y[index[k]])
             if not linear and change != 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from credibly.compiled import compiled
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, by_autograd, run_rows
 from credibly.losses.fused.memory import array_at, tensors_at
 from credibly.losses.fused.pairs import positives
-from credibly.types import Array, Scores, Targets
+from credibly.types import Scores, Targets
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, float_bits
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class TwoWayForm(FusedForm):
     def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
         loss = self.loss
         if scores.dtype == torch.float32 and scores.numel():
-            numbers = loss.temperature_pos, loss.temperature_neg, loss.margin
+            numbers = loss.temperature_pos, loss.temperature_neg, loss.margin, _SAFE
             ways = loss.ways != "labels", loss.ways != "samples"
-            value, gradient = run_rows(_two_way, scores, targets, needs_grad, numbers, ways, _SAFE)
+            value, gradient = run_rows(_two_way, scores, targets, needs_grad, numbers, ways)
             if not math.isnan(value.item()):
                 return value, gradient
         # A NaN, or a range that needs a shift of its own for each sum.
@@ -53,47 +53,38 @@ class TwoWayForm(FusedForm):
 def _two_way(
     pointers: tuple[int, int, int],
     shape: tuple[int, int],
-    zero: Any,
+    zero: np.float32,
     needs_grad: bool,
-    numbers: Any,
-    ways: Any,
-    safe: float,
+    numbers: tuple[float, ...],
+    ways: tuple[bool, bool],
 ) -> float:
+    """Run ``two_way_at`` with work space: sums, and exponentials where no gradient holds them."""
+    rows, labels = shape
+    work = torch.zeros(2 * rows + 4 * labels + 1, dtype=torch.float64)
+    scores, targets, out = pointers
+    scratch = None if needs_grad else torch.empty(rows * labels, dtype=torch.float32)
+    out = out if scratch is None else scratch.data_ptr()
+    addresses = scores, targets, out, work.data_ptr()
+    return two_way_at(addresses, shape, zero, needs_grad, numbers, ways)
+
+
+@compiled(**JIT)
+def two_way_at(pointers, shape, zero, needs_grad, numbers, ways):
     """Return the value, and fill the gradient; NaN if a score over temperature is beyond ``safe``.
 
     The exponentials are not shifted, so that no digits are lost; this is why the range has a bound.
 
     Args:
-        pointers, shape, zero: see ``tensors_at``; float32. A NaN among the scores gives NaN.
+        pointers, shape, zero: see ``tensors_at``; float32. A NaN among the scores gives NaN. Then
+            the address of 2 rows + 4 labels + 1 zeros in float64.
         needs_grad: whether to compute the gradient.
-        numbers: temperature of positives, temperature of negatives, margin.
+        numbers: temperature of positives, temperature of negatives, margin, and the largest
+            absolute score over temperature.
         ways: whether rows count, and whether labels count.
-        safe: largest absolute score over temperature.
     """
-    rows, labels = shape
-    sums = torch.zeros(2 * rows + 4 * labels + 1, dtype=torch.float64)
-    if needs_grad:
-        return two_way_at(pointers, sums.data_ptr(), shape, zero, True, numbers, ways, safe)
-    scratch = torch.empty(rows * labels, dtype=torch.float32)  # for exponentials
-    pointers = *pointers[:2], scratch.data_ptr()
-    return two_way_at(pointers, sums.data_ptr(), shape, zero, False, numbers, ways, safe)
-
-
-@compiled(**JIT)
-def two_way_at(
-    pointers: Any,
-    work: int,
-    shape: Any,
-    zero: Any,
-    needs_grad: bool,
-    numbers: Any,
-    ways: Any,
-    safe: float,
-) -> float:
-    """Run ``_two_way``; ``work`` is the address of 2 rows + 4 labels + 1 zeros in float64."""
-    scores, targets, gradient = tensors_at(pointers, shape, zero)
-    rows, labels = shape
-    temperature_pos, temperature_neg, margin = numbers
+    scores, targets, gradient = tensors_at(pointers[:3], shape, zero)
+    (rows, labels), work = shape, pointers[3]
+    temperature_pos, temperature_neg, margin, safe = numbers
     hard, weak = array_at(work, rows + labels, 0.0), _after(work, rows + labels, rows + labels, 0.0)
     by_label = _after(work, 2 * (rows + labels), 2 * labels, zero)
     down = by_label[:labels]
@@ -142,13 +133,13 @@ def two_way_at(
 
 
 @njit(**THIN)
-def _after(work: int, numbers: int, size: int, zero: Any) -> Any:
+def _after(work, numbers, size, zero):
     """Return an array that begins so many float64 numbers after ``work``."""
     return array_at(work + 8 * numbers, size, zero)
 
 
 @njit(**INNER)
-def _exponentials(x: Array, y: Array, e: Array, down: Array, scale: Any) -> Any:
+def _exponentials(x, y, e, down, scale):
     """Store exp(scale · x) × (1 − y); return its sum and the largest |x|, as bits."""
     # Sizes are compared as bit patterns, in which NaN is the largest: a float maximum that
     # respects NaN does not become vector code.
@@ -165,14 +156,14 @@ def _exponentials(x: Array, y: Array, e: Array, down: Array, scale: Any) -> Any:
 
 
 @njit(**INNER)
-def _add_up(sums: Array, down: Array) -> None:
+def _add_up(sums, down):
     for j in range(down.size):
         sums[j] += down[j]
         down[j] = _ZERO
 
 
 @njit(**INNER)
-def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float, counts: bool) -> float:
+def _slopes(hard, weak, t_pos, t_neg, margin, counts):
     """Return the mean over sets; replace ``hard`` and ``weak`` by the slopes in them."""
     count = 0
     for k in range(hard.size):
@@ -191,7 +182,7 @@ def _slopes(hard: Any, weak: Any, t_pos: float, t_neg: float, margin: float, cou
 
 
 @njit(**INNER)
-def _scale(out: Array, hard: float, weak: float, by_label: Array) -> None:
+def _scale(out, hard, weak, by_label):
     """Multiply what a row holds by the slopes of its sets; what is below 0 is of positives."""
     hard_row, weak_row = np.float32(hard), np.float32(weak)
     for j in range(out.size):

@@ -20,8 +20,7 @@ from credibly.losses import collectives
 from credibly.losses.fused.form import ZEROS, takes_loops
 from credibly.losses.fused.row_sums import add_row_sums_at, row_gradient_at
 from credibly.losses.fused.two_way import TwoWayForm
-from credibly.losses.linear.chunks import Chunk, ScoreChunks
-from credibly.losses.linear.form import LinearForm
+from credibly.losses.linear.chunks import Chunk, LinearForm, ScoreChunks
 
 if TYPE_CHECKING:
     from credibly.losses.quasibinary import Quasibinary
@@ -74,11 +73,9 @@ class _RowKernels:
         columns = log_sums[0], slopes[0], log_sums[1], slopes[1]
         numbers = torch.stack(columns, 1).contiguous()
         scores = chunk.scores
-        pointers = scores.data_ptr(), chunk.targets.data_ptr()
+        pointers = scores.data_ptr(), chunk.targets.data_ptr(), numbers.data_ptr()
         zero, spared = ZEROS[scores.dtype], float(self.spared)
-        row_gradient_at(
-            pointers, tuple(scores.shape), zero, self.scales, spared, numbers.data_ptr(), linear
-        )
+        row_gradient_at(pointers, tuple(scores.shape), zero, self.scales, spared, linear)
         return scores
 
 

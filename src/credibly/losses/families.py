@@ -1,4 +1,4 @@
-"""Losses of single entries: a pair of partial losses, and the link they imply."""
+"""The three families of losses: of single entries, of the labels of a row, of a whole batch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from credibly import checks
 from credibly import targets as coding
+from credibly.arrays import to_numpy
 from credibly.losses.base import Loss, Reduction, belongs, working_precision
 from credibly.losses.fused.form import FusedForm
-from credibly.losses.linear.entries import EntriesLinear
-from credibly.losses.linear.form import LinearForm
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.losses.linear.chunks import EntriesLinear, LinearForm
+from credibly.types import ArrayLike, LogOdds, Scores, Targets, Values
 
 
 class BinaryLoss(Loss):
@@ -171,3 +171,121 @@ def _per_row(targets: Targets) -> Tensor:
     """Return the number of known entries per row that has one."""
     known = targets >= 0
     return known.sum().double() / known.any(-1).sum().clamp(min=1)
+
+
+class RowLoss(Loss):
+    """Mean of one value per row over the rows that count.
+
+    A weight of a row multiplies its value, which leaves its minimiser as it is. Weights of single
+    entries are refused: inside a sum over the labels of a row they would move the link.
+    """
+
+    name = ""
+    smallest_example: ClassVar[str] = Loss.smallest_example
+
+    @abstractmethod
+    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+        """Return one value per row, and which rows count (bool).
+
+        ``scores`` are (rows, labels) in float32 or float64, ``targets`` the same with −1 where
+        unknown. Values of rows that do not count are taken as 0.
+        """
+
+    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+        values, counted = self._weighted(scores, targets, weight)
+        return self.reduce(values, counted.sum())
+
+    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+        """Return one value per row; 0 for rows that do not count."""
+        return self._weighted(scores, targets, weight)[0]
+
+    def _weighted(
+        self, scores: Scores, targets: Targets, weight: Tensor | None
+    ) -> tuple[Values, Tensor]:
+        scores, targets = matrices(self, scores, targets)
+        values, counted = self.row_values(scores, targets)
+        values = torch.where(counted, values, 0.0)
+        if weight is not None:
+            values = values * checks.row_weight(weight, scores).to(values.dtype)
+        return values, counted
+
+
+def matrices(loss: Loss, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
+    """Return scores in working precision, and targets as a matrix with −1 where unknown."""
+    checks.matrix_scores(scores, loss.scores_per_label)
+    scores = working_precision(scores)
+    one_head = scores[:, : loss.num_labels_of(scores.shape[1])]
+    return scores, coding.unknown_to_minus_one(coding.tensor_matrix(one_head, targets))
+
+
+class BatchLoss(Loss):
+    """A loss in which rows of a batch share something: a normalizer, a count, a choice.
+
+    A subclass that sums over processes itself, with `credibly.losses.collectives`, says so with
+    ``spans_processes = True``. Otherwise a trainer gathers the batches of all processes for it.
+    """
+
+    name = ""
+    smallest_example: ClassVar[str] = """
+class Mine(cr.losses.BatchLoss):
+    def batch_values(self, scores, targets, weight, *, update_state):
+        known = targets >= 0
+        centred = scores - scores.mean()
+        values = (centred - targets).square().where(known, 0.0).sum(1)
+        return values, known.any(1).sum()
+"""
+
+    @abstractmethod
+    def batch_values(
+        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Values, Tensor]:
+        """Return one value per row or entry, and the number that the mean divides by.
+
+        ``scores`` are in float32 or float64, ``targets`` a matrix with −1 where unknown, ``weight``
+        is (rows,) or None. State may change only where ``update_state`` says so.
+        """
+
+    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+        scores, targets = matrices(self, scores, targets)
+        rows = _row_weight(weight, scores)
+        return self.reduce(*self.batch_values(scores, targets, rows, update_state=self.training))
+
+    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+        """Return one value per row, or per entry where the method has them; 0 where unknown."""
+        scores, targets = matrices(self, scores, targets)
+        rows = _row_weight(weight, scores)
+        return self.batch_values(scores, targets, rows, update_state=False)[0]
+
+
+def _row_weight(weight: Tensor | None, scores: Scores) -> Tensor | None:
+    return None if weight is None else checks.row_weight(weight, scores).to(scores.dtype)
+
+
+def check_targets(targets: ArrayLike, num_labels: int | None = None) -> None:
+    """Raise ``InputError`` unless ``targets`` are 0, 1, soft in [0, 1] or unknown (−1, −100, NaN).
+
+    Losses look at shapes and dtypes only, because reading values would stall a GPU. Call this
+    once on a data set.
+
+    Args:
+        targets: a (rows, labels) matrix, or integer class indices of shape (rows,).
+        num_labels: number of labels, if known: number of columns of a matrix; class indices must
+            lie below it.
+
+    Example:
+        >>> import torch
+        >>> check_targets(torch.tensor([[1, 0, -1], [0, 0, 0]]))
+        >>> check_targets(torch.tensor([[1, -1], [-1, 1]]))
+        Traceback (most recent call last):
+        ...
+        credibly.checks.InputError: `targets` must code absent labels as 0; got only −1 and +1, \
+and −1 means unknown here. If −1 means absent, pass `(targets > 0).float()`.
+    """
+    array = to_numpy(targets)
+    if array.ndim == 1:
+        coding.check_indices(array, num_labels)
+    elif coding.is_ambiguous(coding.decode(array, coding="unknown", num_labels=num_labels)):
+        raise checks.InputError(
+            "`targets` must code absent labels as 0; got only −1 and +1, and −1 means unknown "
+            "here. If −1 means absent, pass `(targets > 0).float()`."
+        )
