@@ -4,7 +4,7 @@ BIN := .venv/bin
 # One math thread per test process: two processes share the machine.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check browser test-spark test-extras test-oldest determinism lock audit test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs clean
+.PHONY: setup demo test check browser test-spark test-extras test-oldest determinism lock audit test-vision test-text test-frameworks examples chaos bench golden mutants claims long-runs docs outputs clean
 
 setup: .venv/.ready
 
@@ -134,6 +134,10 @@ long-runs:
 
 docs: setup
 	$(BIN)/mkdocs build --strict
+
+# What the blocks of README, Start and tutorials print, written into the pages.
+outputs: setup
+	CREDIBLY_OUTPUTS=write $(BIN)/python -m pytest -q tests/documentation/test_blocks.py -k "README or start or tutorials"
 
 clean:
 	rm -rf .venv dist site .pytest_cache .ruff_cache

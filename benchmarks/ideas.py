@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/guide/choosing.md: a loss and its link, what a map can do, a guarantee.
+"""Draw the pictures of docs/guide: a loss and its link, what a map can do, a guarantee.
 
 python -m benchmarks.ideas docs/img
 """

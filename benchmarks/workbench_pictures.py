@@ -1,4 +1,4 @@
-"""Make the pictures of docs/tutorials/workbench.md from the demo, in a real browser.
+"""Make the pictures of docs/tutorials/wrong-labels.md from the demo, in a real browser.
 
     make demo
     python -m benchmarks.workbench_pictures demo docs/img

@@ -4,6 +4,10 @@ Blocks of `python` and `bash` are run in order, in one folder and with one set o
 `credibly serve` until its first page has come. Blocks of `console` are run, too, and must show what
 the page shows. A block directly below `<!-- not run: why -->` is not run. `text` is not code; every
 other language must be marked.
+
+A block of `text` directly below `<!-- prints -->` is what the block above it prints: `agrees`
+compares the two, and `refreshed` writes it anew (`make outputs`). `<!-- prints: 12 lines -->` shows
+the first twelve, and a line `…`.
 """
 
 from __future__ import annotations
@@ -22,17 +26,33 @@ from typing import Any
 RUN = ("python", "bash", "console")
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- not run: (\S.*?) -->\s*\Z", re.DOTALL)
+PRINTS = re.compile(r"<!-- prints(?:: (\d+) lines)? -->\s*\Z")
+MASKS = (
+    (re.compile(r"\b\d+(\.\d+)? ?(s|ms|seconds|minutes)\b"), "TIME"),
+    (re.compile(r"http://127\.0\.0\.1:\d+"), "http://127.0.0.1:PORT"),
+    (re.compile(r"\b\d+\.\d+\.\d+\b"), "VERSION"),
+    (re.compile(r"(/[\w.-]+){2,}"), "PATH"),
+    (re.compile(r"[─━]+"), ""),
+)
+"""What differs from one machine to another, or with the width of a terminal."""
+
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 SHELL = re.compile(r"[|&;<>$`*]|^(?!credibly )", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text, its line, and why it is not run if it is not."""
+    """A fenced block: its language, its text, its line, and why it is not run if it is not.
+
+    ``prints`` is what the page says it prints, of which it shows ``limit`` lines.
+    """
 
     language: str
     code: str
     line: int
     reason: str = ""
+    prints: str | None = None
+    limit: int | None = None
 
     @property
     def is_run(self) -> bool:
@@ -47,13 +67,61 @@ def read(path: Path) -> list[Block]:
         indent, language, code = found.groups()
         mark = MARK.search(text[: found.start()])
         code = re.sub(rf"^{indent}", "", code, flags=re.MULTILINE)
+        prints = PRINTS.search(text[: found.start()])
+        if prints and language == "text":
+            limit = int(prints[1]) if prints[1] else None
+            blocks[-1] = dataclasses.replace(blocks[-1], prints=code, limit=limit)
+            continue
         line = text.count("\n", 0, found.start()) + 1
         blocks.append(Block(language, code, line, mark[1] if mark else ""))
     return blocks
 
 
-def run(block: Block, names: dict[str, Any], page: str, captured: Callable[[], str]) -> None:
-    """Run a block in the working folder.
+def shown_lines(printed: str, limit: int | None) -> str:
+    """Return what a page shows of an output: whole lines, at most ``limit`` of them."""
+    lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    lines = [line for k, line in enumerate(lines) if line or (k and lines[k - 1])]
+    if limit is not None and len(lines) > limit:
+        lines = [*lines[:limit], "…"]
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def agrees(shown: str, printed: str) -> bool:
+    """Say whether two outputs are equal: words exactly, numbers to their last printed digit."""
+
+    def parts(text: str) -> tuple[list[str], list[str]]:
+        for mask, word in MASKS:
+            text = mask.sub(word, text)
+        return "".join(NUMBER.sub("#", text).split()).split("#"), NUMBER.findall(text)
+
+    (words, numbers), (other_words, others) = parts(shown), parts(printed)
+    if words != other_words or len(numbers) != len(others):
+        return False
+    for one, other in zip(numbers, others, strict=True):
+        places = len(one.partition(".")[2])
+        a, b = (float(number.replace(",", "")) for number in (one, other))
+        if abs(a - b) > 1.001 * 10**-places * (places > 0):
+            return False
+    return True
+
+
+def refreshed(text: str, outputs: list[str]) -> str:
+    """Return the text of a page with the outputs that it shows as they are now, in their order."""
+    left = iter(outputs)
+
+    def replaced(found: re.Match[str]) -> str:
+        _, language, code = found.groups()
+        prints = PRINTS.search(text[: found.start()])
+        if not prints or language != "text":
+            return found[0]
+        shown = shown_lines(next(left), int(prints[1]) if prints[1] else None)
+        return found[0].replace(f"```text\n{code}", f"```text\n{shown}", 1)
+
+    return FENCE.sub(replaced, text)
+
+
+def run(block: Block, names: dict[str, Any], page: str, captured: Callable[[], str]) -> str:
+    """Run a block in the working folder, and return what it printed.
 
     Args:
         block: what to run.
@@ -64,15 +132,21 @@ def run(block: Block, names: dict[str, Any], page: str, captured: Callable[[], s
     where = f"{page}, line {block.line}"
     if block.language == "python":
         # Lines before the block, so that a traceback names the line of the page.
+        captured()
         exec(compile("\n" * block.line + block.code, page, "exec"), names)
-    elif block.language == "bash":
+        return captured()
+    if block.language == "bash":
+        printed = []
         for command in _commands(block.code):
             code, shown = _command(command, captured)
             assert code == 0, f"{where}: {command}\n{shown}"
-    else:
+            printed.append(shown)
+        return "\n".join(printed)
+    if block.language == "console":
         for command, expected in _transcript(block.code):
             _, shown = _command(command, captured)
             assert "".join(expected.split()) in "".join(shown.split()), f"{where}: {shown}"
+    return ""
 
 
 def _commands(code: str) -> list[str]:

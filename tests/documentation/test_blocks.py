@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import sys
@@ -20,7 +21,10 @@ SETUP = Path(__file__).parent / "pages"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 PAGES += sorted(path for path in (ROOT / "docs").rglob("*.md"))
 BLOCKS = {str(path.relative_to(ROOT)): blocks.read(path) for path in PAGES}
-ON_THEIR_OWN = ("README.md", "docs/tutorials/")
+ON_THEIR_OWN = ("README.md", "docs/start.md", "docs/tutorials/")
+REFRESH = os.environ.get("CREDIBLY_OUTPUTS") == "write"
+"""Write what blocks print into the pages instead of comparing: `make outputs`."""
+
 """Pages whose code must run as it stands, without a setup."""
 
 
@@ -39,11 +43,34 @@ def _names(page: str) -> dict[str, Any]:
 def test_the_blocks_of_the_page_run(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     names = _names(page)
+    path, outputs = ROOT / page, []
     for block in BLOCKS[page]:
-        if block.is_run:
-            blocks.run(block, names, page, lambda: "".join(capfd.readouterr()))
-    if page.endswith("mislabelled.md"):
-        assert sum(names["right"]) >= 5, "the page says that most of them are found"
+        if not block.is_run:
+            continue
+        printed = blocks.run(block, names, page, lambda: "".join(capfd.readouterr()))
+        if block.prints is None:
+            continue
+        outputs.append(printed)
+        now = blocks.shown_lines(printed, block.limit)
+        if not REFRESH:
+            assert blocks.agrees(block.prints, now), f"{page}:{block.line}: `make outputs`\n{now}"
+    if REFRESH and outputs:
+        text = path.read_text(encoding="utf-8")
+        path.write_text(blocks.refreshed(text, outputs), encoding="utf-8")
+
+
+def test_outputs_are_compared_to_the_last_printed_digit():
+    assert blocks.agrees("NLL 0.2298 in 3.1 s\n ──", "NLL  0.2299 in 12 s")
+    assert not blocks.agrees("NLL 0.2298", "NLL 0.2300")
+    assert not blocks.agrees("rows 3,000", "rows 3,001")
+    assert not blocks.agrees("2 rows", "2 hits")
+
+
+def test_tutorials_show_what_they_print():
+    tutorials = [found for page, found in BLOCKS.items() if page.startswith("docs/tutorials/")]
+    assert len(tutorials) == 5
+    for found in tutorials:
+        assert any(block.prints or block.language == "console" for block in found)
 
 
 @pytest.mark.parametrize("page", BLOCKS)

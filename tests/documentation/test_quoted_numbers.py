@@ -10,7 +10,7 @@ RECORD = ROOT / "benchmarks" / "results"
 
 QUOTED = [
     (
-        "docs/guide/joint.md",
+        "docs/guide/search.md",
         r"expect ([\d.]+) times too many",
         "joint.md",
         "voc2012, 5",
@@ -18,7 +18,7 @@ QUOTED = [
         "pairs",
     ),
     (
-        "docs/guide/joint.md",
+        "docs/guide/search.md",
         r"and ([\d.]+) times too many",
         "joint.md",
         "voc2012, 5",

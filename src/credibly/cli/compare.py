@@ -41,7 +41,7 @@ class Own:
     conditions: int = option(
         3, help="retrieval is measured up to this many conditions", between=(1, 10)
     )
-    preset: str | None = option(None, help="recipe of a paper; see docs/guide/training.md")
+    preset: str | None = option(None, help="recipe of a paper; see docs/papers/presets.md")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")
 

@@ -41,7 +41,7 @@ class Own:
     data: str = option(help="digits, synthetic, a file, or KIND:PATH", positional=True)
     out: str = option(help="folder of the run")
     preset: str | None = option(
-        None, help="recipe of a paper, e.g. spa-coco; see docs/guide/training.md"
+        None, help="recipe of a paper, e.g. spa-coco; see docs/papers/presets.md"
     )
     resume: bool = option(False, help="continue the run in OUT, or start it")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
