@@ -109,9 +109,16 @@ def test_options_that_are_only_shown_exist(command, capsys):
     from credibly.cli import COMMANDS, main
 
     assert command in COMMANDS
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
-    text = capsys.readouterr().out
+    # Options of a reader are listed where the command names its data.
+    code = [block.code for found in BLOCKS.values() for block in found if not block.is_run]
+    kinds = {
+        kind for text in code for kind in re.findall(rf"credibly {command} (\w[\w+-]*:)", text)
+    }
+    text = ""
+    for words in ([], *([f"{kind}x"] for kind in sorted(kinds))):
+        with pytest.raises(SystemExit):
+            main([command, *words, "--help"])
+        text += capsys.readouterr().out
     assert [
         option for name, option in sorted(_uses()) if name == command and option not in text
     ] == []
