@@ -8,12 +8,12 @@ from fuzz.targets import FolderAttack
 
 MODULES = (
     *("credibly.data.table_files", "credibly.data.tables", "credibly.data.rows"),
-    *("credibly.predictions.importers", "credibly.predictions.arrow"),
+    *("credibly.predictions.file_formats", "credibly.predictions.arrow"),
 )
 
 
 class Target(FolderAttack):
-    """``data.load(FILE.csv)`` and ``Predictions.from_csv``; the first byte says which."""
+    """``data.load(FILE.csv)`` and ``Predictions.from_file``; the first byte says which."""
 
     def seeds(self) -> Iterable[bytes]:
         yield b"0id,split,y:cat,y:dog,f1,f2\na,train,1,0,0.5,2\nb,test,?,1,-1,3e4\n"
@@ -29,8 +29,8 @@ class Target(FolderAttack):
 
         path = self.put("some.csv", data[1:])
         if data[:1] == b"1":
-            Predictions.from_csv(path)
+            Predictions.from_file(path, "probabilities")
         elif data[:1] == b"2":
-            Predictions.from_csv(path, loss="bce")
+            Predictions.from_file(path, "logits", loss="bce")
         else:
             reader.load(path)

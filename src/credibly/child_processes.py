@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -10,15 +11,19 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from credibly.checks import InputError
 from credibly.memory import address_space_left
+
+if TYPE_CHECKING:
+    from credibly.types import Array
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -168,6 +173,28 @@ class Worker:
             self.close()
         return answer
 
+    def ask_arrays(self, job: Mapping[str, Any], content: bytes = b"") -> dict[str, Array] | None:
+        """Return the arrays that ``array_jobs`` answers with; None if there are none in time.
+
+        Raises:
+            InputError: the one that the job raised.
+        """
+        import numpy as np
+
+        answer = self.ask(json.dumps(job).encode() + b"\n" + content)
+        if answer is None:
+            return None
+        line, _, _ = answer.partition(b"\n")
+        head = json.loads(line)
+        if "error" in head:
+            raise InputError(str(head["error"]))
+        arrays, place = {}, len(line) + 1
+        for name, (dtype, shape) in head["arrays"].items():
+            count = math.prod(shape)
+            arrays[name] = np.frombuffer(answer, dtype, count, place).reshape(shape).copy()
+            place += arrays[name].nbytes
+        return arrays
+
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
@@ -234,6 +261,27 @@ def serve_jobs(answer: Callable[[bytes], bytes], limits: Limits) -> None:
         message = answer(job)
         sys.stdout.buffer.write(len(message).to_bytes(8, "little") + message)
         sys.stdout.buffer.flush()
+
+
+def array_jobs(work: Callable[..., Mapping[str, Array]]) -> Callable[[bytes], bytes]:
+    """Return the ``answer`` of ``serve_jobs`` for jobs that ``Worker.ask_arrays`` asks.
+
+    Args:
+        work: takes the content of a job, and its fields as keyword arguments; returns arrays by
+            name, or raises ``InputError``.
+    """
+
+    def answer(job: bytes) -> bytes:
+        line, _, content = job.partition(b"\n")
+        try:
+            arrays = work(content, **json.loads(line))
+        except InputError as error:
+            return json.dumps({"error": str(error)}).encode()
+        head = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
+        parts = [json.dumps({"arrays": head}).encode() + b"\n"]
+        return b"".join(parts + [array.tobytes() for array in arrays.values()])
+
+    return answer
 
 
 def _read_message(file: IO[bytes]) -> bytes | None:

@@ -22,7 +22,8 @@ from fault_storage import FailingDisk, PowerLoss
 
 from credibly import Predictions, decide, retrieve
 from credibly.files import write_json
-from credibly.predictions import Writer, shard_metadata, shard_name
+from credibly.predictions import Writer
+from credibly.predictions.completeness import shard_metadata, shard_name
 from credibly.train.callbacks import Log
 from credibly.train.checkpoint import Checkpoint, read_tensors
 from credibly.train.checkpoint import write as write_checkpoint

@@ -36,7 +36,11 @@ def _npz(path, **members):
     return path
 
 
-READERS = {"data": cr.data.load, "predictions": cr.Predictions.from_npz}
+def read_probabilities(path):
+    return cr.Predictions.from_file(path, "probabilities")
+
+
+READERS = {"data": cr.data.load, "predictions": read_probabilities}
 each_reader = pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
 TWO = _npy(np.array([[0.5, 0.25], [1.0, 0.0]]))
 
@@ -116,7 +120,7 @@ def test_no_pickle_is_ever_run(tmp_path):
     assert sprung.exists(), "the trap works"
     sprung.unlink()
     member = _header((1, 1), "|O", trap)
-    for read, name in ((cr.data.load, "features"), (cr.Predictions.from_npz, "probabilities")):
+    for read, name in ((cr.data.load, "features"), (read_probabilities, "probabilities")):
         with pytest.raises(cr.InputError, match="no pickled objects"):
             read(_npz(tmp_path / "x.npz", **{name: member}))
     for name in ("x.npz", "x.parquet", "model.safetensors"):
@@ -204,7 +208,7 @@ def test_strange_metadata_is_refused(document, tmp_path):
 def test_column_names_of_parquet_that_are_no_text_are_refused(tmp_path):
     path = _parquet(tmp_path / "x.parquet", b'{"version": "1.0", "labels": ["a"]}')
     path.write_bytes(path.read_bytes().replace(b"p:a", b"p:\xff"))
-    for read in (cr.Predictions.read, cr.Predictions.from_parquet, cr.data.load):
+    for read in (cr.Predictions.read, read_probabilities, cr.data.load):
         with pytest.raises(cr.InputError, match=r"x\.parquet must be"):
             read(path)
 
@@ -240,7 +244,7 @@ def test_a_parquet_file_of_countless_nulls_is_refused_unread(tmp_path, monkeypat
     pq.write_table(pa.table({"y:a": pa.nulls(10**6, pa.int8()), "x": pa.nulls(10**6)}), path)
     assert path.stat().st_size < 20_000
     monkeypatch.setattr("credibly.checks._memory", lambda: 2**20)
-    for read in (cr.data.load, cr.Predictions.from_parquet):
+    for read in (cr.data.load, read_probabilities):
         with pytest.raises(cr.InputError, match="must fit into memory; 1,000,000 × 2"):
             read(path)
 
@@ -248,7 +252,7 @@ def test_a_parquet_file_of_countless_nulls_is_refused_unread(tmp_path, monkeypat
 def test_names_of_columns_that_are_no_text_are_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"id,s:\xff\xff\na,1\n")
-    for read in (cr.data.load, cr.Predictions.from_csv):
+    for read in (cr.data.load, read_probabilities):
         with pytest.raises(cr.InputError, match=r"x\.csv must be a CSV file"):
             read(path)
 

@@ -12,7 +12,8 @@ from pyarrow import csv, feather
 
 import credibly as cr
 from credibly.cli import main
-from credibly.predictions import Layout, parse_array
+from credibly.predictions import Layout
+from credibly.predictions.npz import parse_array
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=(60, 3)).astype(np.float32)

@@ -18,7 +18,8 @@ from predictions_instances import random_record
 import credibly as cr
 from credibly import InputError, Predictions
 from credibly.cli import main
-from credibly.predictions import Dataset, shard_metadata, shard_name
+from credibly.predictions import Dataset
+from credibly.predictions.completeness import shard_metadata, shard_name
 
 ROWS = 8
 

@@ -13,7 +13,7 @@ import torch
 
 import credibly as cr
 from credibly.predictions import tensor_files
-from credibly.predictions.importers import read_table
+from credibly.predictions.file_formats import read_table
 
 SCORES = torch.tensor([[0.25, -1.5], [2.0, 0.5], [-3.0, 1.0]])
 

@@ -12,7 +12,8 @@ import torch
 
 from credibly import InputError, Predictions, checksums
 from credibly.cli import main
-from credibly.predictions import Writer, shard_metadata, shard_name
+from credibly.predictions import Writer
+from credibly.predictions.completeness import shard_metadata, shard_name
 from credibly.train import Settings, fit
 from credibly.train.checkpoint import read_tensors, save_tensors
 from credibly.workflows import check_files

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli.command import option
-from credibly.cli.import_options import BringOptions, check_inputs, coding_of, layout_of
+from credibly.cli.import_options import ImportOptions, check_inputs, coding_of, layout_of
 from credibly.names import METHODS
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BringOptions):
+class Options(ImportOptions):
     """Turn the scores of a model trained elsewhere into calibrated probabilities.
 
     Some of the rows choose between the link of the loss that trained the model and the raw scores,

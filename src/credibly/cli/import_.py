@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from credibly.cli.command import option
-from credibly.cli.import_options import BringOptions, check_inputs, coding_of, layout_of
+from credibly.cli.import_options import ImportOptions, check_inputs, coding_of, layout_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(BringOptions):
+class Options(ImportOptions):
     """Make a predictions file from what another program wrote.
 
     FILE is .npy, .npz, .pt (tensors only), .csv, .parquet, .arrow or .feather: a matrix, or an id

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BringOptions:
+class ImportOptions:
     """Where the truth is, and how a file names its rows and labels."""
 
     truth: str | None = option(
@@ -39,7 +39,7 @@ class BringOptions:
     )
 
 
-def layout_of(options: BringOptions) -> Layout:
+def layout_of(options: ImportOptions) -> Layout:
     from credibly.predictions import Layout
 
     return Layout(
@@ -53,10 +53,10 @@ def layout_of(options: BringOptions) -> Layout:
     )
 
 
-def check_inputs(options: BringOptions, *paths: str | None) -> list[str]:
+def check_inputs(options: ImportOptions, *paths: str | None) -> list[str]:
     """Return the files that a command reads."""
     return [path for path in (*paths, options.truth) if path is not None]
 
 
-def coding_of(options: BringOptions) -> Any:
+def coding_of(options: ImportOptions) -> Any:
     return options.coding

@@ -8,7 +8,7 @@ from pathlib import Path
 from credibly.checks import InputError, located
 from credibly.data.rows import Data
 from credibly.data.target_columns import default_labels, unknown_targets
-from credibly.predictions import read_arrays
+from credibly.predictions.npz import read_arrays
 from credibly.targets import MANY_LABELS, Coding, SparseTargets, decode
 from credibly.types import Array
 

@@ -11,7 +11,8 @@ import numpy as np
 from credibly import metrics
 from credibly.checks import choice
 from credibly.metrics import RankPlan
-from credibly.predictions import Dataset, Piece, PieceReader
+from credibly.predictions import Dataset
+from credibly.predictions.shard import Piece, PieceReader
 from credibly.types import Array
 
 State = Mapping[str, Array]

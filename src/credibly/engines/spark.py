@@ -16,7 +16,8 @@ from credibly import metrics
 from credibly.checks import InputError
 from credibly.engines.base import Advance, Engine, State, T, add_piece
 from credibly.metrics import RankPlan
-from credibly.predictions import Dataset, Piece, PieceReader
+from credibly.predictions import Dataset
+from credibly.predictions.shard import Piece, PieceReader
 from credibly.types import Array
 
 if TYPE_CHECKING:

@@ -13,69 +13,13 @@ indices, ``p`` of probabilities, ``s`` of scores, ``y`` of labels present (null 
 
 ``Predictions`` is the table in memory. ``Dataset`` is one file or a folder of shards, opened but
 not read; every reader of predictions goes through it. ``Writer`` writes a file in batches.
-``read_table`` reads what other programs wrote, ``Predictions.from_file`` and ``from_values`` import
-it.
+``Predictions.from_file`` and ``from_values`` import what other programs wrote; a ``Layout`` says
+how it names rows and labels.
 """
 
-import warnings
-from typing import Any
-
-from credibly.predictions.completeness import shard_metadata, shard_name
-from credibly.predictions.dataset import Dataset, identity
-from credibly.predictions.file_schema import ID, PATH, PROBABILITY, SCORE, TRUTH, Schema
-from credibly.predictions.importers import ImportedTable, read_table
-from credibly.predictions.importing import (
-    Layout,
-    Values,
-    check_declared,
-    with_truth,
-)
-from credibly.predictions.importing import read as read_values
-from credibly.predictions.npz import parse_array, read_arrays
-from credibly.predictions.preview_table import FilePreview, preview_file
-from credibly.predictions.shard import BATCH_ROWS, Piece, PieceReader, Shard
-from credibly.predictions.table import Predictions, label_mismatch
+from credibly.predictions.dataset import Dataset
+from credibly.predictions.importing import Layout
+from credibly.predictions.table import Predictions
 from credibly.predictions.writer import Writer
 
-__all__ = [
-    "BATCH_ROWS",
-    "ID",
-    "PATH",
-    "PROBABILITY",
-    "SCORE",
-    "TRUTH",
-    "Dataset",
-    "FilePreview",
-    "ImportedTable",
-    "Layout",
-    "Piece",
-    "PieceReader",
-    "Predictions",
-    "Schema",
-    "Shard",
-    "Values",
-    "Writer",
-    "check_declared",
-    "identity",
-    "label_mismatch",
-    "parse_array",
-    "preview_file",
-    "read_arrays",
-    "read_table",
-    "read_values",
-    "shard_metadata",
-    "shard_name",
-    "with_truth",
-]
-
-_RENAMED: dict[str, Any] = {"Scan": Dataset, "ForeignTable": ImportedTable}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = _RENAMED[name]
-    warnings.warn(
-        f"credibly.predictions.{name} is now called {new.__name__}", DeprecationWarning, 2
-    )
-    return new
+__all__ = ["Dataset", "Layout", "Predictions", "Writer"]

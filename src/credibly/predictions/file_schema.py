@@ -353,5 +353,5 @@ def _not_predictions(names: Sequence[str], where: str) -> str:
     listed = ", ".join(sorted(names)[:8]) or "none"
     return (
         f"{where}not a predictions file: it has no columns 'p:<label>'. Its columns: "
-        f"{listed}. If these are labels, use `Predictions.from_parquet`."
+        f"{listed}. If these are labels, use `Predictions.from_file`."
     )

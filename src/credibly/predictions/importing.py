@@ -1,4 +1,4 @@
-"""Bring predictions from elsewhere: values declared as logits or probabilities, and their truth.
+"""Import predictions from elsewhere: values declared as logits or probabilities, and their truth.
 
 What values mean is declared, never guessed from their range. A declaration that the values
 contradict is an error.
@@ -17,8 +17,8 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import is_tensor, to_numpy
 from credibly.checks import InputError, nearest
-from credibly.predictions import importers, validation
-from credibly.predictions.importers import ColumnNames, ImportedTable
+from credibly.predictions import file_formats, validation
+from credibly.predictions.file_formats import ColumnNames, ImportedTable
 from credibly.predictions.table import Predictions
 from credibly.targets import Coding
 from credibly.types import Array, ArrowTable
@@ -63,7 +63,7 @@ class Layout:
         return np.array([str(name).removesuffix(self.suffix) for name in ids.tolist()], object)
 
 
-def bring(
+def import_predictions(
     source: Any,
     values: Values,
     *,
@@ -77,7 +77,7 @@ def bring(
     """Return predictions from a file, an array, a list of arrays or a data frame."""
     checks.choice("values", values, ("logits", "probabilities"))
     layout = layout or Layout()
-    given = read(source, values, layout, ids=ids, coding=coding, apart=truth is not None)
+    given = read_values(source, values, layout, ids=ids, coding=coding, apart=truth is not None)
     table = with_truth(given, truth, layout, coding)
     check_declared(table, values, certain=certain)
     if values == "probabilities":
@@ -93,7 +93,7 @@ def bring(
             'to probabilities. Give `loss="bce"` where a plain sigmoid belongs: models trained '
             "with binary cross-entropy, margins of XGBoost and LightGBM."
         )
-    probabilities = importers.through(loss, table)
+    probabilities = file_formats.through(loss, table)
     return _predictions(table, probabilities, {"source_values": values, "loss": str(loss)})
 
 
@@ -115,7 +115,7 @@ def _predictions(table: ImportedTable, probabilities: Any, metadata: dict[str, A
     )
 
 
-def read(
+def read_values(
     source: Any,
     values: Values,
     layout: Layout,
@@ -131,7 +131,7 @@ def read(
     """
     plain = "scores" if values == "logits" else "probabilities"
     if isinstance(source, (str, os.PathLike)):
-        table = importers.read_table(
+        table = file_formats.read_table(
             source,
             plain=plain,
             labels=layout.labels,
@@ -141,11 +141,11 @@ def read(
             names=ColumnNames(layout.value_columns, None if apart else layout.truth_columns),
         )
     elif isinstance(source, ArrowTable):
-        table = importers.from_columns(
+        table = file_formats.from_columns(
             _arrow(source, layout), "", plain, layout.labels, coding, layout.id_column
         )
     else:
-        table = importers.from_arrays({plain: as_matrix(source)}, "", layout.labels, coding)
+        table = file_formats.from_arrays({plain: as_matrix(source)}, "", layout.labels, coding)
     if ids is not None:
         table = replace(table, ids=validation.as_ids(ids, _rows(table), table.where))
     return replace(table, ids=layout.without_suffix(table.ids))
@@ -224,8 +224,9 @@ def check_declared(table: ImportedTable, values: Values, *, certain: bool = Fals
             )
     elif table.probabilities is None:
         raise InputError(
-            f"{table.where}holds scores by name, but its values are declared as probabilities. "
-            'Declare them: `values="logits"`, with their `loss`.'
+            f"{table.where}holds scores by name, not probabilities. Import them with the loss that "
+            'they were trained with: `Predictions.from_file(path, "logits", loss=…)`, or `credibly '
+            "import FILE --as logits --loss LOSS`."
         )
 
 
@@ -301,7 +302,7 @@ def _truth_file(
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     names = ColumnNames(truth=layout.truth_columns)
-    arrays, columns = importers.open_file(path, layout.id_column, names=names)
+    arrays, columns = file_formats.open_file(path, layout.id_column, names=names)
     if columns is not None:
         return _truth_columns(columns, where, labels, layout, coding)
     assert arrays is not None
@@ -332,19 +333,21 @@ def _truth_columns(
     table: Any, where: str, labels: Sequence[str], layout: Layout, coding: Coding | None
 ) -> tuple[Array | None, Array, str]:
     names = table.column_names
-    id_column = importers.id_name(names, layout.id_column, where)
+    id_column = file_formats.id_name(names, layout.id_column, where)
     ids = None
     if id_column is not None:
-        ids = layout.without_suffix(importers.id_array(importers.column(table, id_column), where))
+        ids = layout.without_suffix(
+            file_formats.id_array(file_formats.column(table, id_column), where)
+        )
     listed = _list_column(names, labels, layout, id_column)
     if listed is not None:
         return ids, _from_lists(table, listed, where, labels, layout), where
     prefix = "y:" if any(name.startswith("y:") for name in names) else ""
     own = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     _places(labels, own, where)
-    columns = {prefix + name: importers.column(table, prefix + name) for name in labels}
-    matrix = importers.number_matrix(columns, where, nulls=True, fill=float("nan"))
-    return ids, importers.decoded(matrix, list(labels), where, coding), where
+    columns = {prefix + name: file_formats.column(table, prefix + name) for name in labels}
+    matrix = file_formats.number_matrix(columns, where, nulls=True, fill=float("nan"))
+    return ids, file_formats.decoded(matrix, list(labels), where, coding), where
 
 
 def _list_column(
@@ -365,7 +368,7 @@ def _from_lists(table: Any, name: str, where: str, labels: Sequence[str], layout
         raise InputError(
             f"{where}there must be a column {name!r}. {nearest(name, table.column_names)}"
         )
-    cells = importers.column(table, name).to_pylist()
+    cells = file_formats.column(table, name).to_pylist()
     place = {label: position for position, label in enumerate(labels)}
     separator = layout.separator or _separator(cells, place)
     targets = np.zeros((len(cells), len(labels)), dtype=np.int8)

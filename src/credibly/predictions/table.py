@@ -221,52 +221,6 @@ class Predictions:
             writer.append(self)
 
     @classmethod
-    def from_npz(
-        cls, path: Path, *, loss: str | Loss | None = None, coding: Coding | None = None
-    ) -> Predictions:
-        """Import arrays ``probabilities`` or ``scores``, ``labels``, optional ``targets``, ``ids``.
-
-        Scores need the ``loss`` they were trained with (an object or a name of the command line):
-        it owns the map to probabilities. ``coding`` is that of ``from_arrays``.
-        """
-        from credibly.predictions.importers import from_file
-
-        return from_file(path, "npz", loss=loss, coding=coding)
-
-    @classmethod
-    def from_csv(
-        cls,
-        path: Path,
-        *,
-        loss: str | Loss | None = None,
-        labels: Sequence[str] | None = None,
-        coding: Coding | None = None,
-    ) -> Predictions:
-        """Import a CSV file with a header; an empty cell of truth is unknown.
-
-        Columns are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and ``id``; or plain label names
-        (all columns but ``id`` and ``split``, or those of ``labels``): probabilities, or scores if
-        the ``loss`` they were trained with is given. ``coding`` is that of ``from_arrays``.
-        """
-        from credibly.predictions.importers import from_file
-
-        return from_file(path, "csv", loss=loss, labels=labels, coding=coding)
-
-    @classmethod
-    def from_parquet(
-        cls,
-        path: Path,
-        *,
-        loss: str | Loss | None = None,
-        labels: Sequence[str] | None = None,
-        coding: Coding | None = None,
-    ) -> Predictions:
-        """Import another program's Parquet file, its columns named as for ``from_csv``."""
-        from credibly.predictions.importers import from_file
-
-        return from_file(path, "parquet", loss=loss, labels=labels, coding=coding)
-
-    @classmethod
     def from_file(
         cls,
         path: Path,
@@ -279,6 +233,10 @@ class Predictions:
         coding: Coding | None = None,
     ) -> Predictions:
         """Import values that another program wrote, declared as logits or as probabilities.
+
+        Columns are ``p:<label>`` or ``s:<label>``, ``y:<label>`` and ``id``; or plain label names:
+        all columns but ``id`` and ``split``. Arrays are ``probabilities`` or ``scores``, and
+        optionally ``labels``, ``targets`` and ``ids``. An empty cell of truth is unknown.
 
         Args:
             path: an ``.npy``, ``.npz``, ``.pt`` (tensors only, nothing is executed), ``.csv``,
@@ -297,9 +255,9 @@ class Predictions:
         Raises:
             InputError: if the values contradict the declaration, or a row or label has no truth.
         """
-        from credibly.predictions.importing import bring
+        from credibly.predictions.importing import import_predictions
 
-        return bring(
+        return import_predictions(
             path, values, loss=loss, truth=truth, layout=layout, certain=certain, coding=coding
         )
 
@@ -332,9 +290,9 @@ class Predictions:
             >>> Predictions.from_values(forest, "probabilities", layout=layout).probabilities
             array([[0.9, 0.4]], dtype=float32)
         """
-        from credibly.predictions.importing import bring
+        from credibly.predictions.importing import import_predictions
 
-        return bring(
+        return import_predictions(
             source,
             values,
             loss=loss,

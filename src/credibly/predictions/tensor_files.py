@@ -6,13 +6,12 @@ a tensor that is expanded to any size. The worker sends plain arrays back.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, input_file, nearest
-from credibly.child_processes import Limits, Worker, serve_jobs
+from credibly.child_processes import Limits, Worker, array_jobs, serve_jobs
 
 if TYPE_CHECKING:
     from credibly.types import Array
@@ -36,29 +35,17 @@ def read_tensors(path: Path, plain: str, own: Sequence[str]) -> dict[str, Array]
     Raises:
         InputError: if it holds anything else, or takes too much time or memory.
     """
-    import numpy as np
-
     input_file(path)
     with path.open("rb"):
         pass  # what cannot be opened is told here, as for other files
-    job = {"path": str(path), "plain": plain, "own": list(own)}
     limits = _limits(path)
     with Worker(__name__, 4.0 * limits.seconds) as worker:
-        answer = worker.ask(json.dumps(job).encode())
-    if answer is None:
+        arrays = worker.ask_arrays({"path": str(path), "plain": plain, "own": list(own)})
+    if arrays is None:
         raise InputError(
             f"{path} must be a file of tensors that is read within {limits.seconds} seconds and "
             f"{limits.memory / 2**30:.0f} GB; it is not. Save its arrays with numpy.savez instead."
         )
-    line, _, _ = answer.partition(b"\n")
-    head = json.loads(line)
-    if "error" in head:
-        raise InputError(str(head["error"]))
-    arrays, place = {}, len(line) + 1
-    for name, (dtype, shape) in head.items():
-        count = int(np.prod(shape, dtype=np.int64))
-        arrays[name] = np.frombuffer(answer, dtype, count, place).reshape(shape).copy()
-        place += arrays[name].nbytes
     return arrays
 
 
@@ -144,18 +131,11 @@ def _limits(path: Path) -> Limits:
     return Limits(LIMITS.memory + 6 * size, LIMITS.seconds + size // 2**24)
 
 
-def _answer(job: bytes) -> bytes:
-    asked = json.loads(job)
-    path = Path(asked["path"])
-    _limits(path).apply()
-    try:
-        arrays = load_tensors(path, asked["plain"], asked["own"])
-    except InputError as error:
-        return json.dumps({"error": str(error)}).encode()
-    head = {name: (array.dtype.str, array.shape) for name, array in arrays.items()}
-    parts = [json.dumps(head).encode() + b"\n", *(array.tobytes() for array in arrays.values())]
-    return b"".join(parts)
+def _loaded(content: bytes, path: str, plain: str, own: Sequence[str]) -> dict[str, Array]:
+    del content  # the file is read from the disk
+    _limits(Path(path)).apply()
+    return load_tensors(Path(path), plain, own)
 
 
 if __name__ == "__main__":
-    serve_jobs(_answer, LIMITS)
+    serve_jobs(array_jobs(_loaded), LIMITS)

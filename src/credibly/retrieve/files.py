@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, choice, require
 from credibly.engines import file_address, is_remote, spark_session
-from credibly.predictions import PROBABILITY, TRUTH, Dataset, Predictions, Schema, identity
+from credibly.predictions import Dataset, Predictions
+from credibly.predictions.dataset import identity
+from credibly.predictions.file_schema import PROBABILITY, TRUTH, Schema
 from credibly.retrieve import sql
 from credibly.retrieve.answer import Answer, Hit, checked_top, conditions
 from credibly.retrieve.memory import Index

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from credibly.predictions import ID, PATH, PROBABILITY, TRUTH, Schema
+from credibly.predictions.file_schema import ID, PATH, PROBABILITY, TRUTH, Schema
 from credibly.retrieve.query.diagram import Diagram, evaluate
 from credibly.targets import IGNORED
 

@@ -48,7 +48,7 @@ def predict_to(
     Returns:
         The files that this process wrote.
     """
-    from credibly.predictions import shard_metadata, shard_name
+    from credibly.predictions.completeness import shard_metadata, shard_name
 
     out = Path(out)
     rows = run.check(rows)

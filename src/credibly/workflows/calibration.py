@@ -17,15 +17,9 @@ from credibly.checks import InputError
 from credibly.frames import aligned, column_names, in_order
 from credibly.notebook import number_table
 from credibly.pipeline import Pipeline
-from credibly.predictions import (
-    ImportedTable,
-    Layout,
-    Predictions,
-    Values,
-    check_declared,
-    read_values,
-    with_truth,
-)
+from credibly.predictions import Layout, Predictions
+from credibly.predictions.file_formats import ImportedTable
+from credibly.predictions.importing import Values, check_declared, read_values, with_truth
 from credibly.targets import Coding, decode
 from credibly.types import Array, ArrayLike
 from credibly.workflows.fit_rows import FitRows

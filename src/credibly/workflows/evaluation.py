@@ -20,7 +20,9 @@ from credibly import metrics
 from credibly.checks import InputError
 from credibly.engines import Engine, is_remote, open_engine
 from credibly.notebook import html_table
-from credibly.predictions import BATCH_ROWS, Dataset, Predictions, label_mismatch
+from credibly.predictions import Dataset, Predictions
+from credibly.predictions.shard import BATCH_ROWS
+from credibly.predictions.table import label_mismatch
 from credibly.retrieve import Joint
 from credibly.retrieve.joint.pairs import JointNumbers, JointTally
 from credibly.targets import Targets
@@ -212,11 +214,10 @@ def evaluate(
 @contextmanager
 def _dataset(path: Path, partial: bool, batch_rows: int) -> Iterator[Dataset]:
     """Open a predictions file; CSV and npz files are imported first."""
-    readers = {".csv": Predictions.from_csv, ".npz": Predictions.from_npz}
-    if path.suffix.lower() not in readers or path.is_dir():
+    if path.suffix.lower() not in (".csv", ".npz") or path.is_dir():
         yield Predictions.scan(path, partial=partial, batch_rows=batch_rows)
         return
-    imported = readers[path.suffix.lower()](path)
+    imported = Predictions.from_file(path, "probabilities")
     if imported.targets is None:
         raise InputError(_without_truth(path))
     with TemporaryDirectory() as folder:

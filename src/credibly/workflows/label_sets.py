@@ -20,7 +20,9 @@ from credibly.decide import Decision
 from credibly.files import atomic_path, check_out, spreadsheet_cell
 from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
-from credibly.predictions import BATCH_ROWS, Dataset, Predictions, label_mismatch
+from credibly.predictions import Dataset, Predictions
+from credibly.predictions.shard import BATCH_ROWS
+from credibly.predictions.table import label_mismatch
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows

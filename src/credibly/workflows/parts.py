@@ -20,17 +20,10 @@ from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.checks import InputError, choice, out_can_be_written
 from credibly.engines import Engine, is_remote, open_engine
 from credibly.pipeline import Pipeline
-from credibly.predictions import (
-    BATCH_ROWS,
-    Dataset,
-    Piece,
-    PieceReader,
-    Predictions,
-    Values,
-    Writer,
-    shard_metadata,
-    shard_name,
-)
+from credibly.predictions import Dataset, Predictions, Writer
+from credibly.predictions.completeness import shard_metadata, shard_name
+from credibly.predictions.importing import Values
+from credibly.predictions.shard import BATCH_ROWS, Piece, PieceReader
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows, RowChoice

@@ -13,7 +13,8 @@ import numpy as np
 from credibly.checks import InputError, out_can_be_written
 from credibly.data.columns import warn_of_position
 from credibly.engines import is_remote, open_engine
-from credibly.predictions import Writer, shard_metadata, shard_name
+from credibly.predictions import Writer
+from credibly.predictions.completeness import shard_metadata, shard_name
 from credibly.types import Array
 
 if TYPE_CHECKING:

@@ -13,16 +13,10 @@ from credibly.arrays import like, to_numpy
 from credibly.checks import InputError, choice, located
 from credibly.files import read_json_object, write_json
 from credibly.pipeline import Pipeline
-from credibly.predictions import (
-    ImportedTable,
-    Layout,
-    Predictions,
-    Values,
-    check_declared,
-    label_mismatch,
-    read_values,
-    with_truth,
-)
+from credibly.predictions import Layout, Predictions
+from credibly.predictions.file_formats import ImportedTable
+from credibly.predictions.importing import Values, check_declared, read_values, with_truth
+from credibly.predictions.table import label_mismatch
 from credibly.targets import Coding
 from credibly.types import Array, ArrayLike
 

@@ -10,7 +10,9 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.engines import Engine
-from credibly.predictions import BATCH_ROWS, Dataset, Piece, PieceReader, shard_name
+from credibly.predictions import Dataset
+from credibly.predictions.completeness import shard_name
+from credibly.predictions.shard import BATCH_ROWS, Piece, PieceReader
 from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.fit_rows import FitRows, RowChoice

@@ -30,7 +30,7 @@ from credibly.checks import InputError
 from credibly.child_processes import Worker
 from credibly.files import spreadsheet_cell
 from credibly.names import LOSSES, METHODS, check_loss
-from credibly.predictions import FilePreview
+from credibly.predictions.file_formats import FilePreview
 
 SECONDS = 50.0
 """Of a worker, from its start to its end."""

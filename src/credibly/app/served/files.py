@@ -29,7 +29,8 @@ from credibly.app.views.overview import FirstLook, first_look
 from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize, Threshold
 from credibly.pipeline import Pipeline
-from credibly.predictions import Predictions, identity
+from credibly.predictions import Predictions
+from credibly.predictions.dataset import identity
 from credibly.retrieve import Answer, Index, Joint, Query, seen_together
 from credibly.retrieve.joint.pairs import Together
 from credibly.targets import Targets

@@ -15,7 +15,7 @@ from credibly.app.server.image_worker import ImageDecoder
 from credibly.checks import InputError
 from credibly.data.columns import match_columns, without_names
 from credibly.decide import Decision
-from credibly.predictions import parse_array
+from credibly.predictions.npz import parse_array
 from credibly.types import Array
 
 _SEPARATORS = re.compile(r"[\s,;]+")

@@ -18,7 +18,8 @@ from credibly.app.server.uploads import Uploads
 from credibly.app.views.top_k import TopLabelSummary, TopSummary, top_summary
 from credibly.checks import InputError, nearest
 from credibly.data import ImageFolder
-from credibly.predictions import Dataset, Predictions, identity
+from credibly.predictions import Dataset, Predictions
+from credibly.predictions.dataset import identity
 from credibly.retrieve import Answer, search
 from credibly.retrieve.query.parser import folded
 from credibly.targets import Targets

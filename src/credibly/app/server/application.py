@@ -49,7 +49,7 @@ from credibly.checks import InputError
 from credibly.data import ImageFolder
 from credibly.files import check_out
 from credibly.memory import give_back
-from credibly.predictions import identity
+from credibly.predictions.dataset import identity
 from credibly.retrieve import Joint
 from credibly.review import ReviewLog
 from credibly.workflows import holds_top_labels

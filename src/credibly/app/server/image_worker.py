@@ -1,18 +1,16 @@
-"""Decode uploaded images in processes of their own, with limits of time and memory.
-
-A job is a line of JSON, ``where``, ``shape`` and ``max_pixels``, and then the file. The answer is a
-line of JSON, ``error`` or ``shape``, and then the pixels.
-"""
+"""Decode uploaded images in processes of their own, with limits of time and memory."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 from queue import LifoQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from credibly.child_processes import Limits, Worker, serve_jobs
+from credibly.child_processes import Limits, Worker, array_jobs, serve_jobs
+
+if TYPE_CHECKING:
+    from credibly.types import Array
 
 LIMITS = Limits(memory=2 * 2**30, seconds=10)
 
@@ -37,26 +35,20 @@ class ImageDecoder:
         Raises:
             InputError: if the file is no image, or takes too many pixels, too much time or memory.
         """
-        import numpy as np
-
         from credibly.checks import InputError
 
-        head = {"where": where, "shape": shape, "max_pixels": max_pixels}
+        job = {"where": where, "shape": shape, "max_pixels": max_pixels}
         worker = self._idle.get()
         try:
-            output = worker.ask(json.dumps(head).encode() + b"\n" + content)
+            found = worker.ask_arrays(job, content)
         finally:
             self._idle.put(worker)
-        if output is None:
+        if found is None:
             raise InputError(
                 f"{where} must be an image that decodes within {LIMITS.seconds} seconds and "
                 f"{LIMITS.memory // 2**30} GB; this one does not. Scale it down first."
             )
-        line, _, pixels = output.partition(b"\n")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise InputError(str(answer["error"]))
-        return np.frombuffer(pixels, dtype=np.uint8).reshape(answer["shape"])
+        return found["pixels"]
 
     def close(self) -> None:
         """End the workers."""
@@ -64,17 +56,8 @@ class ImageDecoder:
             worker.close()
 
 
-def _answer(job: bytes) -> bytes:
-    from credibly.checks import InputError
-
-    line, _, content = job.partition(b"\n")
-    try:
-        return _decoded(content, **json.loads(line))
-    except InputError as error:
-        return json.dumps({"error": str(error)}).encode()
-
-
-def _decoded(content: bytes, where: str, shape: list[int], max_pixels: int) -> bytes:
+def _decoded(content: bytes, where: str, shape: list[int], max_pixels: int) -> dict[str, Array]:
+    import numpy as np
     from PIL import Image
 
     from credibly.data import decode_image
@@ -85,10 +68,9 @@ def _decoded(content: bytes, where: str, shape: list[int], max_pixels: int) -> b
         scaled = image.convert("L" if channels == 1 else "RGB").resize(
             size, Image.Resampling.BILINEAR, reducing_gap=2.0
         )
-    found = (height, width) if channels == 1 else (height, width, channels)
-    return json.dumps({"shape": found}).encode() + b"\n" + scaled.tobytes()
+    return {"pixels": np.asarray(scaled)}
 
 
 if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads would take the memory that is allowed
-    serve_jobs(_answer, LIMITS)
+    serve_jobs(array_jobs(_decoded), LIMITS)

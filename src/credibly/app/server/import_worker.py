@@ -28,7 +28,7 @@ LONGEST_ID = 1000
 def preview(job: dict[str, Any]) -> dict[str, Any]:
     """Return the names in a file, and its first rows."""
     from credibly.checks import InputError
-    from credibly.predictions import preview_file
+    from credibly.predictions.file_formats import preview_file
 
     found = preview_file(job["path"])
     if len(found.names) > MOST_COLUMNS:
@@ -87,7 +87,7 @@ def _check_size(job: dict[str, Any], layout: Any) -> None:
     """Refuse what would take the API's limits, before anything is computed."""
     from credibly.arrays import to_numpy
     from credibly.checks import InputError
-    from credibly.predictions import read_values
+    from credibly.predictions.importing import read_values
 
     apart = job["truth"] is not None
     table = read_values(job["path"], job["values"], layout, coding=job["coding"], apart=apart)

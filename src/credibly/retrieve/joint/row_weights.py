@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.files import atomic_path
-from credibly.predictions import Dataset, identity
+from credibly.predictions import Dataset
+from credibly.predictions.dataset import identity
 from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.sql import WEIGHTS_ID, weight_name
 

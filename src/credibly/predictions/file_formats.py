@@ -15,9 +15,8 @@ from credibly.predictions import file_schema, validation
 from credibly.predictions.arrow import id_array, number_matrix
 from credibly.predictions.completeness import check_names
 from credibly.predictions.dataset import parquet_files
-from credibly.predictions.npz import read_array, read_arrays
+from credibly.predictions.npz import array_headers, read_array, read_arrays
 from credibly.predictions.shard import open_parquet
-from credibly.predictions.table import Predictions
 from credibly.predictions.tensor_files import NAMES, read_tensors
 from credibly.targets import UNKNOWN, Coding
 from credibly.types import Array
@@ -214,39 +213,8 @@ def _with_usual_names(
     return table.select(list(usual)).rename_columns(list(usual.values()))
 
 
-def from_file(
-    path: str | os.PathLike[str],
-    kind: Kind,
-    *,
-    loss: str | Loss | None = None,
-    labels: Sequence[str] | None = None,
-    coding: Coding | None = None,
-) -> Predictions:
-    """Return the predictions of a file; its scores, if it has only those, go through ``loss``."""
-    plain: Meaning = "probabilities" if loss is None else "scores"
-    table = read_table(path, kind=kind, plain=plain, labels=labels, coding=coding)
-    probabilities, metadata = table.probabilities, {}
-    if probabilities is None:
-        if loss is None:
-            raise InputError(
-                f"{table.where}holds scores only; give the `loss` they were trained with: "
-                "it owns the map from scores to probabilities."
-            )
-        probabilities = through(loss, table)
-        metadata = {"loss": str(loss)}
-    return Predictions.from_arrays(
-        probabilities=probabilities,
-        targets=table.targets,
-        labels=table.labels,
-        ids=table.ids,
-        scores=table.scores,
-        metadata=metadata,
-        coding="unknown",
-        where=table.where,
-    )
-
-
 def through(loss: str | Loss, table: ImportedTable) -> Array:
+    """Return the probabilities of the table's scores, by the link of their loss."""
     import torch
 
     from credibly import losses
@@ -477,3 +445,65 @@ def _split(table: pa.Table, where: str) -> Array | None:
     if "split" not in table.column_names:
         return None
     return number_matrix({"split": column(table, "split")}, where)[:, 0]
+
+
+# A look at a file --------------------------------------------------------------------------------
+
+CELL = 40  # characters of a cell
+
+
+@dataclass(frozen=True)
+class FilePreview:
+    """The names in a file, and how it begins.
+
+    Attributes:
+        rows: how many there are, as its columns or its first array say.
+        names: of the columns, or of the arrays.
+        kinds: what each holds, such as ``double`` or ``float32 (60, 3)``.
+        cells: the first rows of the columns, as text; none for arrays.
+        tabular: whether it has columns, not arrays.
+    """
+
+    rows: int
+    names: list[str]
+    kinds: list[str]
+    cells: list[list[str]]
+    tabular: bool
+
+
+def preview_file(path: str | os.PathLike[str], rows: int = 5) -> FilePreview:
+    """Return the names in a CSV, Parquet, Arrow, ``.npz`` or ``.npy`` file and its first rows.
+
+    Raises:
+        InputError: if the file is of another kind, or damaged.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "scores.csv"
+        >>> _ = path.write_text("id,cat\\n007,0.5\\n")
+        >>> preview_file(path).names, preview_file(path).cells
+        (['id', 'cat'], [['007', '0.5']])
+    """
+    path = Path(path)
+    kind = file_kind(path)
+    if kind == "pt":
+        known = ", ".join(ending for ending, other in KINDS.items() if other != "pt")
+        raise InputError(f"{path} must be one of {known}.")
+    if kind in ("npz", "npy"):
+        headers = array_headers(path)
+        kinds = [f"{dtype} {shape}" for shape, dtype in headers.values()]
+        first = next((shape for shape, _ in headers.values() if shape), (0,))
+        return FilePreview(int(first[0]), list(headers), kinds, [], tabular=False)
+    _, table = open_file(path, kind=kind)
+    assert table is not None
+    head = table.slice(0, rows).to_pydict()
+    cells = [
+        [_short(column[row]) for column in head.values()] for row in range(min(rows, len(table)))
+    ]
+    kinds = [str(field.type) for field in table.schema]
+    return FilePreview(table.num_rows, list(table.column_names), kinds, cells, tabular=True)
+
+
+def _short(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= CELL else text[: CELL - 1] + "…"
