@@ -33,6 +33,7 @@ class Own:
     Examples:
       credibly papers
       credibly papers spa --preset spa-coco
+      credibly papers --checkpoint tresnet_m.pth --out tresnet_m.safetensors
       credibly papers spa --table 3 --data coco:data/coco --out tables/spa-3
       credibly papers average-k --table 1 --data x.npz --model linear --seeds 3 --out t --run
     """
@@ -43,7 +44,10 @@ class Own:
     table: str | None = option(None, help="number of a table, such as 3 or II")
     preset: str | None = option(None, help="protocol to show beside the words of the paper")
     data: str | None = option(None, help="digits, synthetic, a file, or KIND:PATH")
-    out: str | None = option(None, help="folder of the runs of the table")
+    out: str | None = option(None, help="folder of the runs of the table; of --checkpoint, a file")
+    checkpoint: str | None = option(
+        None, help="official checkpoint (.pth, .tar) to write as OUT.safetensors"
+    )
     seeds: int = option(1, help="runs per row", between=(1, 1000))
     run: bool = option(False, help="train the rows that remain")
     json: bool = option(False, help="print the result as JSON")
@@ -55,11 +59,17 @@ Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed",
 
 def run(options: Own) -> int:
     from credibly import papers
-    from credibly.checks import choice
+    from credibly.checks import InputError, choice
     from credibly.cli.tables import print_json, print_table, print_text
 
     if options.paper is not None:
         choice("paper", options.paper, tuple(PAPERS))
+    if options.checkpoint is not None:
+        if options.out is None:
+            raise InputError("`checkpoint` needs `out`, the .safetensors file to write.")
+        names = papers.convert_checkpoint(options.checkpoint, options.out)
+        print_text(f"Wrote {len(names)} tensors to {options.out}. Next: --weights {options.out}.")
+        return 0
     if options.preset is not None:
         return _show_preset(options.preset, options.json)
     if options.table is not None and options.paper is not None:

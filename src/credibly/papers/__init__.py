@@ -20,13 +20,17 @@ from credibly.papers.protocol import Preset
 from credibly.papers.tables import Table
 
 if TYPE_CHECKING:
+    from credibly.papers.checkpoints import convert_checkpoint
     from credibly.papers.datasets.vqa import vqa_counts
+    from credibly.papers.single_positive import hide_labels
 
 __all__ = [
     "PRESETS",
     "Preset",
     "Table",
     "average_k",
+    "convert_checkpoint",
+    "hide_labels",
     "preset",
     "quasibinary",
     "spa",
@@ -61,7 +65,14 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
+_WHERE = {
+    "convert_checkpoint": "checkpoints",
+    "hide_labels": "single_positive",
+    "vqa_counts": "datasets.vqa",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "vqa_counts":  # imported when asked for: the command line needs the names alone
-        return import_module("credibly.papers.datasets.vqa").vqa_counts
+    if name in _WHERE:  # imported when asked for: the command line needs the presets alone
+        return getattr(import_module(f"credibly.papers.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'credibly.papers' has no attribute {name!r}")
