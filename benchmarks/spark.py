@@ -45,43 +45,45 @@ def run() -> list[dict[str, object]]:
 
 
 def commands(folder: Path) -> dict[str, Callable[..., object]]:
-    """Return the commands, as functions of where to write and of the engine's settings."""
+    """Return the commands, as functions of where to write and of the executor."""
+
     import credibly as cr
     from credibly.review import label_issues
-    from credibly.workflows import calibrate_parts
+    from credibly.workflows import calibrate_dataset
     from credibly.workflows.fit_rows import FitRows
-    from credibly.workflows.set_parts import write_set_parts
 
     parts = folder / "parts"
     return {
-        "evaluate": lambda out, **engine: cr.evaluate(parts, **engine),
-        "calibrate": lambda out, **engine: calibrate_parts(parts, out, **engine),
-        "sets": lambda out, **engine: write_set_parts(
-            parts, cr.decide.AverageSize(3), out, FitRows(0.1), **engine
+        "evaluate": lambda out, **where: cr.evaluate(parts, **where),
+        "calibrate": lambda out, **where: calibrate_dataset(parts, out, **where),
+        "sets": lambda out, **where: cr.write_sets(
+            parts, cr.decide.AverageSize(3), out, fit_rows=FitRows(0.1), **where
         ),
-        "review": lambda out, **engine: label_issues(parts, **engine),
+        "review": lambda out, **where: label_issues(parts, **where),
     }
 
 
 def measured(
     name: str, folder: Path, work: Callable[..., object], session: Any, processes: list[int]
 ) -> dict[str, object]:
-    """Return the seconds of one command on both engines."""
-    engines = {"here": {"engine": "duckdb"}, "spark": {"engine": "spark", "session": session}}
+    """Return the seconds of one command on both executors."""
+    from credibly.executors import Local, Spark
+
+    executors = {"local": Local(), "spark": Spark(session)}
     seconds = {}
-    for engine, settings in engines.items():
+    for where, executor in executors.items():
         for _ in range(2):  # the first starts workers and compiles
             out = folder / "out"
             shutil.rmtree(out, ignore_errors=True)
             start = cpu_seconds(processes)
-            work(out, **settings)
-            seconds[engine] = cpu_seconds(processes) - start
+            work(out, executor=executor)
+            seconds[where] = cpu_seconds(processes) - start
     print(name, seconds, flush=True)
     return {
         "command": name,
-        "this machine, CPU s": f"{seconds['here']:.1f}",
+        "this machine, CPU s": f"{seconds['local']:.1f}",
         "Spark, CPU s": f"{seconds['spark']:.1f}",
-        "ratio": f"{seconds['spark'] / seconds['here']:.1f}",
+        "ratio": f"{seconds['spark'] / seconds['local']:.1f}",
     }
 
 

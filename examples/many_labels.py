@@ -23,7 +23,7 @@ from credibly.predictions import Dataset
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 from credibly.train import Settings, fit
-from credibly.workflows import calibrate_top_file
+from credibly.workflows import calibrate_dataset
 
 
 def made_rows(rows: int, labels: int, features: int = 64, seed: int = 0) -> Data:
@@ -60,7 +60,7 @@ def main() -> None:
     run = fit(rows, out / "run", settings)
     raw, calibrated = run.folder / "predictions.parquet", out / "calibrated.parquet"
     step("calibrate")
-    print(calibrate_top_file(raw, calibrated))
+    print(calibrate_dataset(raw, calibrated, method="affine"))
     step("evaluate")
     for path in (raw, calibrated):
         print(cr.evaluate(path))

@@ -36,7 +36,7 @@ def shown(tmp_path_factory):
         "evaluation": cr.evaluate(folder / "p.parquet"),
         "calibrated scores": cr.calibrate_scores(np.log(P / (1 - P)), Y, "bce", labels=LABELS),
         "sets": cr.write_sets(folder / "p.parquet", cr.decide.AverageSize(2), folder / "s.parquet"),
-        "comparison": cr.workflows.Comparison(
+        "comparison": cr.workflows.comparison.Comparison(
             HOSTILE, "", 10, 2.0, 1, "rows", {"bce": figures, HOSTILE: figures}, {}
         ),
         "reliability": reliability(P, Y),

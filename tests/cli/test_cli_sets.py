@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from credibly import Predictions, decide, metrics, write_sets
+from credibly import Predictions, decide, metrics
 from credibly.cli import main
 
 LABELS = ["dog", 'a, "b"', "狗", "d", "e", "f"]
@@ -130,16 +130,6 @@ def test_another_file_to_fit_on(path, tmp_path, capsys):
     aligned = shared.select(LABELS)
     expected = decide.AverageSize(2, "expected").fit(aligned.probabilities).state()
     assert found["decision"] == expected
-
-
-@pytest.mark.parametrize("guarantee", ["expected", ("probability", 0.1), None])
-def test_a_rule_fitted_in_pieces_is_the_one_fitted_whole(path, guarantee, tmp_path):
-    rule = decide.AverageSize(2, guarantee)
-    whole = write_sets(path, rule, tmp_path / "sets.parquet")
-    limits = {"batch_rows": 11, "values_in_memory": 0}
-    pieces = write_sets(path, rule, tmp_path / "sets.parquet", **limits)
-    assert pieces.decision.state() == whole.decision.state()
-    assert pieces.sizes == whole.sizes
 
 
 def test_coverage_is_for_single_labels(tmp_path, capsys):

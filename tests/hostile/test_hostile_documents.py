@@ -17,7 +17,8 @@ import credibly as cr
 from credibly.checks import InputError
 from credibly.files import read_text
 from credibly.train import Settings, fit
-from credibly.workflows import ProbabilityMap, joint_from
+from credibly.workflows import ProbabilityMap
+from credibly.workflows.joint_models import joint_from
 
 DATA = cr.data.synthetic(80, num_features=4)
 SCORES = np.random.default_rng(0).normal(size=(200, 3))

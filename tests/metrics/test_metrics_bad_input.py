@@ -193,5 +193,5 @@ def test_broken_values_spoil_no_memory():
     edges = np.arange(5) / 4
     kernels.add_to_bins(bad, np.ones((1, 6), np.int8), edges, 4.0, sums)
     assert not sums.any()
-    ranked = kernels.sorted_average_precision(np.sort(bad[0]), np.array([5.0, np.nan]))
+    ranked = kernels.ranked_total(np.sort(bad[0]), np.array([5.0, np.nan]), 0.0, 0.0)
     assert isinstance(ranked, float)

@@ -58,27 +58,10 @@ def test_values_without_options_are_those_of_the_function(name):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-RUNNING = {
-    "calibration_error": metrics.calibration_error,
-    "reliability": metrics.reliability,
-    "log_loss": metrics.log_loss,
-    "brier": metrics.brier,
-}
-
-
-@pytest.mark.parametrize("name", RUNNING)
-def test_an_accumulator_has_the_defaults_of_the_functions(name):
-    mine, theirs = defaults(getattr(metrics.Running, name)), defaults(RUNNING[name])
-    shared = mine.keys() & theirs.keys()
-    assert shared
-    assert {key: mine[key] for key in shared} == {key: theirs[key] for key in shared}
-    made = defaults(metrics.Running.__init__)
-    for key in ("bins", "floor"):
-        assert key not in theirs or made[key] == theirs[key]
-
-
-def test_a_summary_has_the_defaults_of_its_accumulator():
+def test_a_summary_has_the_defaults_of_its_accumulator_and_of_the_functions():
+    made = defaults(metrics.Summary.__init__)
     for function in (metrics.summary, metrics.summary_intervals):
         mine = defaults(function)
-        assert mine["min_count"] == defaults(metrics.Running.summary)["min_count"]
-        assert mine["bins"] == defaults(metrics.Running.__init__)["bins"]
+        assert mine["min_count"] == defaults(metrics.Summary.numbers)["min_count"]
+        assert mine["bins"] == made["bins"] == defaults(metrics.calibration_error)["bins"]
+    assert made["floor"] == defaults(metrics.log_loss)["floor"]

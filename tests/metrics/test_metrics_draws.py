@@ -29,10 +29,10 @@ def test_draws_spread_as_resamples_do():
 
 
 def test_the_influence_on_average_precision_is_its_derivative():
-    from credibly.metrics import bootstrap
+    from credibly.metrics.ranges import precision_influence
 
     scores, targets = make_case(rows=40, labels=5, seed=1, ties=True)
-    found = bootstrap._label_precision(scores, targets)
+    found = precision_influence(scores, targets)
     assert abs(found.sum()) < 1e-12
     for row in range(40):
         # A row of weight 1 + ε is a row repeated in one of 1/ε copies of the data.

@@ -3,15 +3,9 @@
 import numpy as np
 import pytest
 
-from credibly.metrics import (
-    GroupSums,
-    RankCounts,
-    Running,
-    ZeroLabelCounts,
-    log_loss,
-    summary_intervals,
-)
+from credibly.metrics import Summary, log_loss, summary_intervals
 from credibly.metrics import interval as interval_of
+from credibly.metrics.bootstrap import GroupSums
 
 
 def rows_of(count, labels=6, seed=0, *, soft=False):
@@ -28,17 +22,18 @@ def rows_of(count, labels=6, seed=0, *, soft=False):
 
 
 def sums_of(values, truth, *, soft=False, parts=1, groups=2000):
-    running, ranks = Running(values.shape[1], coding="unknown"), RankCounts(values.shape[1])
-    running.update(values, truth)
-    ranks.update(values, truth)
-    zero = None if soft else ZeroLabelCounts()
-    if zero is not None:
-        zero.update(values, truth)
-    total = GroupSums(running, ranks.influence(), zero, groups)
+    whole = Summary(values.shape[1], zero=not soft, ranks=True, coding="unknown")
+    whole.update(values, truth)
+    influence = whole.ranks.influence()
+
+    def empty():
+        return GroupSums(whole, lambda values, truth, _: influence.of_rows(values, truth), groups)
+
+    total = empty()
     for rows in np.array_split(np.arange(len(values)), parts):
-        part = GroupSums(running, ranks.influence(), zero, groups)
+        part = empty()
         part.update(values[rows], truth[rows], first_row=int(rows[0]))
-        total.add(part.state())
+        total.merge(part.state())
     return total
 
 

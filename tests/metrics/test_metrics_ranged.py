@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from credibly import InputError, metrics
+from credibly.metrics.ranges import RankCounts, RankPlan
+from credibly.metrics.ranking import precisions
 
 VALUES = {
     "probabilities": lambda g: g.random(2000),
@@ -19,26 +19,52 @@ VALUES = {
 }
 
 
+def ranked(plan, values, targets):
+    """Average precision of each label, range after range."""
+    totals = np.zeros((values.shape[1], 2))
+    for label in range(values.shape[1]):
+        for part in range(plan.num_ranges(label)):
+            some = plan.select(label, part, values[:, label], targets[:, label])
+            totals[label] += plan.totals(label, part, *(each[:, None] for each in some))[0]
+    return precisions(totals)
+
+
+@pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("kind", VALUES)
-@pytest.mark.parametrize("most", [1, 37, 500, 10_000])
-def test_ranges_give_the_average_precision_of_the_whole(kind, most):
+@pytest.mark.parametrize("limit", [1, 37, 500, 10_000])
+def test_ranges_give_the_average_precision_of_the_whole(kind, limit, soft):
     generator = np.random.default_rng(0)
-    values = VALUES[kind](generator).astype(np.float32)
-    targets = generator.choice([0, 0, 0, 1, -1], 2000).astype(np.int8)
-    calls = []
+    values = np.stack([VALUES[kind](generator) for _ in range(3)], 1).astype(np.float32)
+    targets = generator.choice([0, 0, 0, 1, -1], values.shape).astype(np.int8)
+    targets[:, 2] = np.minimum(targets[:, 2], 0)  # no positive
+    if soft:
+        targets = np.where(targets == 1, 0.7, targets)
+    counts = RankCounts(3)
+    for rows in np.array_split(np.arange(2000), 7):
+        some = RankCounts(3)
+        some.update(values[rows], targets[rows])
+        counts.merge(some.state())
+    plan = counts.plan(limit)
+    assert (plan.num_ranges(0) > 1) == (limit < 1000 and kind != "one value")
+    expected = metrics.average_precision(values, targets, coding="unknown")
+    np.testing.assert_allclose(ranked(plan, values, targets), expected, rtol=1e-12)
+    np.testing.assert_allclose(ranked(RankPlan.whole(3), values, targets), expected, rtol=1e-12)
 
-    def batches():
-        calls.append(1)
-        return zip(np.array_split(values, 7), np.array_split(targets, 7), strict=True)
 
-    expected = metrics.average_precision(values[:, None], targets[:, None], coding="unknown")[0]
-    found = metrics.ranged_average_precision(batches, most=most)
-    assert found == pytest.approx(expected, rel=1e-12)
-    assert len(calls) >= 2
+def test_values_without_an_order_are_refused():
+    with pytest.raises(InputError, match="must not be NaN"):
+        RankCounts(1).update(np.float32([[np.nan]]), np.array([[1]]))
 
 
-def test_without_positives_it_is_nan_and_nan_is_refused():
-    values = np.float32([0.1, 0.2])
-    assert math.isnan(metrics.ranged_average_precision(lambda: [(values, np.array([0, -1]))]))
-    with pytest.raises(InputError, match="NaN"):
-        metrics.ranged_average_precision(lambda: [(values * np.nan, np.array([0, 1]))])
+def test_the_influence_of_cells_is_that_of_values_where_cells_hold_one_value_each():
+    from credibly.metrics.ranges import precision_influence
+
+    generator = np.random.default_rng(0)
+    values = (generator.integers(0, 60, (400, 3)) / 64).astype(np.float32)
+    targets = generator.choice([0, 0, 1, -1, 0.5], values.shape)
+    targets[:, 2] = np.minimum(targets[:, 2], 0)  # no positive: a label that adds nothing
+    counts = RankCounts(3)
+    counts.update(values, targets)
+    found = counts.influence().of_rows(values, targets)
+    np.testing.assert_allclose(found, precision_influence(values, targets), atol=1e-12)
+    assert np.abs(found).max() > 1e-4

@@ -10,7 +10,7 @@ import torch
 from metric_cases import CASES, make_case
 
 from credibly import metrics
-from credibly.metrics.top_k import top_k_sets
+from credibly.metrics.label_sets import top_k_sets
 
 each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
 KNOWN = [(name, *CASES[name]) for name in ("plain", "ties", "one label", "many labels")]

@@ -21,60 +21,60 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def in_chunks(probabilities, targets, size=9, scores=None):
-    running = metrics.Running(targets.shape[1])
+    found = metrics.Summary(targets.shape[1])
     for begin in range(0, len(targets), size):
         rows = slice(begin, begin + size)
-        running.update(probabilities[rows], targets[rows], None if scores is None else scores[rows])
-    return running
+        found.update(probabilities[rows], targets[rows], None if scores is None else scores[rows])
+    return found
 
 
 @each_case
 def test_chunks_give_the_whole(probabilities, targets):
-    running = in_chunks(probabilities, targets)
-    assert running.rows == len(targets)
-    assert running.known == (targets >= 0).sum()
+    found = in_chunks(probabilities, targets)
+    assert found.rows == len(targets)
+    assert found.known == (targets >= 0).sum()
     for kind in ("ace", "mce", "ece"):
         for average in ("pooled", "macro", None):
             np.testing.assert_allclose(
-                running.calibration_error(kind, 3, average),
+                found.bins.error(kind, 3, average),
                 metrics.calibration_error(probabilities, targets, kind, 15, 3, average),
                 **CLOSE,
             )
     for average in ("pooled", "macro", None):
         for name in ("log_loss", "brier"):
             whole = getattr(metrics, name)(probabilities, targets, average)
-            np.testing.assert_allclose(getattr(running, name)(average), whole, **CLOSE)
+            np.testing.assert_allclose(getattr(found.proper, name)(average), whole, **CLOSE)
     for per_label in (False, True):
         whole = metrics.reliability(probabilities, targets, per_label=per_label)
-        for name, part in vars(running.reliability(per_label)).items():
+        for name, part in vars(found.bins.reliability(per_label)).items():
             np.testing.assert_allclose(part, getattr(whole, name), **CLOSE)
     columns = [
         metrics.average_precision(*each) for each in zip(probabilities.T, targets.T, strict=True)
     ]
     whole = metrics.summary(probabilities, targets)
-    for name, number in running.summary(np.array(columns)).items():
+    for name, number in found.numbers(np.array(columns)).items():
         assert number == pytest.approx(whole[name], abs=1e-12, nan_ok=True)
 
 
 def test_chunks_rank_by_scores_where_given():
     probabilities, targets = CASES["unknown"]
     scores = np.random.default_rng(0).normal(size=targets.shape)
-    running = in_chunks(probabilities, targets, scores=scores)
+    found = in_chunks(probabilities, targets, scores=scores)
     expected = metrics.mean_average_precision(scores, targets, over="samples")
-    assert running.mean_sample_average_precision() == pytest.approx(expected)
+    assert found.numbers()["mAP@x"] == pytest.approx(expected)
     assert metrics.summary(probabilities, targets, scores)["mAP@x"] == pytest.approx(expected)
 
 
 def test_merged_workers_give_the_whole():
     probabilities, targets = CASES["unknown"]
     first = in_chunks(probabilities[:21], targets[:21])
-    first.merge(in_chunks(probabilities[21:], targets[21:]))
+    first.merge(in_chunks(probabilities[21:], targets[21:]).state())
     whole = in_chunks(probabilities, targets)
-    assert first.summary(min_count=5) == pytest.approx(whole.summary(min_count=5))
+    assert first.numbers(min_count=5) == pytest.approx(whole.numbers(min_count=5))
     for name, column in first.by_label().items():
         np.testing.assert_allclose(column, whole.by_label()[name], **CLOSE)
-    with pytest.raises(InputError, match="only the same labels and bins"):
-        first.merge(metrics.Running(3))
+    with pytest.raises(InputError, match="only accumulators of the same labels and bins"):
+        first.merge(metrics.Summary(3).state())
     with pytest.raises(InputError, match="must have 7 labels"):
         first.update(probabilities[:, 1:], targets[:, 1:])
 
@@ -82,9 +82,11 @@ def test_merged_workers_give_the_whole():
 def test_sizes_count_known_entries():
     probabilities, targets = CASES["unknown"]
     known = targets >= 0
-    running = in_chunks(probabilities, targets)
-    assert running.expected_size() == pytest.approx((probabilities * known).sum() / len(targets))
-    assert running.true_size() == pytest.approx((targets == 1).sum() / len(targets))
+    found = in_chunks(probabilities, targets)
+    assert found.numbers()["expected size"] == pytest.approx(
+        (probabilities * known).sum() / len(targets)
+    )
+    assert found.numbers()["true size"] == pytest.approx((targets == 1).sum() / len(targets))
 
 
 @each_case
@@ -136,17 +138,17 @@ def test_a_batch_value_and_a_reset_are_those_of_torchmetrics():
     assert metric.compute() == pytest.approx(expected.item())
 
 
-@pytest.mark.parametrize("kind", ["Running", *metrics.streaming.__all__])
+@pytest.mark.parametrize("kind", ["Summary", *metrics.streaming.__all__])
 def test_the_coding_is_judged_over_all_that_was_seen(kind):
     probabilities, targets = make_case(rows=30, labels=3, unknown=False, seed=2)
     parts = [slice(0, 10), slice(10, 20), slice(20, 30)]
-    make = metrics.Running if kind == "Running" else getattr(metrics.streaming, kind)
+    make = metrics.Summary if kind == "Summary" else getattr(metrics.streaming, kind)
 
     def fed(values, **options):
         metric = make(3, **options)
         for rows in parts:
             metric.update(torch.from_numpy(probabilities[rows]), torch.from_numpy(values[rows]))
-        return repr((metric.summary if kind == "Running" else metric.compute)())
+        return repr((metric.numbers if kind == "Summary" else metric.compute)())
 
     signed = np.where(targets > 0, 1, -1)
     with pytest.raises(InputError, match=r"only −1 and \+1.*signed.*unknown"):
@@ -193,10 +195,11 @@ def test_soft_targets_stream(kind):
 
 def test_memory_does_not_grow():
     metric = metrics.streaming.CalibrationError(7)
-    before = metric.sums.numel()
+    before = sum(each.numel() for each in metric.metric_state.values())
     for seed in range(5):
         metric.update(*(torch.from_numpy(array) for array in make_case(seed=seed)))
-    assert metric.sums.numel() == before == 7 * 15 * 3
+    after = sum(each.numel() for each in metric.metric_state.values())
+    assert after == before == 7 * 15 * 3 + 4  # bins, and which values targets had
 
 
 def test_bad_batches_are_refused_and_leave_no_trace():
@@ -206,7 +209,7 @@ def test_bad_batches_are_refused_and_leave_no_trace():
         metric.update(probabilities * 3, targets)
     with pytest.raises(InputError, match="must have 7 labels"):
         metric.update(probabilities[:, :3], targets[:, :3])
-    assert not metric.sums.any()
+    assert not any(each.any() for each in metric.metric_state.values())
 
 
 def test_processes_give_the_whole_however_unequally_they_are_fed(tmp_path):

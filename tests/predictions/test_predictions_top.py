@@ -13,6 +13,7 @@ import pytest
 import credibly as cr
 from credibly import InputError, Predictions, decide, metrics, write_sets
 from credibly.cli import main
+from credibly.metrics.bootstrap import TopGroupSums
 from credibly.predictions import Dataset, Writer, validation
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
@@ -145,7 +146,7 @@ def test_intervals_are_as_wide_as_those_of_resampled_rows(files):
 
 
 def test_intervals_of_batches_are_those_of_the_whole(files):
-    whole, batches = metrics.TopGroupSums(5, groups=70), metrics.TopGroupSums(5, groups=70)
+    whole, batches = TopGroupSums(5, groups=70), TopGroupSums(5, groups=70)
     for sums, size in ((whole, ROWS), (batches, 33)):
         first = 0
         for some in Dataset(files / "top.parquet").batches(rows=size):
@@ -153,8 +154,8 @@ def test_intervals_of_batches_are_those_of_the_whole(files):
                 some.top, some.probabilities, some.targets, some.all_targets, first_row=first
             )
             first += len(some)
-    again = metrics.TopGroupSums(5, groups=70)
-    again.add(batches.state())
+    again = TopGroupSums(5, groups=70)
+    again.merge(batches.state())
     estimates = cr.evaluate(files / "top.parquet").numbers
     for sums in (batches, again):
         for name, interval in sums.intervals(estimates).items():

@@ -292,7 +292,7 @@ def test_commands_say_what_is_missing(files, tmp_path, capsys, arguments, messag
 
 def test_the_report_maps_pairs(files):
     from credibly.app import report
-    from credibly.workflows import joint_from
+    from credibly.workflows.joint_models import joint_from
 
     one = Predictions.read(files / "test.parquet")
     page = report.render({"mine": one}, resamples=5, joint=joint_from(files / "joint.json"))

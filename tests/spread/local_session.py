@@ -1,6 +1,6 @@
 """A stand-in for a Spark session: its tasks run here, one partition after the other.
 
-The engine that sends work to Spark is used as it is. What tasks return goes through its stored
+The executor that sends work to Spark is used as it is. What tasks return goes through its stored
 form, so that the tests show, without Java, that sums of parts are the sums of the whole.
 """
 
@@ -17,7 +17,7 @@ Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class LocalSession:
-    """The part of a Spark session that the engine uses."""
+    """The part of a Spark session that the executor uses."""
 
     def __init__(self) -> None:
         settings: dict[str, Any] = {}

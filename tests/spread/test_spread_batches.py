@@ -14,8 +14,9 @@ from spread_rows import RECORDS, ROWS, rows, top_rows, write
 
 import credibly as cr
 from credibly import InputError, decide
+from credibly.executors import Spark
 from credibly.predictions import Dataset, Predictions, Writer
-from credibly.workflows import calibrate_parts
+from credibly.workflows import calibrate_dataset
 
 each_record = pytest.mark.parametrize("name", RECORDS)
 each_limit = pytest.mark.parametrize("batch_rows", [1, 7])
@@ -116,11 +117,11 @@ def test_intervals_do_not_depend_on_batches(name, tmp_path):
 
 def test_calibration_does_not_depend_on_batches(tmp_path):
     folder = write(rows(scores=True), tmp_path / "shards", 2)
-    one = calibrate_parts(folder, tmp_path / "one", "asl")
-    many = calibrate_parts(
-        folder, tmp_path / "many", "asl", batch_rows=7, engine="spark", session=LocalSession()
+    one = calibrate_dataset(folder, tmp_path / "one", "asl")
+    many = calibrate_dataset(
+        folder, tmp_path / "many", "asl", batch_rows=7, executor=Spark(LocalSession())
     )
-    assert many.fitted_rows == one.fitted_rows
+    assert many.fitted.tolist() == one.fitted.tolist()
     found, expected = (Predictions.read(tmp_path / name) for name in ("many", "one"))
     np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-6)
     for stage, numbers in one.stages.items():
@@ -142,8 +143,7 @@ def test_sets_do_not_depend_on_batches(rule, make, tmp_path):
     path = in_groups(make(), tmp_path / "p.parquet")
     expected = cr.write_sets(path, deepcopy(rule), tmp_path / "sets.parquet")
     table = pq.read_table(tmp_path / "sets.parquet")
-    limits = {"batch_rows": 7, "values_in_memory": 0}
-    found = cr.write_sets(path, deepcopy(rule), tmp_path / "sets.parquet", **limits)
+    found = cr.write_sets(path, deepcopy(rule), tmp_path / "sets.parquet", batch_rows=7)
     assert_same(found.numbers, expected.numbers)
     assert found.to_dict() | {"numbers": 0} == expected.to_dict() | {"numbers": 0}
     assert pq.read_table(tmp_path / "sets.parquet").equals(table)

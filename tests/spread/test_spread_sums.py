@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from copy import deepcopy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,12 @@ from spread_rows import RECORDS, ROWS, rows, splits, top_rows, write
 import credibly as cr
 from credibly import calibrate, decide, metrics
 from credibly.calibrate.histogram import LogOddsHistogram
+from credibly.executors import Spark
+from credibly.metrics.bootstrap import GroupSums, TopGroupSums
+from credibly.metrics.label_sets import SetCounts
+from credibly.metrics.top_labels import TopLabels, TopSummary
 from credibly.review import label_issues
-from credibly.workflows import calibrate_parts
+from credibly.workflows import calibrate_dataset, calibrate_file
 
 PARTS = (1, 2, 5, 17)  # from 16 on, sums are added on the workers first
 each_number = pytest.mark.parametrize("parts", PARTS)
@@ -35,74 +38,70 @@ def added(make, update, parts):
     for part in splits(parts)[::-1]:
         mine = make()
         update(mine, part)
-        whole.add(stored(mine.state()))
+        whole.merge(stored(mine.state()))
     return whole
 
 
 # The accumulators themselves ---------------------------------------------------------------------
 
 
-def running_numbers(each):
-    diagram = each.reliability()
+def summary_numbers(each):
+    precisions = np.full(6, 0.5)
+    diagram = each.bins.reliability()
     return {
-        **each.summary(),
+        **each.numbers(precisions),
         "rows": each.rows,
         "known": each.known,
-        "by label": each.by_label(),
+        "by label": each.by_label(precisions),
         "diagram": [diagram.counts, diagram.confidence, diagram.frequency],
-        "terms": each.top_k_f1_terms(),
+        "ranges": vars(each.ranks.plan(20)),
     }
 
 
 def accumulators():
-    """Each accumulator of the metrics: how it is made, fed with rows, and read."""
+    """Each accumulator: how it is made, fed with rows, and read."""
     record, top = rows(), top_rows()
     p, y = record.probabilities, record.targets
-    whole, ranks, zero = metrics.Running(6), metrics.RankCounts(6), metrics.ZeroLabelCounts()
+    whole = metrics.Summary(6, zero=True, ranks=True)
     whole.update(p, y)
-    ranks.update(p, y)
-    zero.update(p, y)
-    estimates = {**metrics.summary(p, y), **zero.numbers(5)}
+    influence = whole.ranks.influence()
+    estimates = whole.numbers(np.full(6, 0.5))
     weights = metrics.inverse_propensities(np.arange(1, 41), ROWS)
+
+    def top_arrays(part):
+        some = top[part]
+        return some.top, some.probabilities, some.targets, some.all_targets
+
     return {
-        "Running": (
-            lambda: metrics.Running(6),
+        "Summary": (
+            lambda: metrics.Summary(6, zero=True, ranks=True),
             lambda each, part: each.update(p[part], y[part]),
-            running_numbers,
+            summary_numbers,
         ),
-        "ZeroLabelCounts": (
-            metrics.ZeroLabelCounts,
-            lambda each, part: each.update(p[part], y[part]),
-            lambda each: each.numbers(6),
-        ),
-        "RankCounts": (
-            lambda: metrics.RankCounts(6),
-            lambda each, part: each.update(p[part], y[part]),
-            lambda each: [vars(each.plan(most=20)), vars(each.influence())],
+        "SetCounts": (
+            lambda: SetCounts(6),
+            lambda each, part: each.update(p[part] > 0.3, y[part]),
+            lambda each: [each.precision("micro"), each.recall(None), each.f1("mean_of_f1s")],
         ),
         "GroupSums": (
-            lambda: metrics.GroupSums(whole, ranks.influence(), zero, groups=64),
+            lambda: GroupSums(whole, lambda p, y, _: influence.of_rows(p, y), groups=64),
             lambda each, part: each.update(p[part], y[part], first_row=part.start),
             lambda each: each.intervals(estimates),
         ),
-        "TopGroupSums": (
-            lambda: metrics.TopGroupSums(5, groups=64),
-            lambda each, part: each.update(
-                top.top[part],
-                top.probabilities[part],
-                top.targets[part],
-                top.all_targets[part],
-                first_row=part.start,
-            ),
-            lambda each: each.intervals(dict.fromkeys(("P@1", "nDCG@5", "R@5", "NLL"), 0.4)),
+        "TopSummary": (
+            TopSummary,
+            lambda each, part: each.update(*top_arrays(part)),
+            lambda each: each.numbers(5),
         ),
-        "TopLabels": (
-            lambda: metrics.TopLabels(5),
-            lambda each, part: each.update(top.top[part], top.all_targets[part]),
-            lambda each: [each.precision(), each.ndcg(), each.recall()],
+        "TopGroupSums": (
+            lambda: TopGroupSums(5, groups=64),
+            lambda each, part: each.update(*top_arrays(part), first_row=part.start),
+            lambda each: each.intervals(
+                dict.fromkeys(("precision@1", "nDCG@5", "recall@5", "NLL, held labels"), 0.4)
+            ),
         ),
         "TopLabels, weighted": (
-            lambda: metrics.TopLabels(5, weights),
+            lambda: TopLabels(5, weights),
             lambda each, part: each.update(top.top[part], top.all_targets[part]),
             lambda each: [each.precision(), each.ndcg()],
         ),
@@ -138,35 +137,20 @@ def test_sums_of_parts_are_the_sums_of_the_whole(name, parts):
     assert_same(read(added(make, update, parts)), read(once))
 
 
-def test_merged_runs_are_the_run_of_both():
-    record = rows()
-    one, two, both = (metrics.Running(6) for _ in range(3))
-    one.update(record.probabilities[:90], record.targets[:90])
-    two.update(record.probabilities[90:], record.targets[90:])
-    both.update(record.probabilities, record.targets)
-    one.merge(two)
-    assert_same(running_numbers(one), running_numbers(both))
-
-
 # What is made of them ----------------------------------------------------------------------------
-
-
-def close(found, expected):
-    # Elsewhere the confidence of a row is counted in bins of 6e-5.
-    loose = {name: 1e-3 if name == "zero-label AUROC" else 1e-9 for name in expected}
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        assert found[name] == pytest.approx(value, rel=loose[name], nan_ok=True), name
 
 
 @each_number
 @pytest.mark.parametrize("name", RECORDS)
 def test_evaluation_does_not_depend_on_the_parts(name, parts, tmp_path):
     folder = write(RECORDS[name](), tmp_path / "shards", parts)
-    here = cr.evaluate(folder)
-    spread = cr.evaluate(folder, engine="spark", session=LocalSession())
-    close(spread.numbers, here.numbers)
-    assert_same(spread.by_label, here.by_label)
+    local = cr.evaluate(folder)
+    spread = cr.evaluate(folder, executor=Spark(LocalSession()))
+    assert_same(spread.numbers, local.numbers)
+    assert_same(spread.by_label, local.by_label)
+    # The values of a label in ranges, as past memory.
+    ranges = cr.evaluate(folder, executor=Spark(LocalSession()), rows_in_memory=40)
+    assert_same(ranges.numbers, local.numbers)
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -175,8 +159,7 @@ def test_intervals_do_not_depend_on_the_parts(name, tmp_path):
         cr.evaluate(
             write(RECORDS[name](), tmp_path / f"{parts}", parts),
             intervals=True,
-            engine="spark",
-            session=LocalSession(),
+            executor=Spark(LocalSession()),
         ).intervals
         for parts in (1, 5, 17)
     ]
@@ -185,33 +168,37 @@ def test_intervals_do_not_depend_on_the_parts(name, tmp_path):
         assert_same(other, found[0])
 
 
-@pytest.mark.parametrize("method", ["affine", "per-label"])
+@pytest.mark.parametrize("method", ["auto", "per-label"])
 @pytest.mark.parametrize("loss", [None, "asl"])
 def test_calibration_does_not_depend_on_the_parts(method, loss, tmp_path):
     record, options = rows(scores=True), {"loss": loss, "method": method}
-    whole = calibrate_parts(write(record, tmp_path / "1", 1), tmp_path / "whole", **options)
-    for parts in PARTS[1:]:
-        result = calibrate_parts(
-            write(record, tmp_path / f"{parts}", parts),
-            tmp_path / f"calibrated {parts}",
-            **options,
-            engine="spark",
-            session=LocalSession(),
-        )
-        assert (result.rows, result.fitted_rows) == (ROWS, whole.fitted_rows)
-        assert_same(result.stages, whole.stages, rtol=1e-6)  # of float32
-        written, expected = (cr.Predictions.read(Path(each.out)) for each in (result, whole))
-        np.testing.assert_allclose(written.probabilities, expected.probabilities, rtol=1e-6)
-        assert written.ids.tolist() == expected.ids.tolist()
-
-
-def test_calibration_counts_the_rows_it_fits_on(tmp_path):
-    folder = write(rows(), tmp_path / "shards", 5)
-    half = cr.workflows.FitRows(rows=77)
-    result = calibrate_parts(
-        folder, tmp_path / "out", fit_rows=half, engine="spark", session=LocalSession()
+    record.write(tmp_path / "p.parquet")
+    whole = calibrate_file(
+        tmp_path / "p.parquet", values="logits" if loss else "probabilities", **options
     )
-    assert result.fitted_rows == 77
+    for parts in PARTS:
+        folder, out = write(record, tmp_path / f"{parts}", parts), tmp_path / f"out {parts}"
+        result = calibrate_dataset(folder, out, **options, executor=Spark(LocalSession()))
+        assert result.calibrator.state() == whole.calibrator.state()
+        assert_same(result.stages, whole.stages)
+        written = cr.Predictions.read(out)
+        np.testing.assert_array_equal(written.probabilities, whole.predictions.probabilities)
+        np.testing.assert_array_equal(written.targets, record.targets)
+        assert written.ids.tolist() == record.ids.tolist()
+
+
+def test_calibration_is_fitted_on_drawn_rows_where_there_are_many(tmp_path):
+    folder = write(rows(), tmp_path / "shards", 5)
+    half = cr.workflows.FitRows(rows=17)
+    options = {"fit_rows": half, "values_in_memory": 60 * 6, "method": "affine"}
+    local = calibrate_dataset(folder, tmp_path / "local", **options)
+    spread = calibrate_dataset(
+        folder, tmp_path / "spread", **options, executor=Spark(LocalSession())
+    )
+    assert len(local.fitted) == len(spread.fitted) == 17
+    assert len(local.predictions) == 60
+    assert spread.calibrator.state() == local.calibrator.state()
+    assert len(cr.Predictions.read(tmp_path / "spread")) == ROWS
 
 
 @each_number
@@ -223,9 +210,7 @@ def test_calibration_counts_the_rows_it_fits_on(tmp_path):
 def test_sets_do_not_depend_on_the_parts(rule, parts, tmp_path):
     folder = write(rows(), tmp_path / "shards", parts)
     one = cr.write_sets(folder, deepcopy(rule), tmp_path / "one.parquet")
-    many = cr.write_sets(
-        folder, deepcopy(rule), tmp_path / "many", engine="spark", session=LocalSession()
-    )
+    many = cr.write_sets(folder, deepcopy(rule), tmp_path / "many", executor=Spark(LocalSession()))
     assert many.decision.state() == one.decision.state()
     assert many.sizes == one.sizes
     assert (many.rows, many.held_out_rows) == (one.rows, one.held_out_rows)
@@ -237,9 +222,7 @@ def test_sets_do_not_depend_on_the_parts(rule, parts, tmp_path):
 def test_label_issues_do_not_depend_on_the_parts(name, parts, tmp_path):
     folder = write(RECORDS[name](), tmp_path / "shards", parts)
     one = label_issues(folder, top=40, min_disagreement=0.5)
-    many = label_issues(
-        folder, top=40, min_disagreement=0.5, engine="spark", session=LocalSession()
-    )
+    many = label_issues(folder, top=40, min_disagreement=0.5, executor=Spark(LocalSession()))
     assert many.to_dict()["issues"] == one.to_dict()["issues"]
     # The estimate is a fit, which stops at a slightly other place if sums differ in their last bit.
     assert many.total.expected == pytest.approx(one.total.expected, rel=1e-2)

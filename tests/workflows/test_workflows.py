@@ -12,7 +12,8 @@ import pytest
 import credibly as cr
 from credibly import InputError
 from credibly.cli import main
-from credibly.workflows import FitRows, calibrate_file, evaluate_all
+from credibly.workflows import FitRows, calibrate_file
+from credibly.workflows.evaluation import evaluate_all
 
 LABELS = ["dog", "cat", "狗", "never"]
 

@@ -7,18 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from credibly import InputError, Predictions, calibrate, evaluate, metrics, write_sets
+from credibly import InputError, Predictions, write_sets
 from credibly.decide import AverageSize, Recall
-from credibly.engines import Here
-from credibly.metrics import RankCounts, average_precision, ranked_total
 from credibly.predictions import Dataset
 from credibly.review import label_issues
 from credibly.targets import SparseTargets
-from credibly.workflows import FitRows, calibrate_parts, predict_parts
-from credibly.workflows.evaluation import _evaluate_spread
-from credibly.workflows.probability_maps import as_log_odds
-from credibly.workflows.set_parts import write_set_parts
-from credibly.workflows.tallies import EvaluationTally, RankTally, Tallies
+from credibly.workflows import FitRows, calibrate_dataset, predict_dataset
 
 LABELS = ["fork", "apple", "knife", "dining table", 'q"q', "never"]
 
@@ -46,90 +40,17 @@ def parts(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("most", [10, 70, 10**6])
-@pytest.mark.parametrize("kind", ["hard", "soft", "signed scores"])
-def test_ranges_of_values_add_up_to_average_precision(kind, most):
-    rng = np.random.default_rng(0)
-    values = np.round(rng.normal(0.3, 0.5, (500, 3)), 2).astype(np.float32)  # ties
-    targets = rng.integers(-1, 2, values.shape).astype(np.float64)
-    if kind == "soft":
-        targets = np.where(targets == 1, 0.7, targets)
-    if kind != "signed scores":
-        values = np.abs(values)
-    targets[:, 2] = np.minimum(targets[:, 2], 0)  # no positive
-    counts = RankCounts(3)
-    for rows in np.array_split(np.arange(500), 3):
-        other = RankCounts(3)
-        other.update(values[rows], targets[rows])
-        counts.add(other.state())
-    plan = counts.plan(most)
-    assert (plan.num_ranges(0) > 3) == (most < 100)
-    totals = np.zeros(3)
-    for label in range(3):
-        for part in range(plan.num_ranges(label)):
-            some = plan.select(label, part, values[:, label], targets[:, label])
-            totals[label] += ranked_total(*some, *plan.above(label, part))
-    expected = average_precision(values, targets, coding="unknown")
-    np.testing.assert_allclose(plan.average_precisions(totals), expected, rtol=1e-12)
-
-
-def test_an_evaluation_by_sums_is_that_of_the_whole(parts):
-    spread = _evaluate_spread(
-        Dataset(parts), Here(), bins=15, min_count=30, advance=lambda share: None
-    )
-    whole = evaluate(parts)
-    for name, value in whole.numbers.items():
-        tolerance = 1e-4 if name == "zero-label AUROC" else 1e-12
-        assert spread.numbers[name] == pytest.approx(value, rel=tolerance, nan_ok=True), name
-    np.testing.assert_array_equal(spread.by_label["known"], whole.by_label["known"])
-    np.testing.assert_array_equal(spread.by_label["rate"], whole.by_label["rate"])
-    np.testing.assert_allclose(spread.by_label["AP"], whole.by_label["AP"], rtol=1e-12)
-
-
-@pytest.mark.parametrize("soft", [False, True])
-def test_a_tally_does_not_depend_on_the_order_of_pieces(soft, parts):
-    dataset = Dataset(parts)
-    empty = Tallies(evaluation=EvaluationTally(6, soft=soft), ranks=RankTally(6))
-    states = []
-    for piece in dataset.pieces(cells=300):
-        one = deepcopy(empty)
-        for first_row, batch in dataset.piece_reader.batches(piece):
-            one.update(batch, first_row)
-        states.append(one.state())
-    assert len(states) == 4
-    forth, back = deepcopy(empty), deepcopy(empty)
-    for state in states:
-        forth.add(state)
-    for state in reversed(states):
-        back.add(state)
-    for name, array in forth.state().items():
-        np.testing.assert_allclose(back.state()[name], array, rtol=1e-12)
-
-
-@pytest.mark.parametrize("method", ["temperature", "affine", "beta", "per-label"])
-def test_a_calibrator_of_bins_is_near_that_of_entries(method, parts, tmp_path):
-    result = calibrate_parts(parts, tmp_path / "out", method=method)
-    rows = Predictions.read(parts)
-    fitted = FitRows().choose(len(rows), "rows").mask_of(0, len(rows))
-    odds = as_log_odds(rows.probabilities)
-    exact = calibrate.from_name(method).fit(odds[fitted], rows.targets[fitted], coding="unknown")
-    for name, value in exact.state().items():
-        if name != "calibrator":
-            np.testing.assert_allclose(result.calibrator.state()[name], value, atol=2e-5)
-    written = Predictions.read(tmp_path / "out")
-    assert list(written.ids) == list(rows.ids)
-    np.testing.assert_array_equal(written.targets, rows.targets)
-    held = ~fitted
-    nll = metrics.log_loss(written.probabilities[held], rows.targets[held], coding="unknown")
-    assert result.stages[f"+ {method}"]["NLL"] == pytest.approx(nll, rel=1e-9)
-    assert (result.rows, result.fitted_rows) == (len(rows), fitted.sum())
+def test_sets_are_fitted_on_fewer_rows_where_there_are_many(parts, tmp_path):
+    options = {"values_in_memory": 100 * 6, "fit_rows": FitRows(rows=400)}
+    found = write_sets(parts, AverageSize(2), tmp_path / "sets.parquet", **options)
+    assert found.rows - found.held_out_rows == 100
 
 
 @pytest.mark.parametrize("decision", [AverageSize(2), Recall(0.8)], ids=repr)
 def test_sets_of_parts_are_those_of_one_file(decision, parts, tmp_path):
     one = write_sets(parts, deepcopy(decision), tmp_path / "one.parquet")
     out = tmp_path / "parts"
-    many = write_set_parts(parts, deepcopy(decision), out, FitRows(), engine="duckdb")
+    many = write_sets(parts, deepcopy(decision), out)
     assert many.decision.state() == one.decision.state()
     assert (many.numbers, many.sizes) == (pytest.approx(one.numbers), one.sizes)
     tables = [pq.read_table(path) for path in sorted(out.iterdir())]
@@ -181,9 +102,7 @@ def test_rows_to_fit_on_do_not_depend_on_the_stretch(rows):
 
 def test_a_folder_that_holds_files_is_not_written_into(parts):
     with pytest.raises(InputError, match="must be a new or empty folder"):
-        calibrate_parts(parts, parts)
-    with pytest.raises(InputError, match="must be a folder, for a file per piece"):
-        calibrate_parts(parts, parts / "x.parquet")
+        calibrate_dataset(parts, parts)
 
 
 def test_a_file_that_changed_between_passes_is_refused(parts, tmp_path):
@@ -223,7 +142,7 @@ def test_an_exported_model_predicts_tables(exported, tmp_path):
     tables.mkdir()
     for part in range(2):
         (tables / f"{part}.parquet").write_bytes((folder / f"{part}.parquet").read_bytes())
-    result = predict_parts(folder / "model.onnx", tables, tmp_path / "out")
+    result = predict_dataset(folder / "model.onnx", tables, tmp_path / "out")
     written = Predictions.read(tmp_path / "out")
     assert (result.rows, result.files) == (300, 2)
     expected = run.predict(rows)
@@ -233,4 +152,4 @@ def test_an_exported_model_predicts_tables(exported, tmp_path):
     narrow = pq.read_table(tables / "0.parquet").drop_columns(["f3"])
     pq.write_table(narrow, tmp_path / "narrow.parquet")
     with pytest.raises(InputError, match="must have the 4 features"):
-        predict_parts(folder / "model.onnx", tmp_path / "narrow.parquet", tmp_path / "other")
+        predict_dataset(folder / "model.onnx", tmp_path / "narrow.parquet", tmp_path / "other")

@@ -91,11 +91,11 @@ class LogOddsHistogram:
             self._sums += np.bincount(spots, weights=each * values[some], minlength=len(self._sums))
 
     def state(self) -> dict[str, Array]:
-        """Return the bins that are not empty; ``add`` takes them back."""
+        """Return the bins that are not empty; ``merge`` takes them back."""
         keys = np.flatnonzero(self._counts)
         return {"keys": keys, "counts": self._counts[keys], "sums": self._sums[keys]}
 
-    def add(self, state: Mapping[str, Array]) -> None:
+    def merge(self, state: Mapping[str, Array]) -> None:
         """Add the ``state`` of a histogram of other rows."""
         self._counts[state["keys"]] += state["counts"]
         self._sums[state["keys"]] += state["sums"]

@@ -11,7 +11,7 @@ from credibly.cli.import_options import ImportOptions, check_inputs, coding_of, 
 from credibly.names import METHODS
 
 if TYPE_CHECKING:
-    from credibly.workflows import CalibratedScores
+    from credibly.workflows.calibration import CalibratedScores
 
 SHOWN = ("mAP@y", "mAP@x", "ACE", "MCE", "ECE", "NLL", "Brier")
 
@@ -67,7 +67,7 @@ class Options(ImportOptions):
     seed: int = option(0, help="seed of the split", between=(0, 2**63 - 1))
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     engine: str = option(
-        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
     )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
@@ -82,10 +82,8 @@ def run(options: Options) -> int:
         raise InputError("--out or --save must be given: a file of predictions, or of the map.")
     if options.loss is not None:
         check_loss(options.loss)
-    if options.engine == "spark":
-        return _fit_parts(options)
     inputs = check_inputs(options, options.scores, options.apply)
-    if options.out is not None:
+    if options.out is not None and options.engine == "local":
         check_out(options.out, (".parquet",), inputs=inputs)
     if options.save is not None:
         check_out(options.save, (".json",), inputs=inputs)
@@ -94,26 +92,42 @@ def run(options: Options) -> int:
 
 def _fit(options: Options) -> int:
     from credibly.cli import tables
-    from credibly.workflows import FitRows, calibrate_file, holds_top_labels
+    from credibly.workflows import FitRows, calibrate_dataset, calibrate_file
+    from credibly.workflows.shards import holds_top_labels
 
-    if holds_top_labels(options.scores):
-        return _fit_top(options)
-    values: Any = options.values
-    result = calibrate_file(
-        options.scores,
-        options.loss,
-        method=options.method,
-        fit_rows=FitRows(options.fraction, options.rows, options.seed),
-        coding=coding_of(options),
-        partial=options.partial,
-        values=values,
-        truth=options.truth,
-        layout=layout_of(options),
-        certain=options.certain,
-    )
-    kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
-    if options.out is not None:
-        kept.write(options.out)
+    fit_rows = FitRows(options.fraction, options.rows, options.seed)
+    whole = options.engine == "spark" or holds_top_labels(options.scores)
+    if whole:
+        _check_dataset(options)
+        assert options.out is not None
+        result = calibrate_dataset(
+            options.scores,
+            options.out,
+            options.loss,
+            method=options.method,
+            fit_rows=fit_rows,
+            partial=options.partial,
+            executor=options.engine,
+        )
+        written = "All rows"
+    else:
+        values: Any = options.values
+        result = calibrate_file(
+            options.scores,
+            options.loss,
+            method=options.method,
+            fit_rows=fit_rows,
+            coding=coding_of(options),
+            partial=options.partial,
+            values=values,
+            truth=options.truth,
+            layout=layout_of(options),
+            certain=options.certain,
+        )
+        kept = result.predictions if options.keep == "all" else result.predictions[result.held_out]
+        if options.out is not None:
+            kept.write(options.out)
+        written = f"{len(kept):,} rows"
     if options.save is not None:
         result.probability_map.write(options.save)
     if options.json:
@@ -121,9 +135,8 @@ def _fit(options: Options) -> int:
     elif not options.quiet:
         _show(result)
         if options.out is not None:
-            tables.print_text(
-                f"{len(kept):,} rows written to {options.out}{_fitted_note(options, result)}"
-            )
+            note = "" if whole else _fitted_note(options, result)
+            tables.print_text(f"{written} written to {options.out}{note}")
         if options.save is not None:
             tables.print_text(
                 f"Map written to {options.save}. Next: credibly calibrate FILE --apply "
@@ -132,62 +145,22 @@ def _fit(options: Options) -> int:
     return 0
 
 
-def _fit_parts(options: Options) -> int:
-    """Calibrate predictions of any size on a cluster; write a folder of parts."""
+def _check_dataset(options: Options) -> None:
+    """Refuse what does not go with predictions on a cluster, or with the most probable labels."""
     from credibly.checks import InputError
-    from credibly.cli import tables
-    from credibly.workflows import FitRows, calibrate_parts
 
-    for flag, given in (("apply", options.apply), ("truth", options.truth), ("as", options.values)):
-        if given is not None:
-            raise InputError(f"--{flag} does not go with --engine spark, which reads predictions.")
+    given = [("apply", options.apply), ("truth", options.truth), ("as", options.values)]
+    given += [("keep", None if options.keep == "all" else options.keep)]
+    if options.engine == "spark":
+        why = "--engine spark, which reads predictions"
+    else:
+        why = f"{options.scores}, which holds the most probable labels of each row"
+        given += [("loss", options.loss), ("save", options.save)]
+    for flag, value in given:
+        if value is not None:
+            raise InputError(f"--{flag} does not go with {why}.")
     if options.out is None:
-        raise InputError("--out must be given with --engine spark: the folder of parts to write.")
-    result = calibrate_parts(
-        options.scores,
-        options.out,
-        options.loss,
-        method="affine" if options.method == "auto" else options.method,
-        fit_rows=FitRows(options.fraction, options.rows, options.seed),
-        partial=options.partial,
-        engine=options.engine,
-    )
-    if options.save is not None:
-        result.probability_map.write(options.save)
-    if options.json:
-        tables.print_json({"save": options.save, **result.to_dict()})
-    elif not options.quiet:
-        title = f"judged on {result.rows - result.fitted_rows:,} rows not used for fitting"
-        names = list(next(iter(result.stages.values())))
-        rows = [[stage, *numbers.values()] for stage, numbers in result.stages.items()]
-        tables.print_table(title, ["", *names], rows)
-        tables.print_text(
-            f"{result.calibrator!r}, fitted on {result.fitted_rows:,} rows. {result.rows:,} rows "
-            f"written to {result.out}"
-        )
-    return 0
-
-
-def _fit_top(options: Options) -> int:
-    """Calibrate a file that holds the most probable labels of each row."""
-    from credibly.checks import InputError
-    from credibly.cli import tables
-    from credibly.workflows import calibrate_top_file
-
-    if options.out is None or options.save is not None or options.loss is not None:
-        raise InputError(
-            f"{options.scores} holds the most probable labels of each row; give --out, and neither "
-            "--save nor --loss: its probabilities are calibrated through their log-odds."
-        )
-    calibrator = calibrate_top_file(options.scores, options.out, method=options.method)
-    if options.json:
-        tables.print_json({"out": options.out, "calibrator": calibrator.state()})
-    elif not options.quiet:
-        tables.print_text(
-            f"{calibrator!r}, fitted on the labels that every second row holds. Written to "
-            f"{options.out}. Next: credibly evaluate {options.scores} {options.out}"
-        )
-    return 0
+        raise InputError(f"--out must be given with {why}.")
 
 
 def _apply(options: Options) -> int:

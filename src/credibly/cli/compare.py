@@ -12,7 +12,7 @@ from credibly.cli.reader_options import with_reader_options
 from credibly.cli.train import check_library, check_names, data_options, given, with_settings
 
 if TYPE_CHECKING:
-    from credibly.workflows import Comparison
+    from credibly.workflows.comparison import Comparison
 
 COLUMNS = ("top-1 error", "mAP@y", "mAP@x", "ACE", "MCE", "NLL", "ACE, sigmoid", "set coverage")
 

@@ -12,7 +12,7 @@ from credibly.cli.command import option
 
 if TYPE_CHECKING:
     from credibly.data import Data
-    from credibly.workflows import Comparison
+    from credibly.workflows.comparison import Comparison
 
 LOSSES = ("asl", "bce", "bce+twl")
 QUERY = "+3 +7 -1"

@@ -10,7 +10,7 @@ from credibly.cli.command import option
 
 if TYPE_CHECKING:
     from credibly.retrieve import Joint
-    from credibly.workflows import Evaluation
+    from credibly.workflows.evaluation import Evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Options:
     )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     engine: str = option(
-        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
     )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress bar")
@@ -56,7 +56,7 @@ class Options:
 
 def run(options: Options) -> int:
     from credibly.cli import tables
-    from credibly.workflows import evaluate_all
+    from credibly.workflows.evaluation import evaluate_all
 
     quiet = options.quiet or options.json
     results = evaluate_all(
@@ -68,7 +68,7 @@ def run(options: Options) -> int:
         seed=options.seed,
         partial=options.partial,
         joint=_joint(options),
-        engine=options.engine,
+        executor=options.engine,
     )
     if options.json:
         documents = [each.to_dict(by_label=options.by_label) for each in results]
@@ -104,7 +104,7 @@ def run(options: Options) -> int:
 
 def _joint(options: Options) -> Joint | None:
     from credibly.checks import InputError
-    from credibly.workflows import joint_from
+    from credibly.workflows.joint_models import joint_from
 
     if options.joint_from is None:
         return None

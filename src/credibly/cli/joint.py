@@ -49,7 +49,7 @@ def run(options: Options) -> int:
 def _fit(options: Options) -> int:
     from credibly.checks import InputError
     from credibly.cli import tables
-    from credibly.workflows import fit_joint_file
+    from credibly.workflows.joint_models import fit_joint_file
 
     if options.out is None:
         raise InputError("`joint fit` must know where to write the model; add --out joint.json.")
@@ -84,7 +84,7 @@ def _weigh(options: Options) -> int:
     from credibly.checks import InputError
     from credibly.cli import tables
     from credibly.retrieve.joint.row_weights import write_row_weights
-    from credibly.workflows import joint_from
+    from credibly.workflows.joint_models import joint_from
 
     if options.joint_from is None:
         raise InputError("`joint weigh` must be given the fitted model: --joint-from joint.json.")

@@ -40,9 +40,9 @@ class Own:
     allow_python: bool = option(False, help="import the code that a python: run names")
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
     engine: str = option(
-        "duckdb",
-        help="duckdb: this machine; spark: a cluster, which predicts Parquet tables of features",
-        choices=("duckdb", "spark"),
+        "local",
+        help="local: this machine; spark: a cluster, which predicts Parquet tables of features",
+        choices=("local", "spark"),
     )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")
@@ -57,8 +57,8 @@ def run(options: Own) -> int:
 
     if options.engine == "spark" or options.folder.endswith(".onnx"):
         if options.members is not None:
-            raise InputError("--members takes the folder of a run and --engine duckdb.")
-        return _predict_parts(options)
+            raise InputError("--members takes the folder of a run and --engine local.")
+        return _predict_dataset(options)
     out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train
     from credibly.cli.tables import print_json, print_text, progress
@@ -90,13 +90,13 @@ def run(options: Own) -> int:
     return 0
 
 
-def _predict_parts(options: Own) -> int:
+def _predict_dataset(options: Own) -> int:
     """Predict tables with an exported model; a run is exported first."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
     from credibly.cli.tables import print_json, print_text
-    from credibly.workflows import predict_parts
+    from credibly.workflows import predict_dataset
 
     with TemporaryDirectory() as folder:
         model = Path(options.folder)
@@ -105,7 +105,7 @@ def _predict_parts(options: Own) -> int:
 
             model = Path(folder) / "model.onnx"
             train.export(train.load(options.folder, allow_python=options.allow_python), model)
-        result = predict_parts(model, options.data, options.out, engine=options.engine)
+        result = predict_dataset(model, options.data, options.out, executor=options.engine)
     if options.json:
         print_json(vars(result))
     elif not options.quiet:

@@ -51,7 +51,7 @@ def run(options: Options) -> int:
     from credibly.app import report
     from credibly.checks import InputError
     from credibly.cli.tables import print_json, print_text, progress
-    from credibly.workflows import joint_from
+    from credibly.workflows.joint_models import joint_from
 
     if options.images is not None and options.image_folder is None and options.texts is None:
         raise InputError(

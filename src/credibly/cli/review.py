@@ -52,7 +52,7 @@ class Options:
     )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     engine: str = option(
-        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
     )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
@@ -91,7 +91,7 @@ def _review(options: Options) -> int:
         "min_disagreement": options.min_disagreement,
     }
     issues = label_issues(
-        options.predictions, partial=options.partial, engine=options.engine, **asked
+        options.predictions, partial=options.partial, executor=options.engine, **asked
     )
     if options.out is not None:
         _write(options, issues)

@@ -113,7 +113,7 @@ def _joint(options: Options) -> Joint | None:
     from pathlib import Path
 
     from credibly.checks import InputError
-    from credibly.workflows import joint_from
+    from credibly.workflows.joint_models import joint_from
 
     if not options.joint:
         if options.joint_from:

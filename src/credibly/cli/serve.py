@@ -51,7 +51,7 @@ def run(options: Options) -> int:
 
     joint = None
     if options.joint_from is not None:
-        from credibly.workflows import joint_from
+        from credibly.workflows.joint_models import joint_from
 
         joint = joint_from(options.joint_from, partial=options.partial)
     local = ("127.0.0.1", "localhost", "::1")

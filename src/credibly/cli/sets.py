@@ -10,7 +10,7 @@ from credibly.cli.command import option
 if TYPE_CHECKING:
     from credibly.decide import Decision
     from credibly.pipeline import Pipeline
-    from credibly.workflows import WrittenSets
+    from credibly.workflows.label_sets import WrittenSets
 
 RULES = (
     "average_size",
@@ -111,7 +111,7 @@ class Options:
     seed: int = option(0, help="seed of that share", between=(0, 2**63 - 1))
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     engine: str = option(
-        "duckdb", help="duckdb: this machine; spark: a cluster", choices=("duckdb", "spark")
+        "local", help="local: this machine; spark: a cluster", choices=("local", "spark")
     )
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="print nothing but errors")
@@ -129,7 +129,7 @@ def run(options: Options) -> int:
             fit_on=options.fit_on,
             fit_rows=FitRows(options.fraction, seed=options.seed),
             partial=options.partial,
-            engine=options.engine,
+            executor=options.engine,
             advance=advance,
         )
     if options.save is not None:
@@ -195,7 +195,7 @@ def _stored_rule(options: Options) -> Pipeline:
 def _joint_rule(options: Options) -> Decision:
     from credibly.checks import InputError
     from credibly.retrieve import JointCoverage, MostProbableSet
-    from credibly.workflows import joint_from
+    from credibly.workflows.joint_models import joint_from
 
     if options.joint_from is None:
         raise InputError(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from credibly.losses import Loss
-    from credibly.workflows import CalibratedScores
+    from credibly.workflows.calibration import CalibratedScores
 
 IGNORED = -100
 """The label that Trainer leaves out when it counts the labels of a step."""

@@ -23,7 +23,8 @@ from credibly.checks import InputError, out_can_be_written
 from credibly.pipeline import Pipeline
 from credibly.targets import Coding
 from credibly.train import WholeLoss, gather
-from credibly.workflows import CalibratedScores, FitRows, calibrate_scores
+from credibly.workflows import FitRows, calibrate_scores
+from credibly.workflows.calibration import CalibratedScores
 
 try:
     import lightning.pytorch as pl  # pyright: ignore[reportMissingImports]

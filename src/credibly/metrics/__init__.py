@@ -8,24 +8,24 @@ Metrics that are not refuse soft targets. Averages are explicit: pooled over ent
 label (``None``), or the mean over labels (``"macro"``).
 
 ranking       average_precision, sample_average_precision, mean_average_precision, ranking_loss,
-              one_error, coverage_error; ranged_average_precision (more values than memory);
-              RankCounts, RankPlan, ranked_total (values spread over workers)
+              one_error, coverage_error
 calibration   calibration_error, top_k_calibration_error, calibration_noise, reliability
 proper        log_loss, brier, kl_to_truth, expected_size
 sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverage,
               coverage_by_frequency, set_size, size_histogram
-zero labels   zero_label, ZeroLabelCounts (batches of rows)
+zero labels   zero_label
 retrieval     retrieval_map
 many labels   precision_at_k, ndcg_at_k, recall_at_k, inverse_propensities, TopLabels (batches)
 answers       vqa_accuracy, count_accuracy, answer_accuracy, normalize_answer
 trust         interval, paired_interval, proportion_interval, GroupSums, TopGroupSums
-together      summary, summary_intervals, Running (batches of rows), streaming (torchmetrics)
+together      summary, summary_intervals, Summary (batches of rows), streaming (torchmetrics)
 elsewhere     scorer (scikit-learn), measure (its numbers by name)
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from credibly.metrics.bootstrap import Draws, GroupSums, TopGroupSums
 from credibly.metrics.calibration import (
     Reliability,
     calibration_error,
@@ -33,7 +33,6 @@ from credibly.metrics.calibration import (
     reliability,
     top_k_calibration_error,
 )
-from credibly.metrics.group_sums import GroupSums, TopGroupSums
 from credibly.metrics.intervals import Interval, interval, paired_interval
 from credibly.metrics.label_sets import (
     coverage_by_frequency,
@@ -47,9 +46,9 @@ from credibly.metrics.label_sets import (
     size_histogram,
     top_k_f1,
 )
+from credibly.metrics.proper import brier, expected_size, kl_to_truth, log_loss
 from credibly.metrics.proportions import proportion_interval
-from credibly.metrics.ranged import ranged_average_precision
-from credibly.metrics.rank_plan import RankCounts, RankPlan, ranked_total
+from credibly.metrics.ranges import RankCounts, RankPlan
 from credibly.metrics.ranking import (
     average_precision,
     coverage_error,
@@ -59,10 +58,15 @@ from credibly.metrics.ranking import (
     sample_average_precision,
 )
 from credibly.metrics.retrieval import RetrievalMap, retrieval_map
-from credibly.metrics.running import MIN_COUNT, TOP, Running
 from credibly.metrics.scorers import Scorer, measure, scorer
-from credibly.metrics.scoring import brier, expected_size, kl_to_truth, log_loss
-from credibly.metrics.summaries import Draws, summary, summary_draws, summary_intervals
+from credibly.metrics.summaries import (
+    MIN_COUNT,
+    TOP,
+    Summary,
+    summary,
+    summary_draws,
+    summary_intervals,
+)
 from credibly.metrics.top_labels import (
     TopLabels,
     inverse_propensities,
@@ -76,8 +80,7 @@ from credibly.metrics.vqa import (
     normalize_answer,
     vqa_accuracy,
 )
-from credibly.metrics.zero_label_counts import ZeroLabelCounts
-from credibly.metrics.zero_labels import ZeroLabel, zero_label
+from credibly.metrics.zero_labels import ZeroLabel, ZeroLabels, zero_label
 
 if TYPE_CHECKING:
     from credibly.metrics import streaming
@@ -92,12 +95,12 @@ __all__ = [
     "RankPlan",
     "Reliability",
     "RetrievalMap",
-    "Running",
     "Scorer",
+    "Summary",
     "TopGroupSums",
     "TopLabels",
     "ZeroLabel",
-    "ZeroLabelCounts",
+    "ZeroLabels",
     "answer_accuracy",
     "average_precision",
     "brier",
@@ -123,8 +126,6 @@ __all__ = [
     "precision",
     "precision_at_k",
     "proportion_interval",
-    "ranged_average_precision",
-    "ranked_total",
     "ranking_loss",
     "recall",
     "recall_at_k",

@@ -9,17 +9,103 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like
-from credibly.metrics import binning
+from credibly.metrics import kernels
+from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.inputs import mean_known, probability_pair
+from credibly.metrics.label_sets import unknown_below_top
 from credibly.metrics.proportions import Band, proportion_interval
-from credibly.metrics.top_k import unknown_below_top
 from credibly.notebook import html_table
-from credibly.targets import Coding, Targets, TargetsLike
+from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Kind = Literal["ace", "mce", "ece"]
 Average = Literal["pooled", "macro"] | None
 KINDS = ("ace", "mce", "ece")
+COUNT, CONFIDENCE, TARGET = range(3)
+
+
+class CalibrationBins(Accumulator):
+    """Count, sum of probabilities and sum of targets of equal-width bins, for each label.
+
+    Every calibration measure is a function of these sums over known entries.
+
+    Args:
+        num_labels: number of labels.
+        bins: number of bins.
+    """
+
+    def __init__(self, num_labels: int, bins: int = 15) -> None:
+        if int(checks.at_least("bins", bins, 1)) != bins:
+            raise checks.InputError(f"`bins` must be a whole number; got {bins!r}.")
+        self.sums = {"bins": np.zeros((num_labels, int(bins), 3))}
+
+    def update(self, probabilities: Array, targets: Array) -> None:
+        """Add checked entries, (rows, labels)."""
+        total, dtype = self.sums["bins"], probabilities.dtype
+        values, truth = np.ascontiguousarray(probabilities), np.ascontiguousarray(targets)
+        bins = total.shape[1]
+        kernels.add_to_bins(values, truth, _edges(bins, dtype), dtype.type(bins), total)
+
+    def error(self, kind: Kind = "ace", min_count: float = 0, average: Average = "pooled") -> Any:
+        """Return ``metrics.calibration_error`` of all rows."""
+        checks.choice("kind", kind, KINDS)
+        checks.choice("average", average, ("pooled", "macro", None))
+        checks.at_least("min_count", min_count, 0)
+        total = self.sums["bins"].sum(0) if average == "pooled" else self.sums["bins"]
+        each = bin_error(total, kind, min_count)[()]
+        return mean_known(each) if average == "macro" else each
+
+    def reliability(
+        self, per_label: bool = False, band: Band = "wilson", level: float = 0.95
+    ) -> Reliability:
+        """Return ``metrics.reliability`` of all rows."""
+        total = self.sums["bins"] if per_label else self.sums["bins"].sum(0)
+        count = total[..., COUNT]
+        lower, upper = proportion_interval(total[..., TARGET], count, level, band)
+        with np.errstate(invalid="ignore"):
+            confidence = total[..., CONFIDENCE] / count
+            frequency = total[..., TARGET] / count
+        edges = _edges(total.shape[-2])
+        return Reliability(edges, count.astype(np.int64), confidence, frequency, lower, upper)
+
+
+def calibration_bins(probabilities: Array, targets: Array, bins: int = 15) -> CalibrationBins:
+    """Return the bins of checked entries."""
+    found = CalibrationBins(probabilities.shape[1], bins)
+    found.update(probabilities, targets)
+    return found
+
+
+def row_bins(probabilities: Array, targets: Array, bins: int) -> Array:
+    """Return the bins of each row, (rows, bins, 3)."""
+    return calibration_bins(probabilities.T, targets.T, bins).sums["bins"]
+
+
+def bin_error(total: Array, kind: str, min_count: float) -> Array:
+    """Return ECE, ACE or MCE along the bins of ``total`` (…, bins, 3); NaN where no bin qualifies.
+
+    ACE and MCE count bins with at least ``min_count`` entries. ECE counts all non-empty bins: it
+    weighs them by count, so that small ones hardly matter.
+    """
+    count = total[..., COUNT]
+    kept = count >= least_count(kind, min_count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = np.abs(total[..., CONFIDENCE] - total[..., TARGET]) / count
+        gap = np.where(kept, gap, 0.0)
+        if kind == "mce":
+            return np.where(kept.any(-1), gap.max(-1), np.nan)
+        weight = kept * count if kind == "ece" else kept
+        return (gap * weight).sum(-1) / weight.sum(-1)
+
+
+def least_count(kind: str, min_count: float) -> float:
+    """Return how many entries a bin needs to count for an error of this kind."""
+    return 1 if kind == "ece" else max(min_count, 1)
+
+
+def _edges(bins: int, dtype: type | np.dtype = np.float64) -> Array:
+    """``bins + 1`` edges k/bins, each correctly rounded in the precision of the probabilities."""
+    return (np.arange(bins + 1) / bins).astype(dtype)
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,20 +187,8 @@ def calibration_error(
         >>> round(float(calibration_error(probabilities, targets, "ece", bins=5)), 4)
         0.15
     """
-    checks.choice("kind", kind, KINDS)
-    checks.choice("average", average, ("pooled", "macro", None))
-    checks.at_least("min_count", min_count, 0)
-    values, truth = probability_pair(probabilities, targets, coding)
-    total = binning.sums(values, truth, binning.number_of_bins(bins))
-    return like(averaged_error(total, kind, min_count, average), probabilities, targets)
-
-
-def averaged_error(total: Array, kind: Kind, min_count: float, average: Average) -> Any:
-    """Calibration error from the sums of bins (labels, bins, 3)."""
-    if average == "pooled":
-        return binning.calibration_error(total.sum(0), kind, min_count)[()]
-    each = binning.calibration_error(total, kind, min_count)
-    return mean_known(each) if average == "macro" else each
+    found = calibration_bins(*probability_pair(probabilities, targets, coding), bins)
+    return like(found.error(kind, min_count, average), probabilities, targets)
 
 
 def top_k_calibration_error(
@@ -139,7 +213,7 @@ def top_k_calibration_error(
     """
     values, truth = probability_pair(probabilities, targets, coding)
     top = unknown_below_top(values, truth, k)
-    error = calibration_error(values, Targets(top), kind, bins, min_count)
+    error = calibration_bins(values, top, bins).error(kind, min_count)
     return like(error, probabilities, targets)
 
 
@@ -175,9 +249,7 @@ def calibration_noise(
     # A stream of its own: probabilities made with the same seed must not meet their own numbers.
     rng = np.random.default_rng((seed, 17))
     errors = [
-        calibration_error(
-            values, Targets(_redrawn(values, truth, rng)), kind, bins, min_count, average
-        )
+        calibration_bins(values, _redrawn(values, truth, rng), bins).error(kind, min_count, average)
         for _ in range(int(repeats))
     ]
     return like(np.mean(errors, axis=0), probabilities, targets)
@@ -210,19 +282,7 @@ def reliability(
         >>> diagram.lower.round(3), diagram.upper.round(3)
         (array([0.   , 0.095]), array([0.658, 0.905]))
     """
-    values, truth = probability_pair(probabilities, targets, coding)
-    total = binning.sums(values, truth, binning.number_of_bins(bins))
-    diagram = diagram_of(total if per_label else total.sum(0), band, level)
+    found = calibration_bins(*probability_pair(probabilities, targets, coding), bins)
+    diagram = found.reliability(per_label, band, level)
     parts = {name: like(part, probabilities, targets) for name, part in vars(diagram).items()}
     return Reliability(**parts)
-
-
-def diagram_of(total: Array, band: Band = "wilson", level: float = 0.95) -> Reliability:
-    """The diagram of the sums of bins (…, bins, 3)."""
-    count = total[..., binning.COUNT]
-    lower, upper = proportion_interval(total[..., binning.TARGET], count, level, band)
-    with np.errstate(invalid="ignore"):
-        confidence = total[..., binning.CONFIDENCE] / count
-        frequency = total[..., binning.TARGET] / count
-    edges = binning.edges(total.shape[-2])
-    return Reliability(edges, count.astype(np.int64), confidence, frequency, lower, upper)

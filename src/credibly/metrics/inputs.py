@@ -97,12 +97,6 @@ def set_pair(
     return chosen, target_matrix(targets, chosen.shape, "sets", coding)
 
 
-def tally_of(targets: ArrayLike, matrix: Array) -> Array:
-    """Return the ``tally`` of targets as they came; class indices count as their ``matrix``."""
-    array = to_numpy(targets)
-    return coded.tally(array if array.size == matrix.size else matrix)
-
-
 def hard(targets: Array, metric: str) -> Array:
     """Return decoded targets, none of which may be soft.
 

@@ -10,38 +10,16 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.frames import aligned
-from credibly.metrics import calibration, label_sets, ranking, scoring
-from credibly.metrics.inputs import target_matrix
+from credibly.metrics import label_sets, proper, ranking
+from credibly.metrics.inputs import by_blocks, probability_pair, set_pair, target_matrix
+from credibly.metrics.inputs import label_sets as as_sets
 from credibly.metrics.proportions import proportion_interval
-from credibly.metrics.row_terms import row_terms
 from credibly.targets import Targets, TargetsLike, decode
 from credibly.types import Array
 
 Method = Literal["bootstrap", "basic", "analytic"]
 
-_OF_TARGETS = frozenset(
-    {
-        calibration.calibration_error,
-        calibration.calibration_noise,
-        calibration.top_k_calibration_error,
-        label_sets.exact_match,
-        label_sets.f1,
-        label_sets.hamming,
-        label_sets.precision,
-        label_sets.recall,
-        label_sets.set_coverage,
-        label_sets.top_k_f1,
-        ranking.coverage_error,
-        ranking.mean_average_precision,
-        ranking.one_error,
-        ranking.ranking_loss,
-        ranking.average_precision,
-        scoring.brier,
-        scoring.kl_to_truth,
-        scoring.log_loss,
-    }
-)
-"""Metrics of this package called as ``metric(values, targets)``."""
+Terms = tuple[Array, Array]
 
 
 class Interval(NamedTuple):
@@ -155,7 +133,7 @@ def quantiles(estimate: float, draws: Array, level: float, method: Method) -> In
 def _analytic(
     metric: Callable[..., Any], columns: list[Any], options: dict[str, Any], level: float
 ) -> Interval:
-    part, whole = row_terms(metric, columns, **options)
+    part, whole = _row_terms(metric, columns, **options)
     trials = whole.sum()
     if not trials:
         return Interval(np.nan, np.nan, np.nan)
@@ -170,7 +148,7 @@ def _analytic_difference(
     metric: Callable[..., Any], columns: list[Any], options: dict[str, Any], level: float
 ) -> Interval:
     first, second, *shared = columns
-    one, other = (row_terms(metric, [each, *shared], **options) for each in (first, second))
+    one, other = (_row_terms(metric, [each, *shared], **options) for each in (first, second))
     estimate = one[0].sum() / one[1].sum() - other[0].sum() / other[1].sum()
     return _around(float(estimate), _influence(*one) - _influence(*other), level)
 
@@ -215,8 +193,8 @@ def _decoded(
     metric: Callable[..., Any], columns: list[Any], options: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Decode the targets of all rows once: a resample alone cannot tell how they are coded."""
-    if metric not in _OF_TARGETS:
-        return columns, options
+    if "coding" not in (getattr(metric, "__kwdefaults__", None) or {}):
+        return columns, options  # no metric of this package that takes targets
     *values, targets = columns
     coding, shape = options.get("coding"), values[0].shape
     if isinstance(targets, Targets):
@@ -236,3 +214,69 @@ def _number(value: Any) -> float:
             "Pass an average, for example `average='macro'`."
         )
     return float(value)
+
+
+def _row_terms(metric: Callable[..., Any], columns: list[Any], **options: Any) -> Terms:
+    """(part, whole) of each row, so that the metric is Σ part / Σ whole; targets are `Targets`."""
+    terms = _TERMS.get(metric)
+    if terms is None:
+        known = ", ".join(sorted(each.__name__ for each in _TERMS))
+        name = getattr(metric, "__name__", metric)
+        raise checks.InputError(
+            f"an analytic interval exists for {known}; got {name}. Use method='bootstrap'."
+        )
+    average = options.pop("average", "pooled")
+    if average != "pooled":
+        raise checks.InputError(
+            f"an analytic interval needs average='pooled'; got {average!r}. Use method='bootstrap'."
+        )
+    if len(columns) == 2 and columns[0].ndim == 2 and columns[0].shape == columns[1].shape:
+        both = by_blocks(lambda *some: np.stack(terms(*some, **options), axis=1), *columns)
+        return both[:, 0], both[:, 1]
+    return terms(*columns, **options)
+
+
+def _log_loss(probabilities: Array, targets: Targets, floor: float | None = None) -> Terms:
+    count, log_loss, _ = proper.row_scores(*probability_pair(probabilities, targets), floor).T
+    return log_loss, count
+
+
+def _brier(probabilities: Array, targets: Targets) -> Terms:
+    count, _, squared = proper.row_scores(*probability_pair(probabilities, targets)).T
+    return squared, count
+
+
+def _expected_size(probabilities: Array) -> Terms:
+    return probabilities.sum(1, dtype=np.float64), np.ones(len(probabilities))
+
+
+def _mean_average_precision(scores: Array, targets: Targets, over: str = "labels") -> Terms:
+    if over != "samples":
+        raise checks.InputError(
+            "mAP over labels is no mean over rows; use method='bootstrap', or over='samples'."
+        )
+    each = ranking.sample_average_precision(scores, targets)
+    return np.nan_to_num(each), (~np.isnan(each)).astype(np.float64)
+
+
+def _set_coverage(sets: Array, targets: Targets) -> Terms:
+    hits, _, present = label_sets.set_counts(*set_pair(sets, targets), 1)
+    return hits, present
+
+
+def _set_size(sets: Array) -> Terms:
+    return as_sets(sets).sum(1).astype(np.float64), np.ones(len(sets))
+
+
+_TERMS: dict[Callable[..., Any], Callable[..., Terms]] = {
+    proper.log_loss: _log_loss,
+    proper.brier: _brier,
+    proper.expected_size: _expected_size,
+    ranking.mean_average_precision: _mean_average_precision,
+    label_sets.set_coverage: _set_coverage,
+    label_sets.set_size: _set_size,
+    label_sets.hamming: lambda sets, targets: label_sets.hamming_terms(*set_pair(sets, targets)),
+    label_sets.exact_match: lambda sets, targets: label_sets.exact_match_terms(
+        *set_pair(sets, targets)
+    ),
+}

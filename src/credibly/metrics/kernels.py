@@ -44,18 +44,19 @@ def gather_columns(
 
 
 @compiled(error_model="numpy")
-def sorted_average_precision(ranked: Array, positives: Array) -> float:
-    """Mean over positives of (positives ≥ s) / (all ≥ s); both arrays ascending."""
+def ranked_total(ranked: Array, positives: Array, above: float, hits_above: float) -> float:
+    """Sum over positives of (positives ≥ s) / (all ≥ s); both arrays ascending.
+
+    So many values, and so many positives among them, lie above all of these.
+    """
     total, n, count = 0.0, len(ranked), len(positives)
-    if count == 0:
-        return nan
     at, first = 0, 0
     for i in range(count):
         if i == 0 or positives[i] != positives[first]:
             first = i
             at = _first_not_below(ranked, positives[i], at)
-        total += (count - first) / (n - at)
-    return total / count
+        total += (hits_above + count - first) / (above + n - at)
+    return total
 
 
 @compiled(error_model="numpy", inline="always")
@@ -127,50 +128,19 @@ def mark_top(scores: Array, targets: Array, k: int, chosen: Array) -> None:
 
 
 @compiled(error_model="numpy")
-def ranked_soft_precision(scores: Array, weights: Array) -> float:
-    """Average precision with positive weight y and negative weight 1 − y; scores descending."""
-    total, above = 0.0, 0.0
+def ranked_soft_total(scores: Array, weights: Array, above: float, hits_above: float) -> float:
+    """As ``ranked_total``, with positive weight y and negative weight 1 − y; scores descending."""
+    total, hits = 0.0, hits_above
     count, begin = len(scores), 0
     while begin < count:
         end, tied = begin, 0.0
         while end < count and (end == begin or scores[end] == scores[begin]):
             tied += weights[end]
             end += 1
-        above += tied
-        total += tied * above / end
+        hits += tied
+        total += tied * hits / (above + end)
         begin = end
-    return total / above if above > 0 else nan
-
-
-@compiled(error_model="numpy")
-def precision_influence(scores: Array, weights: Array, out: Array) -> None:
-    """Derivative of average precision by the weight of each row, at 1; scores descending."""
-    count = len(scores)
-    ends = np.empty(count, np.int64)  # for each row, where its group of tied scores ends
-    hits = np.empty(count)  # sum of targets down to the end of the group
-    total, above, begin = 0.0, 0.0, 0
-    while begin < count:
-        end, tied = begin, 0.0
-        while end < count and (end == begin or scores[end] == scores[begin]):
-            tied += weights[end]
-            end += 1
-        above += tied
-        total += tied * above / end
-        ends[begin:end] = end
-        hits[begin:end] = above
-        begin = end
-    precision = total / above
-    gain, loss, last = 0.0, 0.0, count
-    while last > 0:  # groups from the lowest: a row counts among all ranked at or below it
-        first = last
-        while first > 0 and ends[first - 1] == ends[last - 1]:
-            first -= 1
-            gain += weights[first] / ends[first]
-            loss += weights[first] * hits[first] / (ends[first] * ends[first])
-        for row in range(first, last):
-            own = hits[row] / ends[row] - precision
-            out[row] = (weights[row] * (own + gain) - loss) / above
-        last = first
+    return total
 
 
 @compiled(error_model="numpy")
@@ -180,7 +150,7 @@ def row_soft_precision(scores: Array, targets: Array, out: Array) -> None:
         known = targets[row] >= 0
         values, weights = scores[row][known], targets[row][known]
         order = np.argsort(-values)
-        out[row] = ranked_soft_precision(values[order], weights[order])
+        out[row] = ranked_soft_total(values[order], weights[order], 0.0, 0.0) / weights.sum()
 
 
 @compiled(error_model="numpy")

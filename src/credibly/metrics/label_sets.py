@@ -8,13 +8,61 @@ import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
+from credibly.metrics import kernels
+from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.inputs import hard, label_sets, mean_known, score_pair, set_pair
-from credibly.metrics.top_k import set_counts, top_k_sets
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Average = Literal["micro", "macro", "samples"] | None
 F1Average = Literal["micro", "mean_of_f1s", "f1_of_means", "samples"] | None
+_FEW = 16  # so many labels are kept in order while a row is read; more are found by sorting
+
+
+class SetCounts(Accumulator):
+    """Labels that were returned, present, and both, by label, over known entries.
+
+    Args:
+        num_labels: number of labels.
+
+    Example:
+        >>> counts = SetCounts(2)
+        >>> counts.update(np.array([[True, False], [True, True]]), np.array([[1, 0], [0, 1]]))
+        >>> round(float(counts.precision("micro")), 4)
+        0.6667
+    """
+
+    def __init__(self, num_labels: int) -> None:
+        self.sums = {"counts": np.zeros((4, num_labels))}  # hits, returned, present, known
+
+    def update(self, sets: Array, targets: Array) -> None:
+        """Add checked rows, (rows, labels)."""
+        self.sums["counts"][:3] += set_counts(sets, targets, 0)
+        self.sums["counts"][3] += (targets >= 0).sum(0)
+
+    def precision(self, average: Average, undefined: float = 0.0) -> Any:
+        """Return ``metrics.precision`` of all rows; micro, macro or one per label."""
+        hits, returned, _, _ = self._counts(average)
+        return _mean(_ratio(hits, returned, undefined), average)
+
+    def recall(self, average: Average, undefined: float = 0.0) -> Any:
+        """Return ``metrics.recall`` of all rows; micro, macro or one per label."""
+        hits, _, present, _ = self._counts(average)
+        return _mean(_ratio(hits, present, undefined), average)
+
+    def f1(self, average: F1Average, undefined: float = 0.0) -> Any:
+        """Return ``metrics.f1`` of all rows; not over samples."""
+        if average == "f1_of_means":
+            p, r = self.precision("macro", undefined), self.recall("macro", undefined)
+            return _ratio(2 * p * r, p + r, undefined)[()]
+        hits, returned, present, _ = self._counts(average)
+        return _mean(_ratio(2 * hits, returned + present, undefined), average)
+
+    def _counts(self, average: str | None) -> Array:
+        """Return the counts in total or by label; NaN for labels of which nothing is known."""
+        counts = self.sums["counts"]
+        counts = counts.sum(1) if average == "micro" else counts
+        return counts + np.where(counts[3] > 0, 0.0, np.nan)
 
 
 def precision(
@@ -37,8 +85,8 @@ def precision(
         0.6666666666666666
     """
     checks.choice("average", average, ("micro", "macro", "samples", None))
-    hits, returned, _ = _counts(sets, targets, average, coding)
-    return like(_mean(_ratio(hits, returned, undefined), average), sets, targets)
+    counts = _counts(sets, targets, average, coding)
+    return like(counts.precision(average, undefined), sets, targets)
 
 
 def recall(
@@ -57,8 +105,8 @@ def recall(
         0.5
     """
     checks.choice("average", average, ("micro", "macro", "samples", None))
-    hits, _, present = _counts(sets, targets, average, coding)
-    return like(_mean(_ratio(hits, present, undefined), average), sets, targets)
+    counts = _counts(sets, targets, average, coding)
+    return like(counts.recall(average, undefined), sets, targets)
 
 
 def f1(
@@ -91,12 +139,8 @@ def f1(
         )
     known = ("micro", "mean_of_f1s", "f1_of_means", "samples", None)
     checks.choice("average", average, known)
-    hits, returned, present = _counts(sets, targets, average, coding)
-    if average == "f1_of_means":
-        p = mean_known(_ratio(hits, returned, undefined))
-        r = mean_known(_ratio(hits, present, undefined))
-        return like(_ratio(2 * p * r, p + r, undefined)[()], sets, targets)
-    return like(_mean(_ratio(2 * hits, returned + present, undefined), average), sets, targets)
+    counts = _counts(sets, targets, average, coding)
+    return like(counts.f1(average, undefined), sets, targets)
 
 
 def top_k_f1(
@@ -126,10 +170,8 @@ def hamming(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None = No
         >>> float(hamming(np.array([[True, False]]), np.array([[1, 1]])))
         0.5
     """
-    chosen, truth = set_pair(sets, targets, coding)
-    known = truth >= 0
-    wrong = np.where(known, np.abs(chosen - truth), 0).sum()
-    return like(_ratio(wrong, known.sum(), np.nan)[()], sets, targets)
+    wrong, known = hamming_terms(*set_pair(sets, targets, coding))
+    return like(_ratio(wrong.sum(), known.sum(), np.nan)[()], sets, targets)
 
 
 def exact_match(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None = None) -> Any:
@@ -140,11 +182,8 @@ def exact_match(sets: ArrayLike, targets: TargetsLike, *, coding: Coding | None 
         >>> float(exact_match(sets, np.array([[1, -1], [1, 0]])))
         0.5
     """
-    chosen, truth = set_pair(sets, targets, coding)
-    known = hard(truth, "exact_match") >= 0
-    right = ((chosen == truth) | ~known).all(1)
-    rows = known.any(1)
-    return like(_ratio((right & rows).sum(), rows.sum(), np.nan)[()], sets, targets)
+    right, rows = exact_match_terms(*set_pair(sets, targets, coding))
+    return like(_ratio(right.sum(), rows.sum(), np.nan)[()], sets, targets)
 
 
 def set_coverage(
@@ -166,9 +205,8 @@ def set_coverage(
         0.5
     """
     checks.choice("average", average, ("pooled", "macro", None))
-    hits, _, present = _counts(sets, targets, "micro" if average == "pooled" else None, coding)
-    each = _ratio(hits, present, np.nan)
-    return like(mean_known(each) if average == "macro" else each[()], sets, targets)
+    counts = _counts(sets, targets, average, coding)
+    return like(counts.recall("micro" if average == "pooled" else average, np.nan), sets, targets)
 
 
 def coverage_by_frequency(
@@ -220,22 +258,70 @@ def size_histogram(sets: ArrayLike) -> Any:
     return like(np.bincount(chosen.sum(1), minlength=chosen.shape[1] + 1), sets)
 
 
+def top_k_sets(values: Array, truth: Array, k: int) -> Array:
+    """Each row's ``k`` highest known labels as a bool matrix; ties go to the first label."""
+    if int(checks.at_least("k", k, 1)) != k or k > values.shape[1]:
+        raise checks.InputError(
+            f"`k` must be a whole number between 1 and the number of labels, {values.shape[1]}; "
+            f"got {k!r}."
+        )
+    chosen: Array = np.zeros(values.shape, bool)
+    if k <= _FEW:
+        kernels.mark_top(np.ascontiguousarray(values), np.ascontiguousarray(truth), int(k), chosen)
+        return chosen
+    known = np.where(truth >= 0, values, -np.inf)
+    order = np.argsort(-known, axis=1, kind="stable")[:, : int(k)]
+    np.put_along_axis(chosen, order, True, axis=1)
+    return chosen & (truth >= 0)
+
+
+def unknown_below_top(values: Array, truth: Array, k: int) -> Array:
+    """``truth`` with everything but each row's top k marked unknown."""
+    return np.where(top_k_sets(values, truth, k), truth, truth.dtype.type(-1))
+
+
+def set_counts(chosen: Array, truth: Array, axis: int | None) -> Array:
+    """Return hits, returned and present labels among known entries, summed over ``axis``.
+
+    A soft target counts by its value.
+    """
+    known = truth >= 0
+    present = np.where(known, truth, 0)
+    return np.stack(
+        [
+            np.where(chosen, present, 0).sum(axis, dtype=np.float64),
+            (chosen & known).sum(axis, dtype=np.float64),
+            present.sum(axis, dtype=np.float64),
+        ]
+    )
+
+
+def hamming_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
+    """Return how many entries of each row differ, and how many are known."""
+    hits, returned, present = set_counts(chosen, truth, 1)
+    return returned + present - 2 * hits, (truth >= 0).sum(1, dtype=np.float64)
+
+
+def exact_match_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
+    """Return 1 for each row whose known labels are all right, and 1 for each with any."""
+    known = hard(truth, "exact_match") >= 0
+    rows = known.any(1)
+    right = ((chosen == truth) | ~known).all(1) & rows
+    return right.astype(np.float64), rows.astype(np.float64)
+
+
 def _counts(
     sets: ArrayLike, targets: TargetsLike, average: str | None, coding: Coding | None
-) -> tuple[Array, Array, Array]:
-    """Return hits, returned and present labels: in total, per row or per label, as ``average``.
-
-    A soft target counts by its value. Rows and labels of which nothing is known are NaN, so that
-    means leave them out.
-    """
+) -> SetCounts:
+    """Return the counts of each label; of each row for the mean over samples."""
     chosen, truth = set_pair(sets, targets, coding)
     if average == "samples":
         # The mean over rows of a ratio is not that ratio of expected counts.
         hard(truth, 'average="samples"')
-    axis = {"micro": None, "samples": 1}.get(average or "", 0)
-    hits, returned, present = set_counts(chosen, truth, axis)
-    nothing = np.where((truth >= 0).any(axis), 0.0, np.nan)
-    return hits + nothing, returned + nothing, present + nothing
+        chosen, truth = chosen.T, truth.T
+    counts = SetCounts(chosen.shape[1])
+    counts.update(chosen, truth)
+    return counts
 
 
 def _ratio(part: Any, whole: Any, undefined: float) -> Array:

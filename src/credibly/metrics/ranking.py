@@ -48,8 +48,7 @@ def average_precision(
         >>> float(average_precision(scores[:, 0], np.array([0.5, 0.0, 1.0])))
         0.5
     """
-    values, truth = score_pair(scores, targets, coding)
-    result = _soft_per_label(values, truth) if is_soft(truth) else _per_label(values, truth)
+    result = precisions(label_totals(*score_pair(scores, targets, coding)))
     return like(result[0] if to_numpy(scores).ndim == 1 else result, scores, targets)
 
 
@@ -75,7 +74,7 @@ def sample_average_precision(
             ranked, hits = values[row, truth[row] >= 0], values[row, truth[row] > 0]
             ranked.sort()
             hits.sort()
-            out[row] = kernels.sorted_average_precision(ranked, hits)
+            out[row] = kernels.ranked_total(ranked, hits, 0.0, 0.0) / len(hits)
     return like(out, scores, targets)
 
 
@@ -147,35 +146,50 @@ def _errors(scores: ArrayLike, targets: TargetsLike, coding: Coding | None, metr
     return out
 
 
-def _per_label(values: Array, truth: Array) -> Array:
-    """Sorts values, not indices: positives are looked up among all, block of labels by block."""
+def label_totals(values: Array, truth: Array, above: float = 0.0, hits_above: float = 0.0) -> Array:
+    """Return Σ target × precision and Σ target of each label, (labels, 2), over known entries.
+
+    Their ratio is the average precision. Both can be added up over ranges of values.
+
+    Args:
+        values: (rows, labels) without NaN.
+        truth: decoded targets of the same shape.
+        above: how many values of the label are higher than these, in ranges above them.
+        hits_above: the sum of their targets.
+    """
+    totals: Array = np.empty((values.shape[1], 2))
+    if is_soft(truth):
+        for t in range(values.shape[1]):
+            known = truth[:, t] >= 0
+            scores, weights = values[known, t], truth[known, t].astype(np.float64)
+            order = np.argsort(-scores)
+            ranked = scores[order], weights[order]
+            totals[t] = kernels.ranked_soft_total(*ranked, above, hits_above), weights.sum()
+        return totals
     rows, num_labels = values.shape
     width = min(_BLOCK, num_labels)
     columns: Array = np.empty((width, rows), values.dtype)
     positives = np.empty_like(columns)
     known: Array = np.zeros(width, np.int64)
     present: Array = np.zeros(width, np.int64)
-    result: Array = np.empty(num_labels)
     for first in range(0, num_labels, _BLOCK):
         size = min(_BLOCK, num_labels - first)
         block = _block(values, truth, first, size)
         kernels.gather_columns(*block, size, columns, positives, known, present)
         for t in range(size):
+            # Sorts values, not indices: positives are looked up among all.
             ranked, hits = columns[t, : known[t]], positives[t, : present[t]]
             ranked.sort()
             hits.sort()
-            result[first + t] = kernels.sorted_average_precision(ranked, hits)
-    return result
+            total = kernels.ranked_total(ranked, hits, above, hits_above)
+            totals[first + t] = total, len(hits)
+    return totals
 
 
-def _soft_per_label(values: Array, truth: Array) -> Array:
-    result: Array = np.empty(values.shape[1])
-    for t in range(values.shape[1]):
-        known = truth[:, t] >= 0
-        scores, weights = values[known, t], truth[known, t]
-        order = np.argsort(-scores)
-        result[t] = kernels.ranked_soft_precision(scores[order], weights[order])
-    return result
+def precisions(totals: Array) -> Array:
+    """Return the average precision of each label from ``label_totals``; NaN without a positive."""
+    with np.errstate(invalid="ignore"):
+        return totals[:, 0] / totals[:, 1]
 
 
 def _block(values: Array, truth: Array, first: int, size: int) -> tuple[Array, Array, int]:

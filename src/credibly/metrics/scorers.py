@@ -13,8 +13,9 @@ from credibly.arrays import label_columns
 from credibly.checks import InputError, nearest
 from credibly.frames import in_order
 from credibly.metrics.calibration import calibration_error
+from credibly.metrics.inputs import floating
+from credibly.metrics.proper import COUNT, LOG_LOSS, SQUARED_ERROR, brier, log_loss, row_scores
 from credibly.metrics.ranking import mean_average_precision
-from credibly.metrics.scoring import brier, log_loss
 from credibly.targets import Coding, Targets, TargetsLike, decode
 from credibly.types import Array, ArrayLike
 
@@ -29,19 +30,13 @@ class _Number:
     metric: Callable[..., Any]
     sign: int
     ranks: bool = False
-    entries: Callable[[Array, Array], Array] | None = None
-    """The value of each entry, for numbers that are means of entries and so take weights."""
-
-
-def _log_loss_entries(p: Array, y: Array) -> Array:
-    p = np.clip(p, np.finfo(p.dtype).eps, None)
-    q = np.clip(1 - p, np.finfo(p.dtype).eps, None)
-    return -y * np.log(p) - (1 - y) * np.log(q)
+    row_sum: int | None = None
+    """Which of ``row_scores``, for numbers that are means of entries and so take weights."""
 
 
 NUMBERS = {
-    "nll": _Number(log_loss, -1, entries=_log_loss_entries),
-    "brier": _Number(brier, -1, entries=lambda p, y: (p - y) ** 2),
+    "nll": _Number(log_loss, -1, row_sum=LOG_LOSS),
+    "brier": _Number(brier, -1, row_sum=SQUARED_ERROR),
     "ace": _Number(partial(calibration_error, kind="ace"), -1),
     "mce": _Number(partial(calibration_error, kind="mce"), -1),
     "ece": _Number(partial(calibration_error, kind="ece"), -1),
@@ -96,15 +91,14 @@ class Scorer:
         targets = _targets(y, estimator.classes_, estimates.shape[1], self.coding)
         if sample_weight is None:
             return number.sign * float(number.metric(estimates, Targets(targets)))
-        if number.entries is None:
-            usable = ", ".join(name for name, known in NUMBERS.items() if known.entries)
+        if number.row_sum is None:
+            usable = ", ".join(name for name, known in NUMBERS.items() if known.row_sum is not None)
             raise InputError(
                 f"`sample_weight` needs a number that is a mean over entries: {usable}; got "
                 f"{self.name!r}."
             )
-        weights = np.where(targets >= 0, np.asarray(sample_weight, float)[:, None], 0.0)
-        values = number.entries(estimates.astype(np.float64), np.maximum(targets, 0))
-        return number.sign * float((weights * values).sum() / weights.sum())
+        totals = np.asarray(sample_weight, float) @ row_scores(floating(estimates), targets)
+        return number.sign * float(totals[number.row_sum] / totals[COUNT])
 
     def set_score_request(self, *, sample_weight: bool | None = None) -> Self:
         """Request ``sample_weight`` from scikit-learn's metadata routing."""

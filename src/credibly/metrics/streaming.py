@@ -7,7 +7,7 @@ as the functions; on a GPU each update waits for the batch.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.arrays import to_numpy
-from credibly.metrics import binning, calibration, scoring
-from credibly.metrics.calibration import Average, Kind
-from credibly.metrics.calibration import Reliability as Diagram
-from credibly.metrics.inputs import mean_known, probability_pair, tally_of
+from credibly.metrics import calibration, proper
+from credibly.metrics.accumulators import Accumulator, Codes
+from credibly.metrics.calibration import Average, CalibrationBins, Kind
+from credibly.metrics.inputs import mean_known, probability_pair
 from credibly.metrics.proportions import Band
-from credibly.targets import Coding, check_tally
+from credibly.metrics.ranges import tied_average_precision
+from credibly.targets import Coding
 from credibly.types import Array
 
 try:
@@ -29,18 +30,18 @@ try:
 except ImportError as error:
     raise ImportError(
         "credibly.metrics.streaming needs torchmetrics; install it with `pip install torchmetrics`."
-        " `credibly.metrics.Running` accumulates the same numbers without it."
+        " `credibly.metrics.Summary` accumulates the same numbers without it."
     ) from error
 
 __all__ = ["AveragePrecision", "Brier", "CalibrationError", "LogLoss", "Reliability"]
 
 
-class _Summed(Metric):
-    """A metric that is a function of sums over entries.
+class _Streaming(Metric):
+    """A metric that is a function of the sums of an accumulator.
 
     Args:
         num_labels: number of labels.
-        shape: of the sums of one label.
+        accumulator: an empty accumulator with ``update(probabilities, targets)``.
         coding: how to read targets of only −1 and +1; without it ``compute`` refuses to answer
             where nothing else was seen.
         settings: of ``torchmetrics.Metric``.
@@ -48,19 +49,17 @@ class _Summed(Metric):
 
     full_state_update = False
     is_differentiable = False
-    sums: Tensor
-    tally: Tensor
 
     def __init__(
-        self, num_labels: int, *shape: int, coding: Coding | None = None, **settings: Any
+        self, num_labels: int, accumulator: Any, *, coding: Coding | None = None, **settings: Any
     ) -> None:
         super().__init__(**settings)
         self.coding: Coding | None = coding
         self._one_batch = False
-        self.num_labels = int(checks.at_least("num_labels", num_labels, 1))
-        zeros = torch.zeros(self.num_labels, *shape, dtype=torch.float64)
-        self.add_state("sums", zeros, dist_reduce_fx="sum")
-        self.add_state("tally", torch.zeros(4, dtype=torch.int64), dist_reduce_fx="sum")
+        self.num_labels = num_labels
+        self._empty = accumulator
+        for name, array in {**accumulator.state(), **Codes().state()}.items():
+            self.add_state(f"sum_{name}", torch.from_numpy(array.copy()), dist_reduce_fx="sum")
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
         """Add a batch of (rows, labels)."""
@@ -70,8 +69,12 @@ class _Summed(Metric):
                 f"`probabilities` must have {self.num_labels} labels as in the constructor; "
                 f"got {values.shape[1]}."
             )
-        self.tally += torch.from_numpy(tally_of(targets, truth)).to(self.tally.device)
-        self.sums += torch.from_numpy(self._count(values, truth)).to(self.sums.device)
+        batch, codes = deepcopy(self._empty), Codes()
+        batch.update(values, truth)
+        codes.update(targets, truth)
+        for name, array in {**batch.state(), **codes.state()}.items():
+            total = getattr(self, f"sum_{name}")
+            total += torch.from_numpy(array).to(total.device)
 
     def forward(self, *batch: object, **named: object) -> Any:
         """Add a batch and return its own value; one batch cannot tell how targets are coded."""
@@ -81,21 +84,20 @@ class _Summed(Metric):
         finally:
             self._one_batch = False
 
-    @abstractmethod
-    def _count(self, probabilities: Array, targets: Array) -> Array:
-        """The sums of one batch."""
-
-    def _total(self) -> Array:
-        """Return the sums over everything seen; refuse targets that can be read two ways."""
+    def _total(self) -> Any:
+        """Return an accumulator of everything seen; refuse targets that can be read two ways."""
+        total, codes = deepcopy(self._empty), Codes(self.coding)
+        for each in (total, codes):
+            each.merge({name: to_numpy(getattr(self, f"sum_{name}")) for name in each.state()})
         if not self._one_batch:
-            check_tally(self.tally.cpu(), self.coding)
-        return to_numpy(self.sums)
+            codes.check()
+        return total
 
     def _tensor(self, value: object) -> Tensor:
-        return torch.as_tensor(np.asarray(value), device=self.sums.device)
+        return torch.as_tensor(np.asarray(value), device=self.device)
 
 
-class CalibrationError(_Summed):
+class CalibrationError(_Streaming):
     """``metrics.calibration_error`` over all batches.
 
     Example:
@@ -117,23 +119,17 @@ class CalibrationError(_Summed):
         average: Average = "pooled",
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, binning.number_of_bins(bins), 3, **settings)
+        super().__init__(num_labels, CalibrationBins(_checked(num_labels), bins), **settings)
         self.kind = checks.choice("kind", kind, calibration.KINDS)
         self.average = checks.choice("average", average, ("pooled", "macro", None))
-        self.bins, self.min_count = bins, min_count
-
-    def _count(self, probabilities: Array, targets: Array) -> Array:
-        return binning.sums(probabilities, targets, self.bins)
+        self.min_count = min_count
 
     def compute(self) -> Tensor:
         """The error over everything seen, on all processes."""
-        total = self._total()
-        return self._tensor(
-            calibration.averaged_error(total, self.kind, self.min_count, self.average)
-        )
+        return self._tensor(self._total().error(self.kind, self.min_count, self.average))
 
 
-class Reliability(_Summed):
+class Reliability(_Streaming):
     """``metrics.reliability`` over all batches; ``compute`` gives its fields as a dict of tensors.
 
     Example:
@@ -152,23 +148,17 @@ class Reliability(_Summed):
         level: float = 0.95,
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, binning.number_of_bins(bins), 3, **settings)
-        self.bins, self.per_label, self.level = bins, per_label, level
+        super().__init__(num_labels, CalibrationBins(_checked(num_labels), bins), **settings)
+        self.per_label, self.level = per_label, level
         self.band: Band = band
-
-    def _count(self, probabilities: Array, targets: Array) -> Array:
-        return binning.sums(probabilities, targets, self.bins)
 
     def compute(self) -> dict[str, Tensor]:
         """The diagram over everything seen, on all processes."""
-        total = self._total()
-        diagram: Diagram = calibration.diagram_of(
-            total if self.per_label else total.sum(0), self.band, self.level
-        )
+        diagram = self._total().reliability(self.per_label, self.band, self.level)
         return {name: self._tensor(part) for name, part in vars(diagram).items()}
 
 
-class LogLoss(_Summed):
+class LogLoss(_Streaming):
     """``metrics.log_loss`` over all batches.
 
     Example:
@@ -179,7 +169,6 @@ class LogLoss(_Summed):
     """
 
     higher_is_better = False
-    _which = scoring.LOG_LOSS
 
     def __init__(
         self,
@@ -188,17 +177,12 @@ class LogLoss(_Summed):
         floor: float | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, 3, **settings)
-        self.average = checks.choice("average", average, ("pooled", "macro", None))
-        self.floor = floor
-
-    def _count(self, probabilities: Array, targets: Array) -> Array:
-        floor = scoring.smallest(probabilities.dtype, self.floor)
-        return scoring.sums(probabilities, targets, floor)
+        super().__init__(num_labels, proper.ProperScores(_checked(num_labels), floor), **settings)
+        self.average: Average = checks.choice("average", average, ("pooled", "macro", None))
 
     def compute(self) -> Tensor:
         """The mean over everything seen, on all processes."""
-        return self._tensor(scoring.averaged(self._total(), self._which, self.average))
+        return self._tensor(self._total().log_loss(self.average))
 
 
 class Brier(LogLoss):
@@ -211,13 +195,15 @@ class Brier(LogLoss):
         0.025
     """
 
-    _which = scoring.SQUARED_ERROR
-
     def __init__(self, num_labels: int, average: Average = "pooled", **settings: Any) -> None:
         super().__init__(num_labels, average, **settings)
 
+    def compute(self) -> Tensor:
+        """The mean over everything seen, on all processes."""
+        return self._tensor(self._total().brier(self.average))
 
-class AveragePrecision(_Summed):
+
+class AveragePrecision(_Streaming):
     """Average precision of each label (or their mean) from counts in fine bins of log-odds.
 
     An approximation: probabilities whose log-odds fall into one bin count as tied, and log-odds
@@ -242,25 +228,38 @@ class AveragePrecision(_Summed):
         limit: float = 20.48,
         **settings: Any,
     ) -> None:
-        super().__init__(num_labels, binning.number_of_bins(bins), 2, **settings)
+        limit = checks.positive("limit", limit)
+        counts = _LogOddsCounts(_checked(num_labels), bins, limit)
+        super().__init__(num_labels, counts, **settings)
         self.average = checks.choice("average", average, ("macro", None))
-        self.bins, self.limit = bins, checks.positive("limit", limit)
-
-    def _count(self, probabilities: Array, targets: Array) -> Array:
-        p = probabilities.astype(np.float64)
-        with np.errstate(divide="ignore"):
-            log_odds = np.clip(np.log(p) - np.log1p(-p), -self.limit, self.limit)
-        place = ((log_odds + self.limit) * (self.bins / (2 * self.limit))).astype(np.int64)
-        place = np.minimum(place, self.bins - 1) + np.arange(self.num_labels) * self.bins
-        known, size = targets >= 0, self.num_labels * self.bins
-        counts = [np.bincount(place[known], weights, size) for weights in (None, targets[known])]
-        return np.stack(counts, axis=1).reshape(self.num_labels, self.bins, 2).astype(np.float64)
 
     def compute(self) -> Tensor:
         """Average precision over everything seen, on all processes; NaN without a positive."""
-        counts = self._total()[:, ::-1]
-        above = counts.cumsum(1)
-        with np.errstate(invalid="ignore"):
-            precision = np.nan_to_num(above[..., 1] / above[..., 0])
-            each = (counts[..., 1] * precision).sum(1) / counts[..., 1].sum(1)
+        each = self._total().average_precision()
         return self._tensor(mean_known(each) if self.average == "macro" else each)
+
+
+class _LogOddsCounts(Accumulator):
+    """Known entries and the sum of their targets, by label and bin of the log-odds."""
+
+    def __init__(self, num_labels: int, bins: int, limit: float) -> None:
+        self.limit = limit
+        self.sums = {"bins": CalibrationBins(num_labels, bins).sums["bins"][..., :2]}
+
+    def update(self, probabilities: Array, targets: Array) -> None:
+        p, (labels, bins, _) = probabilities.astype(np.float64), self.sums["bins"].shape
+        with np.errstate(divide="ignore"):
+            log_odds = np.clip(np.log(p) - np.log1p(-p), -self.limit, self.limit)
+        place = ((log_odds + self.limit) * (bins / (2 * self.limit))).astype(np.int64)
+        place = np.minimum(place, bins - 1) + np.arange(labels) * bins
+        known, size = targets >= 0, labels * bins
+        counts = [np.bincount(place[known], weights, size) for weights in (None, targets[known])]
+        self.sums["bins"] += np.stack(counts, axis=1).reshape(labels, bins, 2)
+
+    def average_precision(self) -> Array:
+        """Return that of each label, entries of a bin being ties."""
+        return np.array([tied_average_precision(*each.T) for each in self.sums["bins"]])
+
+
+def _checked(num_labels: int) -> int:
+    return int(checks.at_least("num_labels", num_labels, 1))

@@ -6,15 +6,22 @@ rows without labels included, where they count as 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import like, to_numpy
+from credibly.metrics.accumulators import Accumulator, Accumulators
+from credibly.metrics.calibration import CalibrationBins
+from credibly.metrics.proper import ProperScores
 from credibly.targets import SparseTargets, decode
 from credibly.types import Array, ArrayLike
+
+PLACES = (1, 3, 5)
+"""Numbers of most probable labels that are reported."""
+HELD = ", held labels"
+"""Ends the names of numbers over the labels that rows hold."""
 
 
 def inverse_propensities(
@@ -56,9 +63,9 @@ def precision_at_k(
         >>> precision_at_k([[3, 2, 7], [0, 1, 4]], truth, k=3)
         array([0.5, 0.5, 0.5])
     """
-    tally = TopLabels(k, weights)
-    tally.update(top, targets)
-    return like(tally.precision(), top, targets, weights)
+    ranking = TopLabels(k, weights)
+    ranking.update(top, targets)
+    return like(ranking.precision(), top, targets, weights)
 
 
 def ndcg_at_k(
@@ -73,9 +80,9 @@ def ndcg_at_k(
         >>> ndcg_at_k([[3, 2, 7], [0, 1, 4]], truth, k=3).round(4)
         array([0.5   , 0.622 , 0.7753])
     """
-    tally = TopLabels(k, weights)
-    tally.update(top, targets)
-    return like(tally.ndcg(), top, targets, weights)
+    ranking = TopLabels(k, weights)
+    ranking.update(top, targets)
+    return like(ranking.ndcg(), top, targets, weights)
 
 
 def recall_at_k(
@@ -90,15 +97,13 @@ def recall_at_k(
         >>> recall_at_k([[3, 2, 7], [0, 1, 4]], truth, k=3)
         array([0.25, 0.75, 1.  ])
     """
-    tally = TopLabels(k, weights)
-    tally.update(top, targets)
-    return like(tally.recall(), top, targets, weights)
+    ranking = TopLabels(k, weights)
+    ranking.update(top, targets)
+    return like(ranking.recall(), top, targets, weights)
 
 
-class TopLabels:
+class TopLabels(Accumulator):
     """Precision, nDCG and recall of the k most probable labels, over batches of rows.
-
-    Sums only: tallies of parts of the rows can be added (``merge``).
 
     Args:
         k: how many places.
@@ -106,19 +111,18 @@ class TopLabels:
 
     Example:
         >>> truth = SparseTargets.from_lists([[3, 7], [1]], num_labels=10)
-        >>> tally = TopLabels(1)
-        >>> tally.update([[3]], truth[:1])
-        >>> tally.update([[0]], truth[1:])
-        >>> tally.precision()
+        >>> ranking = TopLabels(1)
+        >>> ranking.update([[3]], truth[:1])
+        >>> ranking.update([[0]], truth[1:])
+        >>> ranking.precision()
         array([0.5])
     """
 
     def __init__(self, k: int = 5, weights: ArrayLike | None = None) -> None:
         self.k = int(checks.at_least("k", k, 1))
         self.weights = None if weights is None else to_numpy(weights).astype(np.float64)
-        self.rows = 0
-        # Sums over rows of each figure at 1 … k; the second row holds those of the best ranking.
-        self.hits, self.gains, self.found = (np.zeros((2, self.k)) for _ in range(3))
+        # Sums over rows of precision, nDCG and recall at 1 … k, and those of the best ranking.
+        self.sums = {"figures": np.zeros((2, 3, self.k)), "rows": np.zeros(1)}
 
     def update(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> None:
         """Add rows; rows of which nothing is known are left out."""
@@ -128,13 +132,13 @@ class TopLabels:
         if not len(truth):
             return
         counts = truth.row_counts()
-        for place, flags in enumerate(
-            (_flags(numbers, truth, weights), _best_flags(truth, weights, self.k))
+        for total, flags in zip(
+            self.sums["figures"],
+            (_flags(numbers, truth, weights), _best_flags(truth, weights, self.k)),
+            strict=True,
         ):
-            figures = _row_figures(flags, counts).sum(axis=0)
-            for sums, each in zip((self.hits, self.gains, self.found), figures, strict=True):
-                sums[place] += each
-        self.rows += len(truth)
+            total += _row_figures(flags, counts).sum(axis=0)
+        self.sums["rows"] += len(truth)
 
     def row_figures(self, top: ArrayLike, targets: SparseTargets | ArrayLike) -> Array:
         """Return precision, nDCG and recall of each row, (rows, 3, k); NaN for unknown rows.
@@ -167,40 +171,72 @@ class TopLabels:
             )
         return numbers, truth, weights
 
-    def merge(self, other: TopLabels) -> TopLabels:
-        """Return the tally of both together."""
-        both = TopLabels(self.k, self.weights)
-        both.rows = self.rows + other.rows
-        for name in ("hits", "gains", "found"):
-            vars(both)[name] = vars(self)[name] + vars(other)[name]
-        return both
-
-    def state(self) -> dict[str, Array]:
-        """Return the sums as arrays; ``add`` takes them back."""
-        sums = {name: vars(self)[name] for name in ("hits", "gains", "found")}
-        return {**sums, "rows": np.array(self.rows)}
-
-    def add(self, state: Mapping[str, Array]) -> None:
-        """Add the ``state`` of another tally with the same places and weights."""
-        self.rows += int(state["rows"])
-        for name in ("hits", "gains", "found"):
-            vars(self)[name] += state[name]
-
     def precision(self) -> Array:
         """Return precision@1 … @k; propensity-scored where weights were given."""
-        return self._mean(self.hits)
+        return self._mean()[0]
 
     def ndcg(self) -> Array:
         """Return nDCG@1 … @k; propensity-scored where weights were given."""
-        return self._mean(self.gains)
+        return self._mean()[1]
 
     def recall(self) -> Array:
         """Return recall@1 … @k; propensity-scored where weights were given."""
-        return self._mean(self.found)
+        return self._mean()[2]
 
-    def _mean(self, sums: Array) -> Array:
+    def _mean(self) -> Array:
+        found, best = self.sums["figures"]
         with np.errstate(invalid="ignore", divide="ignore"):
-            return sums[0] / (self.rows if self.weights is None else sums[1])
+            return found / (self.sums["rows"] if self.weights is None else best)
+
+
+class TopSummary(Accumulators):
+    """Metrics of rows that hold their most probable labels, over batches of rows.
+
+    Args:
+        bins: bins of the calibration errors.
+        k: how many places of the ranking.
+    """
+
+    def __init__(self, bins: int = 15, k: int = max(PLACES)) -> None:
+        self.ranking = TopLabels(k)
+        self.bins, self.proper = CalibrationBins(1, bins), ProperScores(1)
+        self.parts = {"ranking": self.ranking, "bins": self.bins, "proper": self.proper}
+
+    def update(self, top: Array, probabilities: Array, hits: Array, targets: SparseTargets) -> None:
+        """Add rows, as ``TopGroupSums.update`` takes them."""
+        self.ranking.update(top, targets)
+        held = top >= 0
+        column, truth = probabilities[held][:, None], hits[held][:, None]
+        self.bins.update(column, truth)
+        self.proper.update(column, truth)
+
+    @property
+    def known(self) -> int:
+        """Return how many entries had a known target."""
+        return self.proper.known
+
+    def numbers(self, min_count: int = 30) -> dict[str, float]:
+        """Return the numbers of all rows by their names in tables.
+
+        Calibration and proper scores are over the labels that rows hold; their names say so.
+        """
+        numbers: dict[str, Any] = {}
+        ranking = self.ranking
+        figures = {
+            "precision": ranking.precision(),
+            "nDCG": ranking.ndcg(),
+            "recall": ranking.recall(),
+        }
+        for name, values in figures.items():
+            numbers |= {f"{name}@{k}": values[k - 1] for k in PLACES}
+        numbers |= {
+            f"ACE{HELD}": self.bins.error("ace", min_count),
+            f"MCE{HELD}": self.bins.error("mce", min_count),
+            f"ECE{HELD}": self.bins.error("ece"),
+            f"NLL{HELD}": self.proper.log_loss(),
+            f"Brier{HELD}": self.proper.brier(),
+        }
+        return {name: float(number) for name, number in numbers.items()}
 
 
 def _sparse(targets: SparseTargets | ArrayLike) -> SparseTargets:

@@ -51,7 +51,7 @@ def reliability(
 def reliability_diagram(
     found: Reliability, *, name: str | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw what ``metrics.reliability`` or ``metrics.Running.reliability`` computed.
+    """Draw what ``metrics.reliability`` or ``metrics.streaming.Reliability`` computed.
 
     Example:
         >>> from credibly.metrics import reliability

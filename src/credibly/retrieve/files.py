@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.checks import InputError, choice, require
-from credibly.engines import file_address, is_remote, spark_session
+from credibly.executors import file_address, is_remote, spark_session
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.dataset import identity
 from credibly.predictions.file_schema import PROBABILITY, TRUTH, Schema

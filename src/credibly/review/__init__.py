@@ -2,7 +2,7 @@
 
     issues = cr.review.label_issues(predictions)     # held-out, calibrated, with truth
     issues.write("queue.csv")                         # the entries to review, surest first
-    issues = cr.review.label_issues("shards/", engine="spark")               # any number of rows
+    issues = cr.review.label_issues("shards/", executor="spark")             # any number of rows
     corrected = cr.review.apply_reviews(predictions, cr.review.read_reviews("queue.csv"))
 
 ``cr.review.label_studio`` and ``cr.review.fiftyone`` hand the queue to annotators and

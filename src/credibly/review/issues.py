@@ -16,7 +16,7 @@ import numpy as np
 from credibly import checks
 from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.checks import InputError
-from credibly.engines import is_remote, open_engine
+from credibly.executors import Executor, is_remote, open_executor
 from credibly.files import atomic_path, spreadsheet_cell
 from credibly.predictions import Dataset, Predictions
 from credibly.review import noise_model
@@ -148,8 +148,7 @@ def label_issues(
     min_disagreement: float = PROBABLY_WRONG,
     seed: int = 0,
     partial: bool = False,
-    engine: str = "duckdb",
-    session: object = None,
+    executor: str | Executor = "local",
 ) -> LabelIssues:
     """Return the entries whose truth and probability disagree, the surest disagreement first.
 
@@ -168,8 +167,7 @@ def label_issues(
         min_disagreement: least disagreement of an entry, in [0, 1].
         seed: of the resampling behind the intervals.
         partial: whether a folder may lack shards; otherwise that is an error.
-        engine: ``"duckdb"``, this machine, or ``"spark"``.
-        session: a Spark session to use; one is started otherwise.
+        executor: ``"local"``, this machine; ``"spark"`` or ``Spark(session)``, a cluster.
 
     Raises:
         InputError: if there is no truth.
@@ -194,12 +192,12 @@ def label_issues(
         return found.result(seed)
     if is_remote(predictions):
         raise InputError(f"{predictions} is an address; give a path that every worker sees.")
-    dataset, worker = Dataset(predictions, partial=partial), open_engine(engine, session)
+    dataset, worker = Dataset(predictions, partial=partial), open_executor(executor)
     if not dataset.has_targets:
         raise InputError(f"{predictions}: {_WITHOUT_TRUTH}")
     worker.check_ids(dataset)
     found = _Issues(dataset.labels, top, tuple(kinds), min_disagreement)
-    return worker.tally(dataset, found).result(seed)
+    return worker.accumulate(dataset, found, _Issues.update).result(seed)
 
 
 _WITHOUT_TRUTH = (
@@ -276,8 +274,8 @@ class _Issues:
         entries = {f"entry:{name}": each for name, each in self._entries.items()}
         return {**self.histogram.state(), **entries, "wrong": np.array(self.wrong)}
 
-    def add(self, state: Mapping[str, Array]) -> None:
-        self.histogram.add(state)
+    def merge(self, state: Mapping[str, Array]) -> None:
+        self.histogram.merge(state)
         self.wrong += int(state["wrong"])
         start = "entry:"
         entries = {

@@ -14,81 +14,50 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from credibly.workflows.calibration import (
-        CalibratedScores,
+        calibrate_dataset,
         calibrate_file,
         calibrate_scores,
     )
-    from credibly.workflows.comparison import Comparison, compare
-    from credibly.workflows.evaluation import Evaluation, evaluate, evaluate_all
+    from credibly.workflows.comparison import compare
+    from credibly.workflows.evaluation import evaluate
     from credibly.workflows.fit_rows import FitRows
-    from credibly.workflows.integrity import FileCheck, Integrity, check_files
-    from credibly.workflows.joint_models import fit_joint_file, joint_from
-    from credibly.workflows.label_sets import WrittenSets, write_sets
-    from credibly.workflows.parts import CalibratedParts, calibrate_parts
-    from credibly.workflows.predicted_parts import PredictedParts, predict_parts
+    from credibly.workflows.integrity import check_files
+    from credibly.workflows.label_sets import write_sets
+    from credibly.workflows.prediction import predict_dataset
     from credibly.workflows.probability_maps import ProbabilityMap
     from credibly.workflows.row_drift import drift
-    from credibly.workflows.top_labels import calibrate_top_file, holds_top_labels
-    from credibly.workflows.warming import WarmUp, warm_up
-
-__all__ = [
-    "CalibratedParts",
-    "CalibratedScores",
-    "Comparison",
-    "Evaluation",
-    "FileCheck",
-    "FitRows",
-    "Integrity",
-    "PredictedParts",
-    "ProbabilityMap",
-    "WarmUp",
-    "WrittenSets",
-    "calibrate_file",
-    "calibrate_parts",
-    "calibrate_scores",
-    "calibrate_top_file",
-    "check_files",
-    "compare",
-    "drift",
-    "evaluate",
-    "evaluate_all",
-    "fit_joint_file",
-    "holds_top_labels",
-    "joint_from",
-    "predict_parts",
-    "warm_up",
-    "write_sets",
-]
+    from credibly.workflows.warming import warm_up
 
 # No module has the name of a function: importing it would put the module in the function's place.
 _MODULES = {
-    "CalibratedParts": "parts",
-    "CalibratedScores": "calibration",
-    "Comparison": "comparison",
-    "Evaluation": "evaluation",
-    "FileCheck": "integrity",
     "FitRows": "fit_rows",
-    "Integrity": "integrity",
-    "PredictedParts": "predicted_parts",
     "ProbabilityMap": "probability_maps",
-    "WarmUp": "warming",
-    "WrittenSets": "label_sets",
+    "calibrate_dataset": "calibration",
     "calibrate_file": "calibration",
-    "calibrate_parts": "parts",
     "calibrate_scores": "calibration",
-    "calibrate_top_file": "top_labels",
     "check_files": "integrity",
     "compare": "comparison",
     "drift": "row_drift",
     "evaluate": "evaluation",
-    "evaluate_all": "evaluation",
+    "predict_dataset": "prediction",
     "warm_up": "warming",
-    "fit_joint_file": "joint_models",
-    "holds_top_labels": "top_labels",
-    "joint_from": "joint_models",
-    "predict_parts": "predicted_parts",
     "write_sets": "label_sets",
 }
+
+__all__ = [
+    "FitRows",
+    "ProbabilityMap",
+    "calibrate_dataset",
+    "calibrate_file",
+    "calibrate_scores",
+    "check_files",
+    "compare",
+    "drift",
+    "evaluate",
+    "predict_dataset",
+    "warm_up",
+    "write_sets",
+]
 
 
 def __getattr__(name: str) -> Any:

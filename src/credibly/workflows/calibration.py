@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,17 +15,23 @@ from credibly import metrics
 from credibly.arrays import to_numpy
 from credibly.calibrate.auto import EXCLUSIVE
 from credibly.checks import InputError
+from credibly.executors import Executor, open_executor
 from credibly.frames import aligned, column_names, in_order
+from credibly.metrics.accumulators import Accumulator
 from credibly.notebook import number_table
 from credibly.pipeline import Pipeline
-from credibly.predictions import Layout, Predictions
+from credibly.predictions import Dataset, Layout, Predictions, Writer
+from credibly.predictions.completeness import shard_metadata
 from credibly.predictions.file_formats import ImportedTable
 from credibly.predictions.importing import Values, check_declared, read_values, with_truth
+from credibly.predictions.shard import BATCH_ROWS
 from credibly.targets import Coding, decode
 from credibly.types import Array, ArrayLike
-from credibly.workflows.fit_rows import FitRows
+from credibly.workflows import shards
+from credibly.workflows.fit_rows import FitRows, RowChoice
 from credibly.workflows.probability_maps import (
     ProbabilityMap,
+    as_log_odds,
     checked_scores,
     scores_per_label,
 )
@@ -314,6 +321,158 @@ def calibrate_file(
     result = _calibrate_table(table, loss, method, fit_rows or FitRows())
     metadata = {**result.predictions.metadata, "source": Path(path).name}
     return replace(result, predictions=replace(result.predictions, metadata=metadata))
+
+
+def calibrate_dataset(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    loss: str | None = None,
+    *,
+    method: str = "auto",
+    fit_rows: FitRows | None = None,
+    partial: bool = False,
+    executor: str | Executor = "local",
+    batch_rows: int = BATCH_ROWS,
+    values_in_memory: int = 2**24,
+) -> CalibratedScores:
+    """Calibrate predictions of any size and write them, as ``calibrate_file`` does in memory.
+
+    The map is fitted and judged on all rows where they hold at most ``values_in_memory`` values,
+    else on rows that are drawn. A second pass maps all rows. Of files that hold the most probable
+    labels of each row, the values that rows hold are mapped, by one map for all labels.
+
+    Args:
+        path: a predictions file, or a folder of shards, with truth.
+        out: the .parquet file to write; on a cluster, or without an ending, a folder with a file
+            per shard, which every worker sees under the same path.
+        loss: name of the loss whose link maps the scores ``s:<label>``; without it the
+            probabilities are calibrated through their log-odds.
+        method, fit_rows: as for ``calibrate_scores``.
+        partial: whether a folder may lack shards.
+        executor, batch_rows: as for ``cr.evaluate``.
+        values_in_memory: how many values to fit and judge on, at most.
+
+    Returns:
+        As ``calibrate_scores``; ``predictions`` are the rows that were fitted on and judged by.
+
+    Raises:
+        InputError: if there is no truth, or no scores although a loss is given.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> rng = np.random.default_rng(0)
+        >>> odds = rng.normal(size=(400, 2))
+        >>> Predictions.from_arrays(
+        ...     probabilities=1 / (1 + np.exp(-odds)), labels=["cat", "dog"],
+        ...     targets=rng.random((400, 2)) < 1 / (1 + np.exp(-2 * odds)),
+        ... ).write(f"{folder}/raw.parquet")
+        >>> result = calibrate_dataset(f"{folder}/raw.parquet", f"{folder}/calibrated")
+        >>> len(result.fitted), list(result.stages)
+        (200, ['probabilities as given', '+ temperature'])
+    """
+    worker = open_executor(executor)
+    shards.check_paths(worker, out, [path], (".parquet",))
+    dataset = Dataset(path, partial=partial, batch_rows=batch_rows)
+    lacking = [] if dataset.has_targets else ["truth, columns 'y:<label>'"]
+    lacking += ["scores"] if loss is not None and (dataset.top or not dataset.has_scores) else []
+    if lacking:
+        raise InputError(
+            f"{path} must have {' and '.join(lacking)}, to fit a calibrator; it has none."
+        )
+    worker.check_ids(dataset)
+    fit_rows = fit_rows or FitRows()
+    values: Values = "probabilities" if loss is None else "logits"
+    width = 64 if dataset.top else len(dataset.labels)
+    limit = max(2, values_in_memory // width)
+    drawn = None
+    if dataset.num_rows > limit:
+        drawn = FitRows(rows=limit, seed=fit_rows.seed).choose(dataset.num_rows, f"rows of {path}")
+    table = _drawn_table(dataset, worker, values, drawn, fit_rows)
+    result = _calibrate_table(table, loss, method, fit_rows)
+    _write_calibrated(dataset, worker, Path(out), result.pipeline)
+    return result
+
+
+def _drawn_table(
+    dataset: Dataset,
+    executor: Executor,
+    values: Values,
+    drawn: RowChoice | None,
+    fit_rows: FitRows,
+) -> ImportedTable:
+    """Return the rows to fit on and to judge by; all rows if ``drawn`` is None."""
+    where = f"{dataset.path}: "
+
+    def kept(first_row: int, count: int) -> Array:
+        return np.ones(count, bool) if drawn is None else drawn.mask_of(first_row, count)
+
+    if dataset.top:
+        fitted = fit_rows.choose(dataset.num_rows, f"rows of {dataset.path}")
+
+        def entries(batch: Predictions, first_row: int) -> dict[str, Array]:
+            hits = batch.targets
+            assert hits is not None
+            used = batch.held & (hits >= 0) & kept(first_row, len(batch))[:, None]
+            split = np.where(fitted.mask_of(first_row, len(batch)), CALIBRATION, TEST)
+            return {
+                "probabilities": batch.probabilities[used][:, None],
+                "targets": hits[used][:, None],
+                "split": np.broadcast_to(split[:, None], used.shape)[used],
+            }
+
+        found = shards.collect(dataset, executor, entries)
+        held = ["held labels"]
+        return ImportedTable(where, held, None, scores=None, **found)
+
+    def rows(batch: Predictions, first_row: int) -> dict[str, Array]:
+        used = kept(first_row, len(batch))
+        assert batch.targets is not None
+        given = batch.probabilities if values == "probabilities" else batch.scores
+        assert given is not None
+        ids = np.asarray(batch.ids[used], dtype=str)
+        return {"values": given[used], "targets": batch.targets[used], "ids": ids}
+
+    found = shards.collect(dataset, executor, rows)
+    given = found["values"]
+    probabilities, scores = (given, None) if values == "probabilities" else (None, given)
+    return ImportedTable(
+        where, dataset.labels, found["ids"], probabilities, scores, found["targets"], None
+    )
+
+
+def _write_calibrated(dataset: Dataset, executor: Executor, out: Path, pipeline: Pipeline) -> None:
+    assert pipeline.calibrator is not None
+    about = {
+        **dataset.metadata,
+        "loss": pipeline.loss_name,
+        "calibrator": pipeline.calibrator.state(),
+        "origin": uuid.uuid4().hex,
+    }
+    about.pop("shard", None)
+    total, soft = dataset.num_rows, dataset.soft
+    labels, logits = dataset.labels, pipeline.loss is not None
+
+    def work(path: Path, index: int, count: int, rows: shards.Batches, _: Any) -> None:
+        place = shard_metadata(index, count, total) if count > 1 else {}
+        with Writer(path, labels, metadata={**about, **place}, soft=soft) as writer:
+            for _, batch in rows:
+                writer.append(_calibrated(pipeline, batch, logits=logits))
+
+    nothing = Accumulator()
+    nothing.sums = {}
+    shards.write(dataset, executor, out, nothing, work)
+
+
+def _calibrated(pipeline: Pipeline, batch: Predictions, *, logits: bool) -> Predictions:
+    if batch.top is not None:
+        held, mapped = batch.held, batch.probabilities.copy()
+        column = as_log_odds(mapped[held][:, None])
+        mapped[held] = pipeline.probabilities(column)[:, 0].astype(np.float32)
+        return batch.with_probabilities(mapped)
+    given = batch.scores if logits else as_log_odds(batch.probabilities)
+    mapped = pipeline.probabilities(given).astype(np.float32)
+    return Predictions(mapped, batch.labels, batch.ids, batch.targets, batch.scores)
 
 
 def _declare(

@@ -14,11 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from credibly import metrics
 from credibly.checks import InputError
-from credibly.engines import Engine, is_remote, open_engine
+from credibly.executors import Executor, is_remote, open_executor
+from credibly.metrics.bootstrap import ROWS_RESAMPLED, GroupSums, TopGroupSums
+from credibly.metrics.ranges import RankPlan
+from credibly.metrics.ranking import precisions
+from credibly.metrics.summaries import Summary, summary_intervals
+from credibly.metrics.top_labels import PLACES, TopSummary
 from credibly.notebook import html_table
 from credibly.predictions import Dataset, Predictions
 from credibly.predictions.shard import BATCH_ROWS
@@ -27,13 +29,6 @@ from credibly.retrieve import Joint
 from credibly.retrieve.joint.pairs import JointNumbers, JointTally
 from credibly.targets import Targets
 from credibly.types import Array
-from credibly.workflows.tallies import (
-    EvaluationTally,
-    IntervalTally,
-    RankTally,
-    Tallies,
-    TopIntervalTally,
-)
 
 Advance = Callable[[float], None]
 Progress = Callable[[str], AbstractContextManager[Advance]]
@@ -137,11 +132,10 @@ def evaluate(
     seed: int = 0,
     partial: bool = False,
     joint: Joint | None = None,
-    engine: str = "duckdb",
-    session: object = None,
+    executor: str | Executor = "local",
     batch_rows: int = BATCH_ROWS,
     rows_in_memory: int = 2**22,
-    resampled_rows: int = 2**14,
+    resampled_rows: int = ROWS_RESAMPLED,
     advance: Advance = lambda share: None,
 ) -> Evaluation:
     """Evaluate the probabilities of a predictions file against the truth it holds.
@@ -152,16 +146,15 @@ def evaluate(
         bins: number of equal-width bins of the calibration errors.
         min_count: number of entries a bin must have to count for ACE and MCE.
         intervals: also compute 95 % intervals by resampling rows; past ``resampled_rows``, groups
-            of rows (``metrics.GroupSums``), in two more passes over the file.
+            of rows, in one more pass over the file.
         seed: seed of the resampling.
         partial: whether a folder may lack shards; otherwise that is an error.
         joint: a joint model of labels, fitted on other rows (``joint_from``). Adds the joint log
             score, subset accuracy, and expected / real pairs and triples, each also for
             independent labels.
-        engine: ``"duckdb"``, this machine, or ``"spark"``, a cluster whose workers see the files
-            under the same path. The numbers are the same, to 1e-9 of their value; the zero-label
-            AUROC counts confidences that agree to 6e-5 as ties.
-        session: a Spark session to use; one is started otherwise.
+        executor: ``"local"``, this machine; ``"spark"`` or ``Spark(session)``, a cluster whose
+            workers see the files under the same path. The numbers are the same, to 1e-9 of their
+            value.
         batch_rows: how many rows to read at a time, at most.
         rows_in_memory: up to so many rows, the values of a label are sorted in memory as a whole.
             Past it nothing is kept per row, so that memory does not grow with the file.
@@ -183,32 +176,45 @@ def evaluate(
         >>> round(evaluate(path).numbers["NLL"], 4)
         0.299
     """
-    worker = open_engine(engine, session)
+    worker = open_executor(executor)
     if is_remote(path):
         raise InputError(
             f"{path} is an address; `evaluate` reads files that every worker sees under one path. "
             "Mount it, or search it: `credibly search --engine spark` reads addresses."
         )
-    if engine == "spark" and joint is not None:
-        raise InputError("`joint` is measured on this machine; leave out `engine='spark'`.")
     with _dataset(Path(path), partial, batch_rows) as dataset:
-        if engine == "spark" and not dataset.top:
-            result = _evaluate_spread(
-                dataset, worker, bins=bins, min_count=min_count, advance=advance
-            )
+        small = dataset.num_rows <= resampled_rows
+        ranges = dataset.num_rows > rows_in_memory
+        found = _accumulate(
+            dataset,
+            worker,
+            bins,
+            ranks=ranges or (intervals and not small),
+            advance=lambda share: advance(0.5 * share),
+        )
+        result = Evaluation(
+            str(path), dataset.num_rows, dataset.labels, {}, {}, bins=bins, min_count=min_count
+        )
+        if isinstance(found, TopSummary):
+            result = replace(result, numbers=found.numbers(min_count))
         else:
-            result = _evaluate_dataset(
-                dataset, worker, rows_in_memory, bins=bins, min_count=min_count, advance=advance
+            plan = RankPlan.whole(len(dataset.labels))
+            if ranges and found.ranks is not None:
+                plan = found.ranks.plan(rows_in_memory)
+            totals = worker.label_totals(dataset, plan, lambda share: advance(0.5 * share))
+            each = precisions(totals)
+            result = replace(
+                result,
+                numbers=found.numbers(each, min_count),
+                by_label=found.by_label(each, min_count),
             )
         if joint is not None:
             result = _with_joint(result, dataset, joint)
-        if intervals and dataset.top:
-            result = _with_top_intervals(result, dataset, worker, seed)
-        elif intervals and engine == "duckdb" and dataset.num_rows <= resampled_rows:
-            result = _with_intervals(result, dataset, seed)
-        elif intervals:
-            result = _with_group_intervals(result, dataset, worker, seed)
-    return replace(result, path=str(path))
+        if intervals:
+            result = replace(
+                result, intervals=_intervals(result, dataset, worker, found, seed, small)
+            )
+    return result
 
 
 @contextmanager
@@ -259,89 +265,38 @@ def evaluate_all(
     return results
 
 
-def _evaluate_spread(
-    dataset: Dataset, engine: Engine, *, bins: int, min_count: int, advance: Advance
-) -> Evaluation:
-    """Evaluate by sums that workers send: two passes, and a sort by label for mAP@y."""
+def _accumulate(
+    dataset: Dataset, executor: Executor, bins: int, *, ranks: bool, advance: Advance
+) -> Summary | TopSummary:
+    """Return the numbers of all rows, in one pass over them."""
     if not dataset.has_targets:
         raise InputError(_without_truth(dataset.path))
-    engine.check_ids(dataset)
-    count = len(dataset.labels)
-    evaluation, ranks = EvaluationTally(count, bins, soft=dataset.soft), RankTally(count)
-    engine.tally(dataset, Tallies(evaluation=evaluation, ranks=ranks))
-    advance(0.5)
-    if evaluation.running.known == 0:
-        raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
-    plan = ranks.counts.plan()
-    precisions = plan.average_precisions(engine.ranked_totals(dataset, plan))
-    advance(0.5)
-    return _evaluation(dataset, evaluation.running, evaluation.zero, precisions, min_count)
-
-
-def _evaluate_dataset(
-    dataset: Dataset,
-    engine: Engine,
-    rows_in_memory: int,
-    *,
-    bins: int,
-    min_count: int,
-    advance: Advance,
-) -> Evaluation:
-    if dataset.top:
-        return _evaluate_top(dataset, engine, bins, min_count, advance)
-    if not dataset.has_targets:
-        raise InputError(_without_truth(dataset.path))
-    # Comparing ids takes memory for each row, so that of a large file's writer is trusted.
-    dataset.check_ids(trust_writer=dataset.num_rows > rows_in_memory)
-    running = metrics.Running(len(dataset.labels), bins)
-    kept = dataset.num_rows <= rows_in_memory
-    zero = None if dataset.soft else _ZeroLabel() if kept else metrics.ZeroLabelCounts()
-    for batch in dataset.batches():
-        assert batch.targets is not None
-        running.update(batch.probabilities, Targets(batch.targets), batch.scores)
-        if zero is not None:
-            zero.update(batch.probabilities, batch.targets)
-        advance(0.5 * len(batch) / dataset.num_rows)
-    if running.known == 0:
-        raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
-    precisions = _label_precisions(dataset, rows_in_memory, advance)
-    return _evaluation(dataset, running, zero, precisions, min_count)
-
-
-def _evaluation(
-    dataset: Dataset,
-    running: metrics.Running,
-    zero: _ZeroLabel | metrics.ZeroLabelCounts | None,
-    precisions: Array,
-    min_count: int,
-) -> Evaluation:
-    numbers = running.summary(precisions, min_count)
-    by_label = running.by_label(precisions, min_count)
-    if zero is not None:
-        numbers |= zero.numbers(int((by_label["known"] > 0).sum()))
-    return Evaluation(
-        str(dataset.path),
-        dataset.num_rows,
-        dataset.labels,
-        numbers,
-        by_label,
-        bins=running.num_bins,
-        min_count=min_count,
+    executor.check_ids(dataset)
+    found = (
+        TopSummary(bins)
+        if dataset.top
+        else Summary(len(dataset.labels), bins, zero=not dataset.soft, ranks=ranks)
     )
+    executor.accumulate(dataset, found, _feed, advance)
+    if found.known == 0:
+        raise InputError(f"{dataset.path} must have some truth to be evaluated; all is unknown.")
+    return found
 
 
-def _evaluate_top(
-    dataset: Dataset, engine: Engine, bins: int, min_count: int, advance: Advance
-) -> Evaluation:
-    """Return the numbers of a file with the most probable labels; it has no table of labels."""
-    from credibly.workflows.top_labels import top_numbers
+def _feed(accumulator: Any, batch: Predictions, first_row: int) -> None:
+    accumulator.update(*_arrays(batch))
 
-    engine.check_ids(dataset)
-    numbers = top_numbers(dataset, bins=bins, min_count=min_count, engine=engine, advance=advance)
-    return Evaluation(
-        str(dataset.path), dataset.num_rows, dataset.labels, numbers, {}, bins=bins,
-        min_count=min_count,
-    )  # fmt: skip
+
+def _feed_groups(accumulator: Any, batch: Predictions, first_row: int) -> None:
+    accumulator.update(*_arrays(batch), first_row=first_row)
+
+
+def _arrays(batch: Predictions) -> tuple[Any, ...]:
+    """Return what accumulators of dense rows, or of the most probable labels, are fed with."""
+    assert batch.targets is not None
+    if batch.top is not None:
+        return batch.top, batch.probabilities, batch.targets, batch.all_targets
+    return batch.probabilities, Targets(batch.targets), batch.scores
 
 
 def _with_joint(result: Evaluation, dataset: Dataset, joint: Joint) -> Evaluation:
@@ -360,105 +315,27 @@ def _with_joint(result: Evaluation, dataset: Dataset, joint: Joint) -> Evaluatio
     return replace(result, numbers={**result.numbers, **added}, joint=found)
 
 
-def _label_precisions(dataset: Dataset, rows_in_memory: int, advance: Advance) -> Array:
-    if dataset.num_rows > rows_in_memory:
-        return _ranged_precisions(dataset, rows_in_memory, advance)
-    # Values of a few labels over all rows; with the copies that ranking sorts, about 0.3 GB.
-    width = max(1, 4 * rows_in_memory // dataset.num_rows)
-    result = np.empty(len(dataset.labels))
-    for first in range(0, len(dataset.labels), width):
-        names = dataset.labels[first : first + width]
-        values, targets = dataset.columns(
-            names, "scores" if dataset.has_scores else "probabilities"
-        )
-        assert targets is not None
-        result[first : first + width] = metrics.average_precision(values, Targets(targets))
-        advance(0.5 * len(names) / len(dataset.labels))
-    return result
-
-
-def _ranged_precisions(dataset: Dataset, most: int, advance: Advance) -> Array:
-    """Return the same with about ``most`` values in memory: each label by ranges of values."""
-    what = "scores" if dataset.has_scores else "probabilities"
-    result = np.empty(len(dataset.labels))
-    for place, name in enumerate(dataset.labels):
-
-        def batches(name: str = name) -> Iterator[tuple[Array, Array]]:
-            return dataset.column_batches(name, what)
-
-        result[place] = metrics.ranged_average_precision(batches, most=most)
-        advance(0.5 / len(dataset.labels))
-    return result
-
-
-class _ZeroLabel:
-    """``metrics.zero_label`` over batches, keeping the largest probability of each row.
-
-    Which labels have any truth is known only at the end, and with it which rows have no label.
-    """
-
-    def __init__(self) -> None:
-        self._hits = 0.0
-        self._rows: list[tuple[Array, Array, Array]] = []
-
-    def update(self, probabilities: Array, targets: Array) -> None:
-        part = metrics.zero_label(probabilities, Targets(targets))
-        self._hits += part.rows_in * float(part.accuracy) if part.rows_in else 0.0
-        known = targets >= 0
-        confidence = np.where(known, probabilities, np.float32(0)).max(axis=1)
-        self._rows.append((confidence, targets.max(axis=1) > 0, known.sum(axis=1, dtype=np.int32)))
-
-    def numbers(self, labels_with_truth: int) -> dict[str, float]:
-        confidence, inside, known = (np.concatenate(each) for each in zip(*self._rows, strict=True))
-        kept = inside | (known == labels_with_truth)
-        if not inside.any() or inside[kept].all():
-            return {}
-        # As if each row had the one label "some label is present".
-        whole = metrics.zero_label(confidence[kept, None], inside[kept, None])
-        return {
-            "IN accuracy": self._hits / whole.rows_in,
-            "OUT MMC": float(whole.mean_confidence_out),
-            "zero-label AUROC": float(whole.auroc),
-        }
-
-
-def _with_group_intervals(
-    result: Evaluation, dataset: Dataset, engine: Engine, seed: int
-) -> Evaluation:
-    """Add a 95 % interval for each number, by resampling groups of rows; nothing kept per row."""
-    count = len(dataset.labels)
-    evaluation = EvaluationTally(count, result.bins, soft=dataset.soft)
-    ranks = RankTally(count)
-    engine.tally(dataset, Tallies(evaluation=evaluation, ranks=ranks))
-    sums = metrics.GroupSums(evaluation.running, ranks.counts.influence(), evaluation.zero)
-    engine.tally(dataset, IntervalTally(sums))
-    found = sums.intervals(result.numbers, result.min_count, seed=seed)
-    return replace(result, intervals={name: (each.low, each.high) for name, each in found.items()})
-
-
-def _with_top_intervals(
-    result: Evaluation, dataset: Dataset, engine: Engine, seed: int
-) -> Evaluation:
-    """Add a 95 % interval for each number of the most probable labels, by groups of rows."""
-    from credibly.workflows.top_labels import PLACES
-
-    sums = metrics.TopGroupSums(max(PLACES), result.bins)
-    engine.tally(dataset, TopIntervalTally(sums))
-    found = sums.intervals(result.numbers, result.min_count, seed=seed)
-    return replace(result, intervals={name: (each.low, each.high) for name, each in found.items()})
-
-
-def _with_intervals(result: Evaluation, dataset: Dataset, seed: int) -> Evaluation:
-    """Add a 95 % interval for each number, by resampling the rows of a small file."""
-    whole = dataset.read()
-    assert whole.targets is not None
-    intervals = metrics.summary_intervals(
-        whole.probabilities,
-        Targets(whole.targets),
-        whole.scores,
-        min_count=result.min_count,
-        bins=result.bins,
-        seed=seed,
-    )
-    ends = {name: (each.low, each.high) for name, each in intervals.items()}
-    return replace(result, intervals={name: ends[name] for name in result.numbers if name in ends})
+def _intervals(
+    result: Evaluation,
+    dataset: Dataset,
+    executor: Executor,
+    found: Summary | TopSummary,
+    seed: int,
+    small: bool,
+) -> dict[str, tuple[float, float]]:
+    """Return a 95 % interval for each number, by resampling rows, or groups of rows if many."""
+    options: dict[str, Any] = {"min_count": result.min_count, "seed": seed}
+    if isinstance(found, Summary) and small:
+        whole = dataset.read()
+        assert whole.targets is not None
+        arrays = whole.probabilities, Targets(whole.targets), whole.scores
+        ends = summary_intervals(*arrays, bins=result.bins, **options)
+    else:
+        sums = TopGroupSums(max(PLACES), result.bins)
+        if isinstance(found, Summary):
+            assert found.ranks is not None
+            ranks = found.ranks.influence()
+            sums = GroupSums(found, lambda values, truth, _: ranks.of_rows(values, truth))
+        executor.accumulate(dataset, sums, _feed_groups)
+        ends = sums.intervals(result.numbers, **options)
+    return {name: (ends[name].low, ends[name].high) for name in result.numbers if name in ends}

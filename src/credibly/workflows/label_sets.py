@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,9 @@ import numpy as np
 from credibly.checks import InputError
 from credibly.checksums import KEY, PLACEHOLDER, seal
 from credibly.decide import Decision
-from credibly.files import atomic_path, check_out, spreadsheet_cell
+from credibly.executors import Executor, open_executor
+from credibly.files import atomic_path, spreadsheet_cell
+from credibly.metrics.accumulators import Accumulator
 from credibly.notebook import html_table
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Predictions
@@ -25,7 +27,8 @@ from credibly.predictions.shard import BATCH_ROWS
 from credibly.predictions.table import label_mismatch
 from credibly.targets import Targets
 from credibly.types import Array
-from credibly.workflows.fit_rows import FitRows
+from credibly.workflows import shards
+from credibly.workflows.fit_rows import FitRows, RowChoice
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,7 @@ def write_sets(
     fit_on: str | os.PathLike[str] | None = None,
     fit_rows: FitRows | None = None,
     partial: bool = False,
-    engine: str = "duckdb",
-    session: object = None,
+    executor: str | Executor = "local",
     batch_rows: int = BATCH_ROWS,
     values_in_memory: int = 2**26,
     advance: Callable[[float], None] = lambda rows: None,
@@ -125,13 +127,11 @@ def write_sets(
             count as held out.
         fit_rows: without ``fit_on``, the rows to fit on; by default half of them, seed 0.
         partial: whether a folder may lack shards; otherwise that is an error.
-        engine: ``"duckdb"``, this machine, or ``"spark"``: then ``out`` is a folder, with a file
-            per piece, and the decision is fitted on at most ``MOST_FITTED`` probabilities.
-        session: a Spark session to use; one is started otherwise.
+        executor: as for ``cr.evaluate``; on a cluster ``out`` is a folder, with a file per shard.
         batch_rows: how many rows to read at a time, at most.
-        values_in_memory: up to so many probabilities, those to fit on are read into memory; past
-            it, batch by batch and as often as the rule needs them.
-        advance: called with the number of rows done since its last call.
+        values_in_memory: how many probabilities to fit on, at most: 0.3 GB. With more, fewer rows
+            are drawn; a guarantee holds for rows that the rule was not fitted on.
+        advance: called with the number of rows written since its last call, on this machine.
 
     Returns:
         The fitted decision, and the sizes and quality of the sets of held-out rows.
@@ -151,44 +151,53 @@ def write_sets(
         >>> result.sizes
         {1: 2}
     """
-    out = Path(out)
+    out, worker = Path(out), open_executor(executor)
     applied = decision if isinstance(decision, Pipeline) else None
     decision = decision.rule if isinstance(decision, Pipeline) else decision
-    if applied is not None and (engine != "duckdb" or fit_on is not None):
-        raise InputError("a fitted rule is applied on one machine and without `fit_on`.")
-    if engine != "duckdb":
-        from credibly.workflows.set_parts import write_set_parts
-
-        if fit_on is not None:
-            raise InputError("`fit_on` goes with one machine; on Spark the rows are drawn.")
-        return write_set_parts(
-            path, decision, out, fit_rows or FitRows(), partial=partial, engine=engine,
-            session=session, batch_rows=batch_rows,
-        )  # fmt: skip
+    if applied is not None and fit_on is not None:
+        raise InputError("a fitted rule is applied without `fit_on`.")
     inputs = [each for each in (path, fit_on) if each is not None]
-    check_out(out, (".parquet", ".csv"), inputs=inputs)
+    shards.check_paths(worker, out, inputs, (".parquet", ".csv"))
     scan, other = (
         None if each is None else Dataset(each, partial=partial, batch_rows=batch_rows)
         for each in (path, fit_on)
     )
     assert scan is not None
-    scan.check_ids()
+    worker.check_ids(scan)
     labels = scan.labels if applied is None else _order_of(applied, scan)
     if scan.top:
         _check_top(decision, scan)
     else:
         decision = decision.for_labels(labels)
-    held_out = np.ones(scan.num_rows, dtype=bool)
+    fitted = None
     if applied is None:
-        decision, held_out = _fit(decision, scan, other, fit_rows or FitRows(), values_in_memory)
-    tally, first = SetTally(), 0
-    with sets_file(out, decision) as file:
-        for batch in scan.batches(labels=None if scan.top else labels):
-            held = held_out[first : first + len(batch)]
-            write_batch(file, decision, batch, held, tally)
-            first += len(batch)
-            advance(len(batch))
-    return written_sets(out, decision, labels, len(held_out), tally)
+        limit = max(1, values_in_memory // (64 if scan.top else len(labels)))
+        decision, fitted = _fit(decision, scan, other, worker, fit_rows or FitRows(), limit)
+    counts, ready = SetStatistics(len(labels)), decision
+    tell = advance if worker.one_file else None
+
+    def work(path: Path, index: int, count: int, rows: shards.Batches, mine: SetStatistics) -> None:
+        with sets_file(path, ready) as file:
+            for first_row, batch in rows:
+                held_out = np.ones(len(batch), dtype=bool)
+                if fitted is not None:
+                    held_out = ~fitted.mask_of(first_row, len(batch))
+                _write_batch(file, ready, batch, held_out, mine)
+                if tell is not None:
+                    tell(len(batch))
+
+    shards.write(scan, worker, out, counts, work, labels)
+    return WrittenSets(
+        str(out),
+        ready,
+        scan.num_rows,
+        counts.rows,
+        counts.numbers(),
+        counts.histogram(),
+        [labels[index] for index in ready.always_selected],
+        [labels[index] for index in ready.never_selected],
+        list(labels),
+    )
 
 
 def _order_of(applied: Pipeline, scan: Dataset) -> list[str]:
@@ -208,8 +217,12 @@ def _check_top(decision: Decision, scan: Dataset) -> None:
         )
 
 
-def write_batch(
-    file: SetsFile, decision: Decision, batch: Predictions, held_out: Array, tally: SetTally
+def _write_batch(
+    file: SetsFile,
+    decision: Decision,
+    batch: Predictions,
+    held_out: Array,
+    counts: SetStatistics,
 ) -> None:
     """Write the label sets of some rows, and count those of rows that were held out."""
     sets = decision.predict(batch.probabilities)
@@ -218,88 +231,91 @@ def write_batch(
     review = None if review is None else review & batch.held
     file.write(batch, sets, held_out, review)
     if batch.targets is None:
-        tally.update(sets[held_out], None)
+        counts.update(sets[held_out], None)
     elif batch.top is not None:
         present = batch.present_counts()
         known = ~np.isnan(present)
-        tally.update(sets[held_out & ~known], None)
-        held_out = held_out & known
-        tally.update(sets[held_out], batch.targets[held_out], present[held_out])
+        counts.update(sets[held_out & ~known], None)
+        used = held_out & known
+        counts.update(sets[used], batch.targets[used], present[used])
     else:
-        tally.update(sets[held_out], batch.targets[held_out])
+        counts.update(sets[held_out], batch.targets[held_out])
     if review is not None:
-        tally.reviewed += int(review[held_out].sum())
-
-
-def written_sets(
-    out: Path, decision: Decision, labels: list[str], rows: int, tally: SetTally
-) -> WrittenSets:
-    """Return what was written, by the counts of its held-out rows."""
-    return WrittenSets(
-        str(out),
-        decision,
-        rows,
-        tally.rows,
-        tally.numbers(),
-        tally.histogram(),
-        [labels[place] for place in decision.always_selected],
-        [labels[place] for place in decision.never_selected],
-        list(labels),
-    )
+        counts.sums["counts"][REVIEWED] += review[held_out].sum()
 
 
 def _fit(
-    decision: Decision, scan: Dataset, other: Dataset | None, fit_rows: FitRows, in_memory: int
-) -> tuple[Decision, Array]:
-    """Return the fitted decision, and a mask of the rows of ``scan`` it was not fitted on."""
+    decision: Decision,
+    scan: Dataset,
+    other: Dataset | None,
+    executor: Executor,
+    fit_rows: FitRows,
+    limit: int,
+) -> tuple[Decision, RowChoice | None]:
+    """Return the fitted decision, and the rows of ``scan`` that it was fitted on."""
     if decision.fitted_on == "nothing":
-        return decision.fit(None), np.ones(scan.num_rows, dtype=bool)
-    if other is not None:
-        if set(other.labels) != set(scan.labels):
-            raise InputError(label_mismatch(str(other.path), other.labels, scan.labels))
-        seen = np.isin(scan.hashed_ids(), other.hashed_ids())
-        if seen.all():
-            raise InputError(
-                f"{scan.path} must have rows that are not in {other.path}: a guarantee holds for "
-                "rows that the decision was not fitted on. Leave out `fit_on`."
-            )
-        return _fit_on(decision, other, scan.labels, None, in_memory), ~seen
-    keep = fit_rows.choose(scan.num_rows, f"rows of {scan.path}").mask_of(0, scan.num_rows)
-    return _fit_on(decision, scan, scan.labels, keep, in_memory), ~keep
+        return decision.fit(None), None
+    if other is None:
+        rows = fit_rows.choose(scan.num_rows, f"rows of {scan.path}", limit)
+        return _fit_on(decision, scan, scan.labels, executor, rows), rows
+    if set(other.labels) != set(scan.labels):
+        raise InputError(label_mismatch(str(other.path), other.labels, scan.labels))
+    seen = np.isin(scan.hashed_ids(), other.hashed_ids())
+    if seen.all():
+        raise InputError(
+            f"{scan.path} must have rows that are not in {other.path}: a guarantee holds for "
+            "rows that the decision was not fitted on. Leave out `fit_on`."
+        )
+    drawn = None
+    if other.num_rows > limit:
+        drawn = FitRows(rows=limit, seed=fit_rows.seed).choose(other.num_rows, f"{other.path}")
+    fitted = _fit_on(decision, other, scan.labels, executor, drawn)
+    return fitted, RowChoice(scan.num_rows, mask=np.packbits(seen))
 
 
 def _fit_on(
-    decision: Decision, scan: Dataset, labels: list[str], keep: Array | None, in_memory: int
+    decision: Decision,
+    scan: Dataset,
+    labels: list[str],
+    executor: Executor,
+    rows: RowChoice | None,
 ) -> Decision:
-    """Fit on the rows ``keep`` (all if None) of a file, its columns in the order of ``labels``."""
-    if decision.fitted_on == "truth":
-        part = scan.read(labels, keep)
-        if part.targets is None:
-            raise InputError(
-                f"{scan.path} must have the truth, columns 'y:<label>', because this rule is "
-                "fitted on it; it has none."
-            )
-        return decision.fit(part.probabilities, Targets(part.targets))
-    if scan.top:
-        return decision.fit(scan.read(rows=keep).probabilities)
-    rows = scan.num_rows if keep is None else int(keep.sum())
-    if rows * len(labels) > in_memory:
-        return decision.fit(lambda: scan.matrices(labels, keep))
-    return decision.fit(np.concatenate(list(scan.matrices(labels, keep))))
+    """Fit on the chosen rows (all if None) of a file, its columns in the order of ``labels``."""
+    needs_truth = decision.fitted_on == "truth"
+    if needs_truth and not scan.has_targets:
+        raise InputError(
+            f"{scan.path} must have the truth, columns 'y:<label>', because this rule is "
+            "fitted on it; it has none."
+        )
+
+    def arrays(batch: Any, first_row: int) -> dict[str, Array]:
+        kept = slice(None) if rows is None else rows.mask_of(first_row, len(batch))
+        found = {"probabilities": batch.probabilities[kept]}
+        return {**found, "targets": batch.targets[kept]} if needs_truth else found
+
+    found = shards.collect(scan, executor, arrays, labels)
+    if not needs_truth:
+        return decision.fit(found["probabilities"])
+    return decision.fit(found["probabilities"], Targets(found["targets"]))
 
 
-@dataclass
-class SetTally:
-    """Counts of the sets of some rows; truth counts where it is known."""
+ROWS, HITS, RETURNED, PRESENT, REVIEWED = range(5)
 
-    rows: int = 0
-    sizes: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    hits: int = 0
-    returned: int = 0
-    present: int = 0
-    recall: list[float] = field(default_factory=lambda: [0.0, 0])
-    right: list[float] = field(default_factory=lambda: [0.0, 0])
-    reviewed: int = 0
+
+class SetStatistics(Accumulator):
+    """Counts of the sets of some rows; truth counts where it is known.
+
+    Args:
+        num_labels: number of labels, which no set exceeds.
+    """
+
+    def __init__(self, num_labels: int) -> None:
+        self.sums = {
+            "counts": np.zeros(5),
+            "sizes": np.zeros(num_labels + 1),  # rows by the size of their set
+            "recall": np.zeros(2),  # sum over rows that have one, and their number
+            "precision": np.zeros(2),
+        }
 
     def update(self, sets: Array, targets: Array | None, present: Array | None = None) -> None:
         """Add label sets and what is known of the truth.
@@ -309,71 +325,47 @@ class SetTally:
             targets: of the same shape; None where nothing is known.
             present: number of labels present in each row, where there are more than the columns.
         """
-        self._add_sizes(np.bincount(sets.sum(axis=1), minlength=1))
-        self.rows += len(sets)
+        sizes = np.bincount(sets.sum(axis=1), minlength=1)
+        self.sums["sizes"][: len(sizes)] += sizes
+        self.sums["counts"][ROWS] += len(sets)
         if targets is not None:
             hits = (sets & (targets == 1)).sum(axis=1)
             returned = (sets & (targets >= 0)).sum(axis=1)
             labels = (targets == 1).sum(axis=1) if present is None else present
-            self.hits += int(hits.sum())
-            self.returned += int(returned.sum())
-            self.present += int(labels.sum())
-            _add_shares(self.recall, hits, labels)
-            _add_shares(self.right, hits, returned)
+            self.sums["counts"][HITS:REVIEWED] += hits.sum(), returned.sum(), labels.sum()
+            for name, whole in (("recall", labels), ("precision", returned)):
+                some = whole > 0
+                self.sums[name] += (hits[some] / whole[some]).sum(), some.sum()
 
-    def _add_sizes(self, sizes: Array) -> None:
-        longer, shorter = sorted((self.sizes, sizes), key=len, reverse=True)
-        self.sizes = longer.copy()
-        self.sizes[: len(shorter)] += shorter
-
-    def state(self) -> dict[str, Array]:
-        """Return the counts as arrays; ``add`` takes them back."""
-        counts = [self.rows, self.hits, self.returned, self.present, self.reviewed]
-        shares = np.array([*self.recall, *self.right])
-        return {"sizes": self.sizes, "counts": np.array(counts), "shares": shares}
-
-    def add(self, state: Mapping[str, Array]) -> None:
-        """Add the counts of other rows."""
-        rows, hits, returned, present, reviewed = (int(each) for each in state["counts"])
-        self._add_sizes(state["sizes"])
-        self.rows += rows
-        self.hits, self.returned = self.hits + hits, self.returned + returned
-        self.present, self.reviewed = self.present + present, self.reviewed + reviewed
-        shares = state["shares"]
-        self.recall = [self.recall[0] + float(shares[0]), self.recall[1] + int(shares[1])]
-        self.right = [self.right[0] + float(shares[2]), self.right[1] + int(shares[3])]
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return int(self.sums["counts"][ROWS])
 
     def numbers(self) -> dict[str, float]:
         """Return average size and its error; coverage, precision and F1 where truth is known."""
         if not self.rows:
             return {}
-        counts = np.arange(len(self.sizes))
-        mean = float(self.sizes @ counts) / self.rows
-        spread = float(self.sizes @ (counts - mean) ** 2) / self.rows
-        numbers = {"average size": mean, "its standard error": math.sqrt(spread / self.rows)}
-        if self.present:
-            numbers["coverage"] = self.hits / self.present
-            numbers["precision"] = self.hits / self.returned if self.returned else float("nan")
-            numbers["F1"] = 2 * self.hits / (self.returned + self.present)
-            for name, (total, rows) in (
-                ("recall, mean over rows", self.recall),
-                ("precision, mean over rows", self.right),
-            ):
-                numbers[name] = total / rows if rows else float("nan")
-        if self.reviewed:
-            numbers["labels to review per row"] = self.reviewed / self.rows
+        rows, hits, returned, present, reviewed = self.sums["counts"].tolist()
+        sizes, counts = self.sums["sizes"], np.arange(len(self.sums["sizes"]))
+        mean = float(sizes @ counts) / rows
+        spread = float(sizes @ (counts - mean) ** 2) / rows
+        numbers = {"average size": mean, "its standard error": math.sqrt(spread / rows)}
+        if present:
+            numbers["coverage"] = hits / present
+            numbers["precision"] = hits / returned if returned else float("nan")
+            numbers["F1"] = 2 * hits / (returned + present)
+            for name in ("recall", "precision"):
+                total, some = self.sums[name].tolist()
+                numbers[f"{name}, mean over rows"] = total / some if some else float("nan")
+        if reviewed:
+            numbers["labels to review per row"] = reviewed / rows
         return numbers
 
     def histogram(self) -> dict[int, int]:
         """Return the number of rows by size of their set, for sizes that occur."""
-        return {int(size): int(self.sizes[size]) for size in np.flatnonzero(self.sizes)}
-
-
-def _add_shares(total: list[float], parts: Array, wholes: Array) -> None:
-    """Add the shares of rows that have one to a sum and a count."""
-    some = wholes > 0
-    total[0] += float((parts[some] / wholes[some]).sum())
-    total[1] += int(some.sum())
+        sizes = self.sums["sizes"]
+        return {int(size): int(sizes[size]) for size in np.flatnonzero(sizes)}
 
 
 COLUMNS = ("id", "labels", "probabilities", "held_out")

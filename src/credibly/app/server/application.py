@@ -52,7 +52,7 @@ from credibly.memory import give_back
 from credibly.predictions.dataset import identity
 from credibly.retrieve import Joint
 from credibly.review import ReviewLog
-from credibly.workflows import holds_top_labels
+from credibly.workflows.shards import holds_top_labels
 
 APIS = (
     api.router,

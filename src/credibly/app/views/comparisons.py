@@ -11,6 +11,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.app.views.labels import RATE, discoveries
+from credibly.metrics.proper import entry_log_loss
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 from credibly.types import Array
@@ -257,7 +258,7 @@ def label_differences(one: Array, other: Array, targets: Array) -> LabelDifferen
     """
     known = targets >= 0
     count = known.sum(0)
-    apart = np.where(known, _log_loss(one, targets) - _log_loss(other, targets), 0.0)
+    apart = np.where(known, entry_log_loss(one, targets) - entry_log_loss(other, targets), 0.0)
     mean = apart.sum(0) / np.maximum(count, 1)
     spread = np.where(known, (apart - mean) ** 2, 0.0).sum(0)
     error = np.sqrt(spread / np.maximum(count - 1, 1) / np.maximum(count, 1))
@@ -269,12 +270,6 @@ def label_differences(one: Array, other: Array, targets: Array) -> LabelDifferen
     shown = np.where(count > 0, mean, np.nan)
     half = np.where(enough, _Z * error, np.nan)
     return LabelDifferences(shown, shown - half, shown + half, better)
-
-
-def _log_loss(probabilities: Array, targets: Array) -> Array:
-    p = np.clip(probabilities.astype(np.float64), 1e-15, 1 - 1e-15)
-    y = np.where(targets >= 0, targets, 0).astype(np.float64)
-    return -(y * np.log(p) + (1 - y) * np.log1p(-p))
 
 
 def _two_sided(ratio: Array) -> Array:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from credibly import metrics
-from credibly.metrics import Reliability
+from credibly.metrics import Reliability, top_labels
+from credibly.metrics.summaries import MIN_COUNT
 from credibly.predictions import Dataset
-from credibly.targets import Targets
 from credibly.types import Array
 
 PLACES = (1, 3, 5, 10, 20, 50)
@@ -177,8 +176,7 @@ def top_summary(
     """
     count = len(dataset.labels)
     held, present, hits, expected, known = (np.zeros(count) for _ in range(5))
-    ranking = metrics.TopLabels(MOST_PLACES)
-    running = metrics.Running(1)
+    found = top_labels.TopSummary(k=MOST_PLACES)
     num_known = width = 0
     for batch in dataset.batches(16_384):
         width = max(width, batch.probabilities.shape[1])
@@ -196,23 +194,23 @@ def top_summary(
             present += np.bincount(batch.all_targets.indices, minlength=count)
             known_rows = batch.all_targets.known
             num_known += len(batch) if known_rows is None else int(known_rows.sum())
-            running.update(values[:, None], Targets(truth[:, None]))
-            ranking.update(batch.label_indices, batch.all_targets)
+            arrays = batch.label_indices, batch.probabilities, batch.targets, batch.all_targets
+            found.update(*arrays)
         advance(len(batch) / dataset.num_rows)
     figures: dict[str, float] = {}
     if num_known:
-        summary = running.summary(np.full(1, np.nan), metrics.MIN_COUNT)
-        figures = {name: summary[name] for name in ("ACE", "MCE", "ECE", "NLL", "Brier")}
+        numbers, kept = found.numbers(MIN_COUNT), ("ACE", "MCE", "ECE", "NLL", "Brier")
+        figures = {name: numbers[f"{name}{top_labels.HELD}"] for name in kept}
     shown = slice(width if num_known else 0)
     return TopSummary(
         num_rows=dataset.num_rows,
         num_known=num_known,
         k=width,
         figures=figures,
-        precision=ranking.precision()[shown],
-        ndcg=ranking.ndcg()[shown],
-        recall=ranking.recall()[shown],
-        reliability=running.reliability() if num_known else None,
+        precision=found.ranking.precision()[shown],
+        ndcg=found.ranking.ndcg()[shown],
+        recall=found.ranking.recall()[shown],
+        reliability=found.bins.reliability() if num_known else None,
         names=dataset.labels,
         held=held,
         present=present,

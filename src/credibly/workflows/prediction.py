@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.checks import InputError, out_can_be_written
+from credibly.checks import InputError
 from credibly.data.columns import warn_of_position
-from credibly.engines import is_remote, open_engine
+from credibly.executors import Executor, open_executor
 from credibly.predictions import Writer
 from credibly.predictions.completeness import shard_metadata, shard_name
 from credibly.types import Array
+from credibly.workflows.shards import check_paths
 
 if TYPE_CHECKING:
     from credibly.data import Data
 
 _ROWS = 100_000
-"""Rows of a part, about."""
+"""Rows of a shard, about."""
 
 
 @dataclass(frozen=True)
-class PredictedParts:
+class WrittenPredictions:
     """A folder of predictions that was written.
 
     Attributes:
@@ -39,14 +40,13 @@ class PredictedParts:
     files: int
 
 
-def predict_parts(
+def predict_dataset(
     model: str | os.PathLike[str],
     data: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    engine: str = "duckdb",
-    session: object = None,
-) -> PredictedParts:
+    executor: str | Executor = "local",
+) -> WrittenPredictions:
     """Predict a Parquet table, or a folder of them, with a model that ``credibly export`` wrote.
 
     Args:
@@ -54,19 +54,13 @@ def predict_parts(
         data: a Parquet file, or a folder of them, as for ``credibly train``: columns of features,
             the labels where they are known, ``id``. Without ids, rows are numbered.
         out: the folder to write, which every worker sees under the same path.
-        engine: ``"duckdb"``, this machine, or ``"spark"``.
-        session: a Spark session to use; one is started otherwise.
+        executor: as for ``cr.evaluate``.
 
     Raises:
         InputError: if the model is not one of features, or the columns are others.
     """
-    for each in (data, out):
-        if is_remote(each):
-            raise InputError(f"{each} is an address; give a path that every worker sees.")
-    folder, worker = Path(out), open_engine(engine, session)
-    out_can_be_written(folder, folder=True)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"`out` must be a new or empty folder; {folder} holds files.")
+    folder, worker = Path(out), open_executor(executor)
+    check_paths(worker, folder, [data], ())
     predictor = _Predictor.read(Path(model))
     tasks = _tasks(Path(data))
     if predictor.feature_names is None and tasks[0].has_names():
@@ -92,7 +86,7 @@ def predict_parts(
         return {"rows": np.array(len(probabilities))}
 
     written = worker.each(count, work, str(data))
-    return PredictedParts(str(out), int(sum(state["rows"] for state in written)), count)
+    return WrittenPredictions(str(out), int(sum(state["rows"] for state in written)), count)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,52 @@ import numpy as np
 from credibly import checks
 from credibly.arrays import like, to_numpy
 from credibly.metrics import kernels
+from credibly.metrics.accumulators import Accumulator
 from credibly.metrics.inputs import floating, in_unit_interval, mean_known, probability_pair
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
 Average = Literal["pooled", "macro"] | None
 COUNT, LOG_LOSS, SQUARED_ERROR = range(3)
+
+
+class ProperScores(Accumulator):
+    """Log loss and Brier score of each label.
+
+    Args:
+        num_labels: number of labels.
+        floor: as in ``log_loss``.
+    """
+
+    def __init__(self, num_labels: int, floor: float | None = None) -> None:
+        self.floor = floor
+        self.sums = {"proper": np.zeros((num_labels, 3))}
+
+    def update(self, probabilities: Array, targets: Array) -> None:
+        """Add checked entries, (rows, labels)."""
+        values, truth = np.ascontiguousarray(probabilities), np.ascontiguousarray(targets)
+        floor = smallest(values.dtype, self.floor)
+        kernels.add_proper_scores(values, truth, floor, self.sums["proper"])
+
+    @property
+    def known(self) -> int:
+        """Return how many entries had a known target."""
+        return int(self.sums["proper"][:, COUNT].sum())
+
+    def log_loss(self, average: Average = "pooled") -> Any:
+        """Return ``metrics.log_loss`` of all rows."""
+        return self._mean(LOG_LOSS, average)
+
+    def brier(self, average: Average = "pooled") -> Any:
+        """Return ``metrics.brier`` of all rows."""
+        return self._mean(SQUARED_ERROR, average)
+
+    def _mean(self, which: int, average: Average) -> Any:
+        checks.choice("average", average, ("pooled", "macro", None))
+        total = self.sums["proper"].sum(0) if average == "pooled" else self.sums["proper"]
+        with np.errstate(invalid="ignore"):
+            each = total[..., which] / total[..., COUNT]
+        return mean_known(each) if average == "macro" else each
 
 
 def log_loss(
@@ -39,9 +79,8 @@ def log_loss(
         >>> float(log_loss(np.array([[0.0]]), np.array([[1]]), floor=0))
         inf
     """
-    values, truth = probability_pair(probabilities, targets, coding)
-    total = sums(values, truth, smallest(values.dtype, floor))
-    return like(averaged(total, LOG_LOSS, average), probabilities, targets)
+    scores = proper_scores(*probability_pair(probabilities, targets, coding), floor)
+    return like(scores.log_loss(average), probabilities, targets)
 
 
 def brier(
@@ -57,9 +96,8 @@ def brier(
         >>> round(float(brier(np.array([[0.8, 0.1]]), np.array([[1, 0]]))), 6)
         0.025
     """
-    values, truth = probability_pair(probabilities, targets, coding)
-    total = sums(values, truth, smallest(values.dtype, None))
-    return like(averaged(total, SQUARED_ERROR, average), probabilities, targets)
+    scores = proper_scores(*probability_pair(probabilities, targets, coding))
+    return like(scores.brier(average), probabilities, targets)
 
 
 def kl_to_truth(
@@ -121,28 +159,27 @@ def smallest(dtype: np.dtype, floor: float | None) -> float:
     return checks.fraction("floor", floor, high_open=True)
 
 
-def sums(probabilities: Array, targets: Array, floor: float) -> Array:
-    """(labels, 3): known entries, sum of log losses, sum of squared errors."""
-    total: Array = np.zeros((probabilities.shape[1], 3))
-    add(total, probabilities, targets, floor)
-    return total
+def proper_scores(probabilities: Array, targets: Array, floor: float | None = None) -> ProperScores:
+    """Return the proper scores of checked entries."""
+    scores = ProperScores(probabilities.shape[1], floor)
+    scores.update(probabilities, targets)
+    return scores
 
 
-def add(total: Array, probabilities: Array, targets: Array, floor: float) -> None:
-    """Add checked entries to ``total`` (labels, 3), in place."""
-    kernels.add_proper_scores(
-        np.ascontiguousarray(probabilities), np.ascontiguousarray(targets), floor, total
-    )
+def row_scores(probabilities: Array, targets: Array, floor: float | None = None) -> Array:
+    """Return known entries, sum of log losses and sum of squared errors of each row, (rows, 3)."""
+    return proper_scores(probabilities.T, targets.T, floor).sums["proper"]
 
 
-def averaged(total: Array, which: int, average: Average) -> Any:
-    """Mean score ``which`` from the sums of ``add``."""
-    checks.choice("average", average, ("pooled", "macro", None))
-    if average == "pooled":
-        total = total.sum(0)
-    with np.errstate(invalid="ignore"):
-        each = total[..., which] / total[..., COUNT]
-    return mean_known(each) if average == "macro" else each
+def entry_log_loss(probabilities: Array, targets: Array) -> Array:
+    """Return the log loss of each checked entry, (rows, labels); 0 where the target is unknown.
+
+    Example:
+        >>> entry_log_loss(np.array([[0.5, 0.9]]), np.array([[1, -1]])).round(4)
+        array([[0.6931, 0.    ]])
+    """
+    each = proper_scores(probabilities.reshape(1, -1), targets.reshape(1, -1))
+    return each.sums["proper"][:, LOG_LOSS].reshape(probabilities.shape)
 
 
 def _relative(rates: Array, p: Array, lowest: float) -> Array:

@@ -1,9 +1,11 @@
-"""Spark does the work: a task per piece, states of tallies merged in steps."""
+"""Spark does the work: a task per shard, states of accumulators merged in steps."""
 
 from __future__ import annotations
 
 import io
 import math
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly import metrics
 from credibly.checks import InputError
-from credibly.engines.base import Advance, Engine, State, T, add_piece
-from credibly.metrics import RankPlan
+from credibly.executors.executor import A, Advance, Executor, Feed, Plan, State
 from credibly.predictions import Dataset
 from credibly.predictions.shard import Piece, PieceReader
 from credibly.types import Array
@@ -27,68 +27,117 @@ Records = Iterator["pa.RecordBatch"]
 _STATE = "state binary, error string"
 _MERGE_FROM = 16
 """From so many states on, workers merge them before the driver does."""
-_MOST_PARTITIONS = 2000
+_PARTITIONS_LIMIT = 2000
 _RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
-class SparkEngine(Engine):
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Return whether ``path`` is an address (``s3a://…``, ``hdfs://…``) that only Spark reads.
+
+    Example:
+        >>> is_remote("s3a://bucket/parts"), is_remote("parts")
+        (True, False)
+    """
+    return "://" in str(path)
+
+
+def file_address(file: str) -> str:
+    """Return the address of a file of this machine, for ``spark.read``.
+
+    Example:
+        >>> file_address("/data/part [1].parquet")
+        'file:///data/part \\\\[1\\\\].parquet'
+    """
+    # A path is a glob to Spark; a backslash takes the meaning of its characters away.
+    plain = "".join(f"\\{c}" if c in "*?[]{}\\" else c for c in os.path.abspath(file))
+    return f"file://{plain}"
+
+
+def spark_session() -> Any:
+    """Return the Spark session of this process, or start one.
+
+    ``PYSPARK_SUBMIT_ARGS`` or ``SPARK_CONF_DIR`` point to a cluster; otherwise it runs on this
+    machine. Workers use the Python of ``PYSPARK_PYTHON``, by default the one that runs this.
+
+    Raises:
+        InputError: if PySpark or Java is missing.
+    """
+    try:
+        from pyspark.sql import SparkSession  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise InputError(
+            "Spark must find PySpark; it is not installed. "
+            "Run `pip install 'credibly[spark]'`, or use `executor='local'` (`--engine local`)."
+        ) from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        builder = SparkSession.builder.appName("credibly")
+        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    except Exception as error:  # py4j and Spark raise types of their own, Java's absence included
+        raise InputError(
+            f"Spark must start; {str(error).splitlines()[0]} It needs Java 17 or newer "
+            "(`java -version`); `executor='local'` (`--engine local`) needs none."
+        ) from error
+
+
+class Spark(Executor):
     """Workers of a Spark cluster, which see the files under the same path as this process.
 
-    A task reads one piece (some row groups of one file), and its result depends on that piece
+    A task reads one shard (some row groups of one file), and its result depends on that shard
     alone, so that Spark repeats the task of a worker that is lost.
 
     Args:
-        session: a Spark session.
+        session: a Spark session; one is started otherwise.
     """
 
-    def __init__(self, session: Any) -> None:
-        self.session = session
+    one_file = False
 
-    def tally(
+    def __init__(self, session: Any = None) -> None:
+        self.session = spark_session() if session is None else session
+
+    def accumulate(
         self,
         dataset: Dataset,
-        tally: T,
-        reader: PieceReader | None = None,
+        accumulator: A,
+        feed: Feed,
         advance: Advance = lambda share: None,
-    ) -> T:
-        pieces, read = dataset.pieces(), reader or dataset.piece_reader
-        frame = self._tasks(len(pieces), _tally_task(pieces, read, tally), _STATE)
-        count = len(pieces)
+    ) -> A:
+        shards = dataset.pieces()
+        task = _accumulate_task(shards, dataset.piece_reader, accumulator, feed)
+        frame, count = self._tasks(len(shards), task, _STATE), len(shards)
         while count >= _MERGE_FROM:
             count = math.isqrt(count)
-            frame = _mapped(frame.repartition(count), _merge_task(tally), _STATE)
+            frame = _mapped(frame.repartition(count), _merge_task(accumulator), _STATE)
         for row in self._collect(frame, str(dataset.path)):
-            tally.add(_unpack(row.state))
+            accumulator.merge(_unpack(row.state))
         advance(1.0)
-        return tally
+        return accumulator
 
     def each(self, count: int, work: Callable[[int], State], where: str) -> list[State]:
-        frame = self._tasks(count, _work_task(work), f"place int, {_STATE}")
-        rows = sorted(self._collect(frame, where), key=lambda row: row.place)
+        frame = self._tasks(count, _work_task(work), f"index int, {_STATE}")
+        rows = sorted(self._collect(frame, where), key=lambda row: row.index)
         return [_unpack(row.state) for row in rows]
 
-    def ranked_totals(self, dataset: Dataset, plan: RankPlan) -> Array:
-        pieces = dataset.pieces()
+    def label_totals(
+        self, dataset: Dataset, plan: Plan, advance: Advance = lambda share: None
+    ) -> Array:
+        shards = dataset.pieces()
         runs = "label int, part int, run binary, error string"
         with self._small_batches():
-            frame = self._tasks(len(pieces), _split_task(pieces, dataset.piece_reader, plan), runs)
-            count = min(plan.total_ranges, _MOST_PARTITIONS, max(2, 4 * len(pieces)))
+            frame = self._tasks(len(shards), _split_task(shards, dataset.piece_reader, plan), runs)
+            count = min(plan.total_ranges, _PARTITIONS_LIMIT, max(2, 4 * len(shards)))
             frame = frame.repartition(count, "label", "part").sortWithinPartitions("label", "part")
-            ranked = _mapped(
-                frame, _rank_task(plan), "label int, part int, total double, error string"
-            )
+            ranked = _mapped(frame, _rank_task(plan), f"label int, part int, {_STATE}")
             rows = self._collect(ranked, str(dataset.path))
-        totals = np.zeros(len(dataset.labels))
+        totals = np.zeros((len(dataset.labels), 2))
         for row in sorted(rows, key=lambda row: (row.label, row.part)):
-            totals[row.label] += row.total
+            totals[row.label] += _unpack(row.state)["totals"]
+        advance(1.0)
         return totals
 
     def check_ids(self, dataset: Dataset) -> None:
-        """Compare ids on the cluster, unless the writer did."""
         if dataset.ids_compared:
             return
-        from credibly.engines.session import file_address
-
         addresses = [file_address(str(file)) for file in dataset.files]
         ids = self.session.read.parquet(*addresses).select("id")
         found = ids.groupBy("id").count().where("count > 1 OR id IS NULL").limit(1).collect()
@@ -138,13 +187,18 @@ def _mapped(frame: Any, task: Callable[[Records], Records], schema: str) -> Any:
 # What runs on the workers. Each function returns one that Spark sends to them. -----------------
 
 
-def _tally_task(
-    pieces: list[Piece], reader: PieceReader, tally: Any
+def _accumulate_task(
+    shards: list[Piece], reader: PieceReader, accumulator: Any, feed: Feed
 ) -> Callable[[Records], Records]:
     def task(records: Records) -> Records:
-        mine = deepcopy(tally)
-        for place in _places(records):
-            error = _attempt(lambda place=place: add_piece(mine, pieces[place], reader))
+        mine = deepcopy(accumulator)
+
+        def add(index: int) -> None:
+            for first_row, batch in reader.batches(shards[index]):
+                feed(mine, batch, first_row)
+
+        for index in _indices(records):
+            error = _attempt(lambda index=index: add(index))
             if error is not None:
                 yield _record(state=None, error=error)
                 return
@@ -153,15 +207,15 @@ def _tally_task(
     return task
 
 
-def _merge_task(tally: Any) -> Callable[[Records], Records]:
+def _merge_task(accumulator: Any) -> Callable[[Records], Records]:
     def task(records: Records) -> Records:
-        mine, some = deepcopy(tally), False
+        mine, some = deepcopy(accumulator), False
         for record in records:
             for row in record.to_pylist():
                 if row["error"] is not None:
                     yield _record(**row)
                     return
-                mine.add(_unpack(row["state"]))
+                mine.merge(_unpack(row["state"]))
                 some = True
         if some:
             yield _record(state=_pack(mine.state()), error=None)
@@ -171,22 +225,22 @@ def _merge_task(tally: Any) -> Callable[[Records], Records]:
 
 def _work_task(work: Callable[[int], State]) -> Callable[[Records], Records]:
     def task(records: Records) -> Records:
-        for place in _places(records):
+        for index in _indices(records):
             states: list[State] = []
-            error = _attempt(lambda place=place, states=states: states.append(work(place)))
-            yield _record(place=place, state=_pack(states[0]) if states else None, error=error)
+            error = _attempt(lambda index=index, states=states: states.append(work(index)))
+            yield _record(index=index, state=_pack(states[0]) if states else None, error=error)
 
     return task
 
 
 def _split_task(
-    pieces: list[Piece], reader: PieceReader, plan: RankPlan
+    shards: list[Piece], reader: PieceReader, plan: Plan
 ) -> Callable[[Records], Records]:
     def task(records: Records) -> Records:
-        for place in _places(records):
+        for index in _indices(records):
             found: list[tuple[int, int, bytes]] = []
             error = _attempt(
-                lambda place=place, found=found: found.extend(_runs(pieces[place], reader, plan))
+                lambda index=index, found=found: found.extend(_runs(shards[index], reader, plan))
             )
             if error is not None:
                 yield _record(label=0, part=0, run=None, error=error)
@@ -197,9 +251,9 @@ def _split_task(
     return task
 
 
-def _runs(piece: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the values and targets of a piece, by label and range."""
-    batches = list(reader.ranking(piece))
+def _runs(shard: Piece, reader: PieceReader, plan: Plan) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the values and targets of a shard, by label and range."""
+    batches = list(reader.ranking(shard))
     values_of, targets_of = (np.concatenate(each) for each in zip(*batches, strict=True))
     for label in range(len(reader.labels)):
         values, targets = values_of[:, label], targets_of[:, label]
@@ -209,13 +263,13 @@ def _runs(piece: Piece, reader: PieceReader, plan: RankPlan) -> Iterator[tuple[i
                 yield label, part, _pack({"values": mine, "targets": truth})
 
 
-def _rank_task(plan: RankPlan) -> Callable[[Records], Records]:
+def _rank_task(plan: Plan) -> Callable[[Records], Records]:
     def task(records: Records) -> Records:
         key, runs = None, []
         for record in records:
             for row in record.to_pylist():
                 if row["error"] is not None:
-                    yield _record(label=0, part=0, total=0.0, error=row["error"])
+                    yield _record(label=0, part=0, state=None, error=row["error"])
                     return
                 if key is not None and key != (row["label"], row["part"]):
                     yield _ranked(key, runs, plan)
@@ -228,15 +282,15 @@ def _rank_task(plan: RankPlan) -> Callable[[Records], Records]:
     return task
 
 
-def _ranked(key: tuple[int, int], runs: list[State], plan: RankPlan) -> pa.RecordBatch:
+def _ranked(key: tuple[int, int], runs: list[State], plan: Plan) -> pa.RecordBatch:
     values, targets = (
-        np.concatenate([run[name] for run in runs]) for name in ("values", "targets")
+        np.concatenate([run[name] for run in runs])[:, None] for name in ("values", "targets")
     )
-    total = metrics.ranked_total(values, targets, *plan.above(*key))
-    return _record(label=key[0], part=key[1], total=total, error=None)
+    state = _pack({"totals": plan.totals(*key, values, targets)[0]})
+    return _record(label=key[0], part=key[1], state=state, error=None)
 
 
-def _places(records: Records) -> Iterator[int]:
+def _indices(records: Records) -> Iterator[int]:
     for record in records:
         yield from record.column(0).to_pylist()
 
@@ -253,10 +307,9 @@ def _attempt(action: Callable[[], object]) -> str | None:
 
 
 _TYPES = {
-    "place": "int32",
+    "index": "int32",
     "label": "int32",
     "part": "int32",
-    "total": "float64",
     "state": "binary",
     "run": "binary",
     "error": "string",

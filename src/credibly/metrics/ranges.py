@@ -1,9 +1,9 @@
-"""Exact average precision of labels whose values are spread over many workers.
+"""Exact average precision of labels whose values do not fit into memory, by ranges of values.
 
 One pass counts the values of each label by their leading bits (``RankCounts``). The counts say how
-to cut each label into ranges of values that fit a worker (``RankPlan``), and how many values and
-positives lie above each range. A range is then ranked on its own (``ranked_total``). The average
-precision of a label is the sum over its ranges divided by its positives.
+to cut each label into ranges of values that fit (``RankPlan``), and how many values and positives
+lie above each range. A range is then ranked on its own. The average precision of a label is the sum
+over its ranges divided by its positives.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from credibly.checks import InputError
+from credibly.metrics.accumulators import Accumulator
+from credibly.metrics.ranking import label_totals
 from credibly.types import Array
-
-MOST = 2**22
-"""Values of one range, about."""
 
 
 def leading_bits(values: Array, bits: int = 16) -> Array:
@@ -36,7 +35,7 @@ def leading_bits(values: Array, bits: int = 16) -> Array:
     return (ordered >> np.uint32(32 - bits)).astype(np.int64)
 
 
-class RankCounts:
+class RankCounts(Accumulator):
     """How many values of each label begin with which bits, and the sum of their targets.
 
     Args:
@@ -45,7 +44,7 @@ class RankCounts:
     Example:
         >>> counts = RankCounts(1)
         >>> counts.update(np.float32([[0.9], [0.2]]), np.array([[1], [0]]))
-        >>> counts.plan().num_ranges(0)
+        >>> counts.plan(100).num_ranges(0)
         1
     """
 
@@ -70,37 +69,27 @@ class RankCounts:
         keys = np.flatnonzero(self._counts[:, 0])
         return {"keys": keys, "counts": self._counts[keys]}
 
-    def add(self, state: Mapping[str, Array]) -> None:
-        """Add the counts of other rows."""
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add the ``state()`` of other rows."""
         self._counts[state["keys"]] += state["counts"]
 
-    def plan(self, most: int = MOST) -> RankPlan:
-        """Return ranges of about ``most`` values each; more only where a cell holds more."""
+    def plan(self, limit: int) -> RankPlan:
+        """Return ranges of about ``limit`` values each; more only where a cell holds more."""
         counts = self._counts.reshape(self.num_labels, self._cells, 2)
-        firsts = [_range_starts(each[:, 0], most) for each in counts]
+        firsts = [_range_starts(each[:, 0], limit) for each in counts]
         above = []
         for each, starts in zip(counts, firsts, strict=True):
             from_top = np.cumsum(each[::-1], axis=0)[::-1]
             ends = np.r_[starts[1:], self._cells]
             above.append(np.vstack([from_top, np.zeros((1, 2))])[ends])
-        return RankPlan(self.bits, firsts, above, counts[:, :, 1].sum(axis=1))
+        return RankPlan(self.bits, firsts, above)
 
     def influence(self) -> RankInfluence:
         """Return what a row adds to the mean of average precisions, values of a cell being ties."""
         counts = self._counts.reshape(self.num_labels, self._cells, 2)
-        from_top = np.cumsum(counts[:, ::-1], axis=1)[:, ::-1]
-        count, hits = from_top[..., 0], from_top[..., 1]
-        targets, positives = counts[..., 1], counts[..., 1].sum(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            precision = np.where(count > 0, hits / count, 0.0)
-            average = (targets * precision).sum(axis=1, keepdims=True) / positives
-            gain = np.cumsum(np.where(count > 0, targets / count, 0.0), axis=1)
-            loss = np.cumsum(np.where(count > 0, targets * precision / count, 0.0), axis=1)
-            labels = max(int((positives > 0).sum()), 1)
-            each = [np.where(positives > 0, part / positives / labels, 0.0) for part in (
-                precision - average + gain, loss
-            )]  # fmt: skip
-        return RankInfluence(self.bits, *each)
+        each = np.array([_gains_and_losses(*label.T) for label in counts])
+        each /= max(int((counts[..., 1].sum(1) > 0).sum()), 1)
+        return RankInfluence(self.bits, each[:, 0], each[:, 1])
 
 
 @dataclass(frozen=True)
@@ -126,11 +115,55 @@ class RankInfluence:
         return np.where(known, each, 0.0).sum(axis=1)
 
 
-def _range_starts(counts: Array, most: int) -> Array:
+def precision_influence(values: Array, targets: Array) -> Array:
+    """Return what each row adds to the mean of average precisions, to first order, (rows,)."""
+    result, labels = np.zeros(len(values)), 0
+    for t in range(values.shape[1]):
+        rows = np.flatnonzero(targets[:, t] >= 0)
+        truth = targets[rows, t].astype(np.float64)
+        if truth.any():
+            _, cells = np.unique(values[rows, t], return_inverse=True)
+            counts = np.bincount(cells).astype(np.float64), np.bincount(cells, truth)
+            gains, losses = _gains_and_losses(*counts)
+            result[rows] += truth * gains[cells] - losses[cells]
+            labels += 1
+    return result / max(labels, 1)
+
+
+def tied_average_precision(count: Array, target: Array) -> float:
+    """Return the average precision of one label from rising cells of tied values.
+
+    Args:
+        count: known values in each cell.
+        target: the sum of their targets.
+    """
+    above, hits = (np.cumsum(each[::-1])[::-1] for each in (count, target))
+    with np.errstate(invalid="ignore"):
+        precision = np.divide(hits, above, out=np.zeros_like(hits), where=above > 0)
+        return float((target * precision).sum() / hits[0])
+
+
+def _gains_and_losses(count: Array, target: Array) -> tuple[Array, Array]:
+    """Return what an entry of each rising cell of tied values adds to a label's average precision.
+
+    Its derivative by the weight of an entry: ``target × gain − loss``, 0 without a positive.
+    """
+    above, hits = (np.cumsum(each[::-1])[::-1] for each in (count, target))
+    positives = hits[0]
+    if positives == 0:
+        return np.zeros_like(count), np.zeros_like(count)
+    share = np.divide(1.0, above, out=np.zeros_like(above), where=above > 0)
+    precision, average = hits * share, tied_average_precision(count, target)
+    gain = np.cumsum(target * share)
+    loss = np.cumsum(target * precision * share)
+    return (precision - average + gain) / positives, loss / positives
+
+
+def _range_starts(counts: Array, limit: int) -> Array:
     """Return the first cell of each range, rising; ranges are filled from the top."""
     starts, held = [], 0.0
     for cell in np.flatnonzero(counts)[::-1]:
-        if held and held + counts[cell] > most:
+        if held and held + counts[cell] > limit:
             starts.append(cell + 1)
             held = 0.0
         held += counts[cell]
@@ -145,13 +178,22 @@ class RankPlan:
         bits: leading bits that decide the range of a value.
         starts: for each label, the first cell of each range.
         counts_above: for each label and range, values above it and the sum of their targets.
-        positives: sum of the targets of each label.
+
+    Example:
+        >>> values, targets = np.float32([[0.3], [0.9], [0.8]]), np.array([[1], [1], [0]])
+        >>> ((total, positives),) = RankPlan.whole(1).totals(0, 0, values, targets)
+        >>> float(total / positives)
+        0.8333333333333333
     """
 
     bits: int
     starts: list[Array]
     counts_above: list[Array]
-    positives: Array
+
+    @classmethod
+    def whole(cls, num_labels: int) -> RankPlan:
+        """Return one range per label: all of its values."""
+        return cls(16, [np.zeros(1, int)] * num_labels, [np.zeros((1, 2))] * num_labels)
 
     def num_ranges(self, label: int) -> int:
         """Return the number of ranges of a label."""
@@ -162,11 +204,6 @@ class RankPlan:
         """Return the number of ranges of all labels."""
         return sum(map(len, self.starts))
 
-    def above(self, label: int, part: int) -> tuple[float, float]:
-        """Return how many values lie above a range, and the sum of their targets."""
-        count, hits = self.counts_above[label][part]
-        return float(count), float(hits)
-
     def select(self, label: int, part: int, values: Array, targets: Array) -> tuple[Array, Array]:
         """Return the known values of a range and their targets."""
         starts = self.starts[label]
@@ -176,32 +213,10 @@ class RankPlan:
             kept &= np.searchsorted(starts, cells, side="right") - 1 == part
         return values[kept], targets[kept]
 
-    def average_precisions(self, totals: Array) -> Array:
-        """Return the average precision of each label from the sums of its ranges."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(self.positives > 0, totals / self.positives, np.nan)
+    def totals(self, label: int, part: int, values: Array, targets: Array) -> Array:
+        """Return ``label_totals`` of the selected values of a range, (1, 2).
 
-
-def ranked_total(
-    values: Array, targets: Array, all_above: float = 0.0, hits_above: float = 0.0
-) -> float:
-    """Return Σ target × precision over the values of one range.
-
-    Args:
-        values: known values, in any order.
-        targets: of the same entries, 1, 0 or soft.
-        all_above: how many values of the label lie above the range.
-        hits_above: the sum of their targets.
-
-    Example:
-        >>> ranked_total(np.float32([0.3, 0.9, 0.8]), np.array([1, 1, 0])) / 2
-        0.8333333333333333
-    """
-    if not len(values):
-        return 0.0
-    order = np.argsort(-values, kind="stable")
-    ranked, truth = values[order], targets[order].astype(np.float64)
-    ends = np.r_[np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1]  # of ties
-    hits = np.cumsum(truth)[ends]
-    gained = np.diff(hits, prepend=0.0)
-    return float((gained * (hits_above + hits) / (all_above + ends + 1)).sum())
+        Several labels that have one range each, from ``label`` on, may come together.
+        """
+        above, hits = self.counts_above[label][part]
+        return label_totals(values, targets, float(above), float(hits))
