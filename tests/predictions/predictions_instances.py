@@ -10,6 +10,7 @@ import numpy as np
 
 from credibly import Predictions
 from credibly.predictions import Writer
+from credibly.targets import SparseTargets
 
 ODD_LABELS = ["dog", "a", "a.b", 'say "hi", \n:', "p:y", "Ärger 狗", " ", "'; DROP TABLE x; --"]
 
@@ -45,6 +46,28 @@ def random_record(
     )
 
 
+def top_record(rows: int = 57, labels: int = 40, k: int = 5) -> Predictions:
+    """Rows that hold their most probable labels, some fewer than others; some rows unknown."""
+    rng = np.random.default_rng(1)
+    top = np.argsort(rng.random((rows, labels)), axis=1)[:, :k]
+    values = -np.sort(-rng.random((rows, k)).astype(np.float32), axis=1)
+    top[::9, 3:], values[::9, 3:] = -1, 0
+    present = [sorted({int(row[0]), 39, 7}) if place % 3 else [] for place, row in enumerate(top)]
+    return Predictions.from_arrays(
+        top=top,
+        probabilities=values,
+        scores=np.where(top >= 0, rng.normal(size=top.shape), 0),
+        targets=SparseTargets(
+            np.cumsum([0, *map(len, present)]),
+            [label for row in present for label in row],
+            labels,
+            known=np.arange(rows) % 6 > 0,
+        ),
+        labels=[f"label {place}" for place in range(labels)],
+        ids=[f"row {row}" for row in range(rows)],
+    )
+
+
 RECORDS = {
     "whole": random_record(),
     "soft truth": random_record(targets="soft"),
@@ -53,6 +76,7 @@ RECORDS = {
     "probabilities only": random_record(targets=None, scores=False),
     "one row": random_record(rows=1),
     "one label": random_record(labels=["only"]),
+    "top labels": top_record(),
 }
 
 

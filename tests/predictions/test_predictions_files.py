@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -52,12 +53,12 @@ def test_some_labels_and_rows_are_those_of_the_whole(record, tmp_path):
         assert picked == record.select(reversed_labels)[rows]
     for name in labels:
         probabilities, targets = Predictions.scan(path).column(name)
-        place = labels.index(name)
-        np.testing.assert_array_equal(probabilities, record.probabilities[:, place])
-        if record.targets is None:
+        alone = record.select([name])
+        np.testing.assert_array_equal(probabilities, alone.probabilities[:, 0])
+        if alone.targets is None:
             assert targets is None
         else:
-            np.testing.assert_array_equal(targets, record.targets[:, place])
+            np.testing.assert_array_equal(targets, alone.targets[:, 0])
 
 
 @each_record
@@ -68,7 +69,10 @@ def test_labels_read_some_at_a_time_make_the_whole(record, rows, tmp_path):
     assert dataset.read() == record
     assert dataset.read(rows=[len(record) - 1]) == record[[len(record) - 1]]
     pieces = list(dataset.batches(rows=rows))
-    assert pieces == [record[at : at + rows] for at in range(0, len(record), rows)]
+    assert [len(piece) for piece in pieces] == [
+        min(rows, len(record) - at) for at in range(0, len(record), rows)
+    ]
+    assert Predictions.concat(pieces) == record
 
 
 def test_an_error_names_row_and_column_where_labels_are_read_some_at_a_time(tmp_path):
@@ -267,3 +271,55 @@ def test_a_file_that_lost_its_metadata_is_read_by_its_columns(tmp_path):
 
 
 _FIELDS = ("probabilities", "labels", "ids", "targets", "scores")
+
+
+ID_COLUMNS = {
+    "missing in the second row group": (["a", "b", "c", None], True, True),
+    "missing, without statistics": (["a", None, "c", "d"], False, True),
+    "there, with statistics": (["a", "b", "c", "d"], True, False),
+    "there, without statistics": (["a", "b", "c", "d"], False, False),
+}
+
+
+@pytest.mark.parametrize("case", ID_COLUMNS)
+def test_ids_that_a_trusted_writer_lost_are_missed(case, tmp_path):
+    ids, statistics, missing = ID_COLUMNS[case]
+    random_record(4, ["dog"]).write(tmp_path / "own.parquet")
+    table = pq.read_table(tmp_path / "own.parquet")
+    schema = table.schema.set(0, pa.field("id", pa.string()))  # may be null now
+    kept = {b"credibly": pq.read_metadata(tmp_path / "own.parquet").metadata[b"credibly"]}
+    table = pa.table([pa.array(ids), *table.columns[1:]], schema=schema.with_metadata(kept))
+    # What the writer noted of the ids stays: "ids_checked" says that all four were compared.
+    path = tmp_path / "changed.parquet"
+    pq.write_table(table, path, row_group_size=2, write_statistics=statistics)
+    dataset = Dataset(path)
+    assert dataset.ids_compared == (statistics and not missing)
+    if not missing:
+        dataset.check_ids(trust_writer=True)
+        return
+    with pytest.raises(InputError, match="every row must have an id"):
+        dataset.check_ids(trust_writer=True)
+
+
+@pytest.mark.parametrize("storage", ["dense", "top"])
+@pytest.mark.parametrize("lost", ["scores", "targets"])
+def test_every_batch_has_what_the_first_has(storage, lost, tmp_path):
+    rows = random_record(6, ["dog", "cat", "owl"])
+    if storage == "top":
+        top = np.argsort(-rows.probabilities, axis=1)[:, :2]
+        rows = Predictions.from_arrays(
+            top=top,
+            probabilities=np.take_along_axis(rows.probabilities, top, 1),
+            scores=np.take_along_axis(rows.scores, top, 1),
+            targets=np.array([[0, 1, 1]] * 6),
+            labels=rows.labels,
+            ids=rows.ids,
+        )
+    other = replace(
+        rows[3:], **{lost: None}, **({"all_targets": None} if lost == "targets" else {})
+    )
+    for first, second in ((rows[:3], other), (other, rows[:3])):
+        with pytest.raises(InputError, match="what it has of scores and targets"):
+            write_pieces(tmp_path / "x.parquet", [first, second])
+        write_pieces(tmp_path / "x.parquet", [first])
+        assert Predictions.read(tmp_path / "x.parquet") == first

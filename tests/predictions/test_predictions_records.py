@@ -34,7 +34,7 @@ def _rest(record: Predictions) -> tuple:
 @each_record
 def test_parts_joined_are_the_whole(record):
     middle = len(record) // 2
-    second = record[middle:].select(record.labels[::-1])
+    second = record[middle:].reordered(record.labels[::-1])
     assert Predictions.concat([record[:middle], second]) == record
 
 
@@ -47,7 +47,12 @@ def test_truth_missing_from_one_part_is_unknown_in_the_whole():
     assert joined.scores is None
 
 
-@pytest.mark.parametrize("name", [name for name, one in RECORDS.items() if one.targets is not None])
+DENSE_WITH_TRUTH = [
+    name for name, one in RECORDS.items() if one.targets is not None and one.top is None
+]
+
+
+@pytest.mark.parametrize("name", DENSE_WITH_TRUTH)
 def test_truth_joins_by_id_and_label(name):
     record = RECORDS[name]
     bare = Predictions(record.probabilities, *_rest(record)[:2], None, *_rest(record)[3:])

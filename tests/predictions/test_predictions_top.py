@@ -220,6 +220,19 @@ def test_entries_and_counts_do_not_depend_on_the_storage(files):
         one.join_truth(other)
 
 
+def test_shards_may_have_their_labels_in_another_order(files, tmp_path):
+    rows = Predictions.read(files / "top.parquet")
+    rows[:100].write(tmp_path / "0.parquet")
+    rows[100:].reordered(LABELS[::-1]).write(tmp_path / "1.parquet")
+    assert Predictions.read(tmp_path) == rows
+    names = ["label-9", "label-3"]
+    assert Predictions.read(tmp_path, names) == rows.select(names)
+    numbers = cr.evaluate(files / "top.parquet").numbers
+    assert cr.evaluate(tmp_path).numbers == pytest.approx(numbers)
+    with pytest.raises(InputError, match="this table has"):
+        rows.reordered(LABELS[:-1])
+
+
 def test_rows_of_a_shard_without_truth_are_unknown(files, tmp_path):
     rows = Predictions.read(files / "top.parquet")
     rows[:100].write(tmp_path / "0.parquet")

@@ -156,7 +156,7 @@ class Dataset:
             return
         for shard in self.shards:
             for held in shard.top_batches(rows, truth=self.has_targets):
-                yield held if labels is None else held.select(names)
+                yield held.reordered(self.labels) if labels is None else held.select(names)
 
     def pieces(self, cells: int = 2**24) -> list[Piece]:
         """Return the dataset as pieces of some row groups each, for workers that share the rows.

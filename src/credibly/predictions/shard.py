@@ -399,7 +399,7 @@ class PieceReader:
         if self.top:
             truth = TRUTH in self.kinds
             for held in shard.top_batches(self.batch_rows, groups, truth=truth):
-                yield first, held
+                yield first, held.reordered(self.labels)
                 first += len(held)
             return
         for each in shard.batches(Selection(self.labels, kinds, rows), groups=groups):

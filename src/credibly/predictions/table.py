@@ -416,6 +416,24 @@ class Predictions:
             targets = _smallest(self.all_targets.at(asked))
         return Predictions(values, labels, self.ids, targets, None, self.metadata)
 
+    def reordered(self, labels: Sequence[str]) -> Predictions:
+        """Return the same rows with their labels in another order."""
+        if list(labels) == self.labels:
+            return self
+        if set(labels) != set(self.labels) or len(labels) != self.num_labels:
+            raise InputError(label_mismatch("this table", self.labels, labels))
+        if self.top is None:
+            return self.select(labels)
+        index_of = {name: index for index, name in enumerate(labels)}
+        moved = np.array([*(index_of[name] for name in self.labels), NOTHING], np.int32)
+        truth = self.all_targets
+        return replace(
+            self,
+            labels=list(labels),
+            top=moved[self.top],
+            all_targets=None if truth is None else truth.relabelled(moved[:-1]),
+        )
+
     def with_probabilities(self, probabilities: Array) -> Predictions:
         """Return the same rows with other probabilities, checked."""
         if self.top is None:
@@ -481,9 +499,7 @@ class Predictions:
         for number, part in enumerate(parts):
             if set(part.labels) != set(first.labels):
                 raise InputError(label_mismatch(f"part {number}", part.labels, first.labels))
-        aligned = [
-            part if part.labels == first.labels else part.select(first.labels) for part in parts
-        ]
+        aligned = [part.reordered(first.labels) for part in parts]
         ids = np.concatenate([part.ids for part in aligned])
         validation.check_unique(ids)
         if len({part.top is None for part in parts}) > 1:
@@ -588,9 +604,9 @@ def positions(labels: Sequence[str], known: Sequence[str]) -> list[int]:
 def label_mismatch(what: str, labels: Sequence[str], expected: Sequence[str]) -> str:
     """Return a message that names the first few labels on which two tables differ."""
     missing = [name for name in expected if name not in set(labels)][:3]
-    surplus = [name for name in labels if name not in set(expected)][:3]
+    extra = [name for name in labels if name not in set(expected)][:3]
     parts = [f"lacks {missing}"] if missing else []
-    parts += [f"has {surplus} besides"] if surplus else []
+    parts += [f"has {extra} besides"] if extra else []
     return f"labels must agree; {what} {' and '.join(parts)}. Use `select` on the labels you want."
 
 

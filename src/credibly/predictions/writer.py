@@ -89,10 +89,9 @@ class Writer:
                 numbers = [str(self.num_rows + row) for row in range(len(predictions))]
                 predictions.ids[:] = numbers
         elif predictions.labels != self.labels:
-            top = predictions.top is not None
-            if top or set(predictions.labels) != set(self.labels):
+            if set(predictions.labels) != set(self.labels):
                 raise InputError(label_mismatch("the batch", predictions.labels, self.labels))
-            predictions = predictions.select(self.labels)
+            predictions = predictions.reordered(self.labels)
         schema = self._schema_for(predictions)
         self._hashes.append(np.fromiter(map(hash, predictions.ids), np.int64, len(predictions)))
         width = 1 if self._top else len(schema)
