@@ -1,10 +1,12 @@
-"""``python -m fuzz TARGET --runs N | --seconds N``."""
+"""``python -m fuzz TARGET --runs N | --seconds N``, or ``python -m fuzz all --minutes N``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import pkgutil
 import re
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from fuzz import targets
 
+RECORD = Path(__file__).with_name("record.json")
 MEMORY_MB = 3000
 SECONDS_AN_INPUT = 20
 
@@ -21,18 +24,39 @@ def main() -> None:
     """Run one campaign; libFuzzer ends the process with its own exit code."""
     names = sorted(module.name for module in pkgutil.iter_modules(targets.__path__))
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("target", choices=names)
+    parser.add_argument("target", choices=[*names, "all"])
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--runs", type=int, help="inputs to try")
     length.add_argument("--seconds", type=int, help="time to spend")
+    length.add_argument("--minutes", type=float, help="with all: shared between the targets")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-length", type=int, default=4096, help="bytes of an input")
     length.add_argument("--input", type=Path, help="try this one file alone, without the fuzzer")
     asked = parser.parse_args()
+    if (asked.target == "all") != (asked.minutes is not None):
+        parser.error("--minutes goes with all; a single target takes --runs or --seconds.")
+    if asked.target == "all":
+        sys.exit(_all(names, asked.minutes, asked.seed))
     if asked.input is not None:
         import_module(f"fuzz.targets.{asked.target}").Target().attempt(asked.input.read_bytes())
         return
     _campaign(asked)
+
+
+def _all(names: list[str], minutes: float, seed: int) -> int:
+    """Run every target for its share of the time; write what was tried to fuzz/record.json."""
+    seconds = max(1, round(60 * minutes / len(names)))
+    record = {}
+    for name in names:
+        command = [sys.executable, "-m", "fuzz", name, "--seconds", str(seconds)]
+        done = subprocess.run([*command, "--seed", str(seed)], capture_output=True, text=True)
+        units = re.search(r"number_of_executed_units: *(\d+)", done.stderr)
+        record[name] = {"executions": int(units[1]) if units else 0, "exit code": done.returncode}
+        print(f"{name}: {record[name]}", flush=True)
+        if done.returncode:
+            print(done.stderr[-2000:])
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return int(any(each["exit code"] for each in record.values()))
 
 
 def _campaign(asked: argparse.Namespace) -> None:
