@@ -16,6 +16,8 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 EXTRAS = ("train", "plot", "search", "serve")
+SHARED = {"PIL", "jinja2", "markupsafe"}
+"""What torch or matplotlib bring as well."""
 MODULES = {"pillow": "PIL", "python-multipart": "python_multipart"}
 
 
@@ -86,7 +88,7 @@ def works() -> dict[str, tuple[str | None, Callable[[], int]]]:
         ),
         "plot": ("plot", called(lambda: cr.plot.link("asl"))),
         "search": ("search", command("search", "p.parquet", "+a -b")),
-        "report": ("serve plot", command("report", "p.parquet", "--out", "r.html")),
+        "report": ("plot", command("report", "p.parquet", "--out", "r.html")),
         "app": ("serve train", called(lambda: cr.app.server.create_app(["p.parquet"]))),
     }
 
@@ -115,7 +117,7 @@ if __name__ == "__main__":
     if given[0] == "--without":
         others = set().union(*(libraries(extra) for extra in EXTRAS if extra != given[1]))
         hidden = dict.fromkeys(
-            libraries(given[1]) - others - {"PIL"}
+            libraries(given[1]) - others - SHARED
         )  # imported as if not installed
         sys.modules.update(hidden)  # pyright: ignore[reportArgumentType, reportCallIssue]
         without = {given[1]}
