@@ -112,7 +112,7 @@ def test_help_lists_the_options_of_general_formats_alone(command, capsys):
 
 def test_the_table_lists_what_a_layout_holds():
     fields = {field.name for field in dataclasses.fields(Layout)}
-    of_the_model = {"features", "to_predict"}
+    of_the_model = {"preparation", "to_predict"}
     assert fields - {"first_row"} - of_the_model == set(LAYOUT) == set(KINDS["parquet"].options())
 
 

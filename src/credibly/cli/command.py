@@ -166,9 +166,13 @@ def flag_of(field: dataclasses.Field[object]) -> str:
     return "--" + (field.metadata.get("flag") or field.name).replace("_", "-")
 
 
+COMMA = re.compile(r',(?![^(]*\))(?=(?:[^"]*"[^"]*")*[^"]*$)')
+"""Between values: not inside brackets, nor inside quotes, as in --labels '"pain, chest",fever'."""
+
+
 def _list_of(kind: Any) -> Any:
     def parse(text: str) -> tuple[Any, ...]:
-        return tuple(kind(part) for part in re.split(r",(?![^(]*\))", text) if part)
+        return tuple(kind(part.strip('"')) for part in COMMA.split(text) if part)
 
     parse.__name__ = f"comma-separated {kind.__name__}"  # what argparse calls it in an error
     return parse

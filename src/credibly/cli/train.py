@@ -99,11 +99,16 @@ def settings_of(options: Own) -> Settings:
 
 
 def data_options(options: Any) -> dict[str, Any]:
-    """Return the preset's options of ``cr.data.load``, then those that were given."""
+    """Return the options of the run to resume, then the preset's, then those that were given."""
     from credibly import papers
 
+    stored = {}
+    if options.resume and (Path(options.out) / "config.toml").exists():
+        from credibly.train import read_config
+
+        stored = read_config(Path(options.out))["data"].get("reader", {})
     printed = papers.preset(options.preset).data(options.data) if options.preset else {}
-    return {**printed, **reader_options(options)}
+    return {**stored, **printed, **reader_options(options)}
 
 
 def check_names(settings: Settings) -> None:
@@ -154,6 +159,8 @@ def run(options: Own) -> int:
         skip_bad_images=options.skip_bad_images,
         **data_options(options),
     )
+    if rows.preparation is not None and not (options.json or options.quiet) and is_main():
+        print_text(f"{rows.source}: {rows.preparation}")
     settings = train.resolve_settings(settings, rows)
     with watching(settings, options.quiet or not is_main()) as callback:
         done = train.fit(rows, options.out, settings, resume=options.resume, callback=callback)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from credibly.arrays import is_data_frame
@@ -41,10 +41,10 @@ def match_columns(
     missing = [name for name in wanted if name not in index]
     extra = [name for name in found if name not in known]
     if missing:
-        beside = f"; not known: {_listed(extra)}" if extra else ""
+        beside = f"; not known: {listed(extra)}" if extra else ""
         raise InputError(
             f"{where} must have the {len(wanted)} features of the model, by name; "
-            f"missing: {_listed(missing)}{beside}. Rename or add them."
+            f"missing: {listed(missing)}{beside}. Rename or add them."
         )
     return [index[name] for name in wanted], extra
 
@@ -54,7 +54,7 @@ def warn_of_extra(extra: Sequence[str], where: str) -> None:
     if extra:
         many = "s" if len(extra) > 1 else ""
         warnings.warn(
-            f"{where}: column{many} {_listed(extra)} left out: not a feature of the model.",
+            f"{where}: column{many} {listed(extra)} left out: not a feature of the model.",
             stacklevel=3,
         )
 
@@ -92,6 +92,12 @@ def column_names(features: Any) -> list[str] | None:
         return None
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(repr(name) for name in names[:LISTED]) + more
+def listed(names: Sequence[str], form: Callable[[str], str] = repr, limit: int = LISTED) -> str:
+    """Return names for a message, and how many more there are.
+
+    Example:
+        >>> listed(["age", "bmi", "sodium"], limit=2)
+        "'age', 'bmi', … (1 more)"
+    """
+    more = f", … ({len(names) - limit:,} more)" if len(names) > limit else ""
+    return ", ".join(form(name) for name in names[:limit]) + more

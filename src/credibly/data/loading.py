@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, input_file, nearest
-from credibly.data.columns import column_names
+from credibly.data.columns import column_names, listed
 from credibly.data.images import LazyImages
 from credibly.data.readers import (
     EMBEDDED,
@@ -30,6 +31,9 @@ from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 from credibly.data.target_columns import default_labels
 from credibly.targets import Coding, SparseTargets
 from credibly.types import ArrayLike, ArrowTable
+
+if TYPE_CHECKING:
+    from credibly.data.preparation import Preparation
 
 _ENDINGS = {ending: kind for kind, reader in KINDS.items() for ending in reader.endings}
 
@@ -81,7 +85,8 @@ def load_new(
     source: str | os.PathLike[str] | Data | ArrowTable,
     *,
     labels: Sequence[str],
-    feature_names: Sequence[str] | None = None,
+    preparation: Preparation | None = None,
+    reader: Mapping[str, Any] | None = None,
     seed: int = 0,
     skip_bad_images: bool = False,
     **options: object,
@@ -91,8 +96,10 @@ def load_new(
     Args:
         source: what to read.
         labels: of the model. A table that has none of them gets them all unknown.
-        feature_names: of the model. Columns of a table are taken by these names, in this order;
-            None takes all columns that are no label, by position.
+        preparation: of the model. Columns of a table are taken by its names; None takes all
+            columns that are no label, as numbers, by position.
+        reader: options that the training data were read with: the defaults of ``options``, as far
+            as this source has them.
         seed: as for ``load``.
         skip_bad_images: as for ``load``.
         options: of the reader; ``test``, ``calibration`` and ``val`` as for ``load``.
@@ -100,13 +107,30 @@ def load_new(
     Raises:
         InputError: that names all missing features, beside what ``load`` refuses.
     """
+    options = {**_taken(source, reader or {}), **options}
     parts: Any = (
         *(seed, options.pop("test", None), options.pop("calibration", 0.2)),
         options.pop("val", "calibrate"),
     )
-    known = {"features": feature_names, "to_predict": True}
+    known = {"preparation": preparation, "to_predict": True}
     wanted = None if isinstance(source, str) and source in EMBEDDED else labels
     return _loaded(source, options, wanted, parts, skip_bad_images, known)
+
+
+def _taken(
+    source: str | os.PathLike[str] | Data | ArrowTable, stored: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return those of the ``stored`` options that the reader of ``source`` has."""
+    if not stored or isinstance(source, Data):
+        return {}
+    if isinstance(source, ArrowTable):
+        reader = FRAME
+    elif str(source) in EMBEDDED:
+        reader = EMBEDDED[str(source)]
+    else:
+        reader = all_readers()[_kind_and_path(str(source))[0]]
+    names = {*reader.options(), *SHARED} - {"labels"}
+    return {name: value for name, value in stored.items() if name in names}
 
 
 def _loaded(
@@ -121,6 +145,11 @@ def _loaded(
     seed, test, calibration, val = parts
     if isinstance(source, Data):
         return source
+    given = {name: _plain(value) for name, value in options.items()}
+    given |= {} if test is None else {"test": test}
+    given |= {} if calibration == 0.2 else {"calibration": calibration}
+    given |= {} if val == "calibrate" else {"val": val}
+    given |= {} if labels is None else {"labels": [str(label) for label in labels]}
     if isinstance(labels, str):
         raise InputError(f"`labels` must be a list of names; got {labels!r}. Pass [{labels!r}].")
     if isinstance(source, ArrowTable):
@@ -128,7 +157,7 @@ def _loaded(
             options["labels"] = list(labels)
         check_options("a data frame", FRAME, options)
         data = _in_order(_read(FRAME, source, options, known), labels)
-        return _split(_without_bad_images(data, skip_bad_images), seed, test, calibration)
+        return _split(_without_bad_images(data, skip_bad_images), parts[:3], given, bool(known))
     if not isinstance(source, (str, os.PathLike)):
         raise InputError(
             f"data must be a name, a file, KIND:PATH or a data frame; got "
@@ -140,7 +169,8 @@ def _loaded(
         reader = EMBEDDED[name]
         check_options(name, reader, options)
         shares = {"calibration": calibration} | ({} if test is None else {"test": test})
-        return _in_order(reader.function(seed=seed, **shares, **options), labels)
+        data = _in_order(reader.function(seed=seed, **shares, **options), labels)
+        return dataclasses.replace(data, reader=given)
     kind, path = _kind_and_path(name)
     reader = all_readers()[kind]
     if labels is not None and "labels" in reader.options():
@@ -151,7 +181,7 @@ def _loaded(
     if val == "train":
         split = np.where(data.split == CALIBRATION, TRAIN, data.split)
         data = dataclasses.replace(data, split=split, _hash=[])
-    return _split(data, seed, test, calibration)
+    return _split(data, parts[:3], given, bool(known))
 
 
 def from_arrays(
@@ -204,7 +234,7 @@ def from_arrays(
         augmentation="none" if images is None else "shift",
         coding=coding,
     )
-    return _split(rows, seed, test, calibration)
+    return _split(rows, (seed, test, calibration))
 
 
 def load_texts(
@@ -364,8 +394,14 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     return dataclasses.replace(data.take(good), skipped=skipped)
 
 
-def _split(data: Data, seed: int, test: float | None, calibration: float) -> Data:
+def _split(
+    data: Data,
+    parts: tuple[int, float | None, float],
+    reader: Mapping[str, Any] | None = None,
+    to_predict: bool = False,
+) -> Data:
     """Return ``data`` with the published split completed; without one, all rows are in training."""
+    seed, test, calibration = parts
     calibration = checks.fraction("calibration", calibration, high_open=True)
     split = data.split
     if (split == TRAIN).all():
@@ -373,9 +409,44 @@ def _split(data: Data, seed: int, test: float | None, calibration: float) -> Dat
         split = split_rows(data.targets, test=share, calibration=calibration, seed=seed)
     elif not (split == CALIBRATION).any() and calibration > 0:
         split = hold_out(data.targets, split, calibration, seed)
-    if test is not None and (data.split == TEST).any():
+    if test is not None and (data.split == TEST).any() and not to_predict:
         raise InputError(
             f"{data.source} publishes its own test rows; leave `test` out to keep them."
         )
     drawn = not (data.split == CALIBRATION).any() and bool((split == CALIBRATION).any())
-    return dataclasses.replace(data, split=split, drawn=drawn, _hash=[])
+    return _prepared(
+        dataclasses.replace(data, split=split, drawn=drawn, reader=reader or {}, _hash=[])
+    )
+
+
+def _plain(value: object) -> object:
+    """Return an option as a file can hold it."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def _prepared(data: Data) -> Data:
+    """Return ``data`` with features made of its columns, by a preparation of its training rows."""
+    if data.columns is None:
+        return data
+    from credibly.data.preparation import Preparation
+
+    train = np.flatnonzero(data.split == TRAIN)
+    fitted = Preparation.fit(data.columns.take(train) if len(train) else data.columns)
+    for kind, names in fitted.left_out.items():
+        warnings.warn(_LEFT_OUT[kind].format(data.columns.where, listed(names)), stacklevel=4)
+    return dataclasses.replace(
+        data,
+        features=fitted.transform(data.columns),
+        feature_names=fitted.feature_names,
+        columns=None if fitted.is_plain else data.columns,
+        preparation=fitted,
+    )
+
+
+_LEFT_OUT = {
+    "id": "{}: {} left out: nearly every row has a value of its own, as ids do.",
+    "text": "{}: {} left out: free text. To train on the text alone, name the column in `text`.",
+    "empty": "{}: {} left out: empty in the training rows.",
+}

@@ -89,7 +89,11 @@ def _option(hint: Any, help: str) -> Option:
 
 SHARED: Mapping[str, Option] = MappingProxyType(
     {
-        "labels": Option(str, "label names in order; of a table, the label columns", many=True),
+        "labels": Option(
+            str,
+            "label names in order; of a table, the label columns; quote a name with a comma",
+            many=True,
+        ),
         "test": Option(float, "share of test rows, where no split is published"),
         "calibration": Option(float, "share of training rows held out, where none are published"),
         "val": Option(str, "what published validation rows do", choices=("calibrate", "train")),
@@ -110,6 +114,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         "image_column": Option(str, "column of a table that holds image paths or bytes"),
         "images": Option(str, "folder that the image paths of a table start from"),
         "suffix": Option(str, "what to append to the image paths of a table, e.g. .jpg"),
+        "id_column": Option(str, "column of a table that holds the ids of its rows"),
         "ignore": Option(str, "columns of a table to leave out", many=True),
         "delimiter": Option(str, "character between the cells of a CSV file"),
         "xml": Option(str, "file that names the labels of an ARFF file"),
@@ -119,7 +124,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
 
 LAYOUT = (
     *("labels", "label_column", "separator", "text", "image_column", "images", "suffix"),
-    *("ignore", "coding"),
+    *("id_column", "ignore", "coding"),
 )
 """Options that say what the columns of a table are: the fields of ``Layout``."""
 
@@ -136,7 +141,7 @@ KINDS: Mapping[str, Reader] = MappingProxyType(
     {
         "npz": Reader("credibly.data.npz:read_npz", (".npz",)),
         "parquet": Reader(f"{_TABLES}:read_parquet", (".parquet", ".pq"), LAYOUT),
-        "csv": Reader(f"{_TABLES}:read_csv", (".csv", ".tsv"), LAYOUT),
+        "csv": Reader(f"{_TABLES}:read_csv", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), LAYOUT),
         "jsonl": Reader(
             "credibly.data.jsonl:read_jsonl", (".jsonl", ".ndjson", ".jsonl.gz"), LAYOUT
         ),

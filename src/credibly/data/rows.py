@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,7 @@ from credibly.types import Array
 
 if TYPE_CHECKING:
     from credibly.data.augment import Augment
+    from credibly.data.preparation import Columns, Preparation
     from credibly.data.token_rows import Encoded, RegionRows
     from credibly.data.torch_datasets import Rows
 
@@ -50,6 +51,9 @@ class Data:
         sparse_features: features of which few are not zero (``SparseFeatures``).
         feature_names: names of the columns of ``features``; those of a data frame if not given,
             None for arrays. A run takes its features by these names.
+        columns: what ``features`` are made of (``Columns``), where it is more than plain numbers.
+        preparation: how ``columns`` become ``features``; a run stores it.
+        reader: the options that ``load`` was given; a run stores them.
         images: (n, h, w, c) uint8 in memory, or files that decode when asked for.
         texts: (n, 1) or (n, 2) strings, one text or a pair per row.
         regions: features of the regions of an image per row, beside its text.
@@ -87,6 +91,9 @@ class Data:
     drawn: bool = False
     sparse_features: SparseFeatures | None = None
     feature_names: list[str] | None = None
+    columns: Columns | None = None
+    preparation: Preparation | None = None
+    reader: Mapping[str, Any] = field(default_factory=dict)
     _hash: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -119,6 +126,7 @@ class Data:
         rows = len(self.targets)
         where = f"{self.source}: "
         given = [name for name in INPUTS if getattr(self, name) is not None]
+        given = given or ["columns"] * (self.columns is not None)
         if len(given) != 1:
             raise InputError(
                 f"{where}give one of `features`, `images` and `texts`; got "
@@ -234,6 +242,8 @@ class Data:
             for name in ("targets", "ids", "split", "features", "truth", "texts")
         }
         sparse = self.sparse_features
+        if self.columns is not None:
+            chosen["columns"] = self.columns.take(rows)
         chosen["sparse_features"] = None if sparse is None else sparse.take(index)
         chosen["regions"] = None if self.regions is None else self.regions.take(rows)
         chosen["encoded"] = None if self.encoded is None else self.encoded.take(rows)
@@ -241,14 +251,6 @@ class Data:
         if isinstance(images, np.ndarray):
             images = images[index]
         return dataclasses.replace(self, **chosen, images=images, _hash=[])
-
-    def with_features(self, columns: Sequence[int]) -> Data:
-        """Return the same rows with these columns of their features, in this order."""
-        assert self.features is not None
-        assert self.feature_names is not None
-        names = [self.feature_names[column] for column in columns]
-        features = self.features[:, list(columns)]
-        return dataclasses.replace(self, features=features, feature_names=names, _hash=[])
 
     def relabelled(self, labels: Sequence[str]) -> Data:
         """Return the same rows with other names for their labels."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import dataclasses
+import io
 import json
+import re
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from credibly.checks import InputError, fits_memory
+from credibly.data.jsonl import unpacked
 from credibly.data.rows import Data
 from credibly.data.tables import ID_NAMES, Layout, from_table
 from credibly.data.texts import invalid_utf8
@@ -23,7 +28,7 @@ BLOCK = 1 << 20
 
 
 def read_csv(path: Path, layout: Layout, *, delimiter: str | None = None) -> Data:
-    """Read a CSV file with a header: features, image paths or texts, and labels in three ways.
+    """Read a CSV file (also ``.csv.gz``): features, image paths or texts, labels in three ways.
 
     Labels are the columns ``y:NAME``; or those named by ``labels``; or the names in one column
     (``labels``, ``tags`` …, or ``label_column``), joined by ``separator``. With images or texts,
@@ -33,18 +38,43 @@ def read_csv(path: Path, layout: Layout, *, delimiter: str | None = None) -> Dat
     file, or ``images``, and ``suffix`` is appended to them. ``coding`` is what −1 means in label
     columns of only −1 and +1.
     """
-    delimiter = _delimiter(path) if delimiter is None else delimiter
+    content = _utf8(path)
+    first = re.search(rb"[^\r\n]*\S[^\r\n]*", content)
+    if first is None:
+        raise InputError(f"{path} must start with a header line of column names; it is empty.")
+    if delimiter is None:
+        delimiter = max(DELIMITERS, key=first[0].decode("utf-8", "replace").count)
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    header = _header(path, parse)
-    return from_table(_cells(path, parse, header), path, dataclasses.replace(layout, first_row=2))
+    table = _cells(path, content, parse)
+    return from_table(table, path, dataclasses.replace(layout, first_row=2))
 
 
-def _cells(path: Path, parse: pyarrow.csv.ParseOptions, header: list[str]) -> pa.Table:
+def _utf8(path: Path) -> bytes:
+    """Return a file's text in UTF-8, from Latin-1 where it must be that; without its mark."""
+    content = unpacked(path).removeprefix(codecs.BOM_UTF8)
+    if content.isascii() or b"\0" in content:
+        return content
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        if not content.decode("utf-8", "ignore").isascii():
+            return content  # damaged rather than Latin-1: the cell is named when it is parsed
+        warnings.warn(
+            f"{path} is not UTF-8 and is read as Latin-1 (Windows-1252). If names look wrong, "
+            "convert the file to UTF-8.",
+            stacklevel=2,
+        )
+        return content.decode("cp1252", "replace").encode("utf-8")
+    return content
+
+
+def _cells(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> pa.Table:
     """Return a CSV file as text: types guessed from the first block would fail without a place."""
+    header = _header(path, content, parse)
 
     def read(kind: pa.DataType, block: int) -> pa.Table:
         return pyarrow.csv.read_csv(
-            path,
+            pa.BufferReader(content),
             read_options=pyarrow.csv.ReadOptions(block_size=block),
             parse_options=parse,
             convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(header, kind)),
@@ -58,7 +88,7 @@ def _cells(path: Path, parse: pyarrow.csv.ParseOptions, header: list[str]) -> pa
             if "straddl" not in str(error):
                 raise
             # One row is longer than a block: a very long text.
-            block = min(path.stat().st_size + 1, 2**31 - 1)
+            block = min(len(content) + 1, 2**31 - 1)
             return read(pa.string(), block)
     except MemoryError:
         raise
@@ -131,20 +161,12 @@ def _without_index(table: pa.Table) -> pa.Table:
     return kept.replace_schema_metadata()
 
 
-def _delimiter(path: Path) -> str:
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        header = file.readline()
-    if not header.strip():
-        raise InputError(f"{path} must start with a header line of column names; it is empty.")
-    return max(DELIMITERS, key=header.count)
-
-
-def _header(path: Path, parse: pyarrow.csv.ParseOptions) -> list[str]:
+def _header(path: Path, content: bytes, parse: pyarrow.csv.ParseOptions) -> list[str]:
     # Not by pyarrow: a row after the header may be longer than the block it would read.
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        try:
-            names = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
-            "".join(names).encode("utf-8")
-        except (csv.Error, UnicodeEncodeError) as error:
-            raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
+    file = io.TextIOWrapper(io.BytesIO(content), "utf-8", errors="surrogateescape", newline="")
+    try:
+        names = next((row for row in csv.reader(file, delimiter=parse.delimiter) if row), [])
+        "".join(names).encode("utf-8")
+    except (csv.Error, UnicodeEncodeError) as error:
+        raise InputError(f"{path} must be a CSV file with a header; {error}.") from None
     return names

@@ -16,9 +16,10 @@ import pyarrow.compute
 
 from credibly.checks import InputError, located, nearest
 from credibly.data.class_folders import SPLIT_NAMES, published_parts
-from credibly.data.columns import match_columns, warn_of_extra
+from credibly.data.columns import listed
 from credibly.data.image_files import EXTENSIONS
 from credibly.data.images import EncodedImages, ImageFiles
+from credibly.data.preparation import MISSING, Columns, Preparation, as_numbers, without_blanks
 from credibly.data.rows import Data
 from credibly.data.splits import TRAIN
 from credibly.data.target_columns import listed_targets, unknown_targets
@@ -38,9 +39,6 @@ LIST_NAMES = ("labels", "label", "tags", "classes", "class", "categories", "cate
 SEPARATORS = ("|", ";", ",", " ")
 TEXT_NAMES = ("text", "texts", "sentence", "comment", "document", "content", "review", "body")
 FEATURE_LISTS = ("features", "embedding", "embeddings")
-MISSING = ("?", "NA", "N/A", "n/a", "<NA>", "nan", "NaN", "null", "NULL")
-"""Cells that say that nothing is known."""
-
 WHOLE = "none"
 """The separator of cells that are one name each."""
 
@@ -61,8 +59,9 @@ class Layout:
     suffix: str = ""
     ignore: Sequence[str] = ()
     coding: Coding | None = None
-    features: Sequence[str] | None = None
-    """Names of the features that a model was trained on; None where it goes by position."""
+    id_column: str | None = None
+    preparation: Preparation | None = None
+    """Of the model, for rows to predict; None takes columns of numbers by position."""
     to_predict: bool = False
     """Whether the labels may all be absent: they are what is asked for."""
     first_row: int = 0
@@ -78,7 +77,9 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
     ids = reader.ids(image_column)
     labels, targets = reader.targets(split)
     images = None if image_column is None else reader.images(image_column, ids)
-    features, names = reader.features() if images is None and texts is None else (None, None)
+    features = reader.features() if images is None and texts is None else {}
+    if texts is not None and layout.text is None and not layout.to_predict:
+        reader.warn_of_features()
     if ids is None and isinstance(images, ImageFiles):
         ids = np.array(images.names)
     return Data(
@@ -86,8 +87,7 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
         targets=targets,
         ids=ids,  # pyright: ignore[reportArgumentType]
         split=split,
-        features=features,
-        feature_names=names,
+        **features,
         images=images,
         texts=texts,
         source=path.name,
@@ -109,14 +109,21 @@ class _Reader:
         self.columns = {name: _plain(table.column(name)) for name in names}
         self.rows, self.path, self.layout = table.num_rows, path, layout
         self.with_texts = False
-        self.known_features = frozenset(layout.features or ())
-        for name in layout.ignore:
-            self._must_have(name)
+        prepared = layout.preparation
+        self.known_features = frozenset(prepared.names if prepared is not None else ())
+        absent = [name for name in layout.ignore if name not in self.columns]
+        if absent and not layout.to_predict:
+            self._must_have(absent[0])
+        for name in set(layout.ignore).difference(absent):
             del self.columns[name]
         self.index = self._saved_index()
 
     def ids(self, image_column: str | None) -> Array | None:
-        name = self._by_name(ID_NAMES)
+        name = self.layout.id_column
+        if name is not None and not (self.layout.to_predict and name not in self.columns):
+            self._must_have(name)
+        else:
+            name = self._by_name(ID_NAMES)
         if name is None and image_column is None:
             return self.index
         if name is None or name == image_column:
@@ -228,7 +235,7 @@ class _Reader:
         """Return labels and targets: columns ``y:NAME``, those in ``labels``, or one of lists."""
         given = self.layout.labels
         marked = [name for name in self.columns if name.startswith("y:")]
-        if marked and self.layout.label_column is None:
+        if marked and (self.layout.label_column is None or self.layout.to_predict):
             names = [name.removeprefix("y:") for name in marked]
             return names, self._matrix(marked)
         there = self.columns.keys() - self.known_features
@@ -236,6 +243,8 @@ class _Reader:
         if given is not None and not absent:
             return list(given), self._matrix(list(given))
         column = self.layout.label_column
+        if self.layout.to_predict and column not in self.columns:
+            column = None
         if column is None and len(absent) == len(given or ()):
             column = self._by_name(LIST_NAMES)
         if column is not None:
@@ -262,7 +271,7 @@ class _Reader:
             raise InputError(
                 f"{self.path} must say which columns are labels: name them y:NAME, pass "
                 f"`labels=[…]`, or put label names into one column called labels. "
-                f"Its columns: {', '.join(list(self.columns)[:10])}."
+                f"Its columns: {listed(list(self.columns), str, 10)}."
             )
         names = [name for name in self.columns if name != self.image_column()]
         if not names:
@@ -272,8 +281,11 @@ class _Reader:
         return names, self._matrix(names)
 
     def _matrix(self, names: list[str]) -> Array:
-        columns = [self._numbers(name, empty=float("nan")) for name in names]
-        targets = np.stack(columns, axis=1) if columns else np.zeros((self.rows, 0))
+        table = pa.table({name: self.columns.pop(name) for name in names})
+        if not names:
+            return np.zeros((self.rows, 0))
+        marks = Preparation.of_numbers(names)
+        targets = marks.transform(Columns(table, str(self.path), self.layout.first_row))
         coding = self.layout.coding
         place = first_invalid(targets, coding=coding)
         if place is not None:
@@ -342,21 +354,34 @@ class _Reader:
             )
         return found
 
-    def features(self) -> tuple[Array, list[str] | None]:
-        """Return what is left, or what ``layout.features`` asks for, with its names."""
+    def features(self) -> dict[str, Any]:
+        """Return the fields of ``Data`` for what is left: columns, or features to predict."""
         for name in FEATURE_LISTS:
             column = self.columns.get(name)
             if column is not None and _is_list(column.type):
-                return self._feature_list(name), None
+                return {"features": self._feature_list(name)}
         names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
         if not names:
             raise InputError(f"{self.path} must have columns of features or of image paths.")
-        if self.layout.features is not None:
-            order, extra = match_columns(names, self.layout.features, str(self.path))
-            warn_of_extra(extra, str(self.path))
-            names = [names[place] for place in order]
-        columns = [self._numbers(name, empty=float("nan")) for name in names]
-        return np.stack(columns, axis=1), names
+        table = pa.table({name: self.columns[name] for name in names})
+        columns = Columns(table, str(self.path), self.layout.first_row)
+        if not self.layout.to_predict:
+            return {"columns": columns}
+        prepared = self.layout.preparation or Preparation.of_numbers(names)
+        return {
+            "features": prepared.transform(columns, new=True),
+            "feature_names": prepared.feature_names,
+        }
+
+    def warn_of_features(self) -> None:
+        """Say that columns beside texts are not used."""
+        names = [name for name in self.columns if not name.startswith(("p:", "s:"))]
+        if names:
+            warnings.warn(
+                f"{self.path} is read as texts; {listed(names, limit=10)} left out. Name the "
+                "column of the texts in `text` to say so, or in `ignore` to train on the others.",
+                stacklevel=2,
+            )
 
     def _feature_list(self, name: str) -> Array:
         cells = self.columns.pop(name).to_pylist()
@@ -368,19 +393,6 @@ class _Reader:
                 f"row; got {sizes[wrong]}."
             )
         return np.array(cells, dtype=np.float32).reshape(self.rows, -1)
-
-    def _numbers(self, name: str, empty: float) -> Array:
-        column = self.columns.pop(name)
-        if pa.types.is_string(column.type):
-            column = _without_blanks(column)
-        try:
-            numbers = column.cast(pa.float64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            row, cell = _first_non_number(column)
-            raise InputError(
-                f"{self._at(row)}, column {name!r} must be a number; got {cell!r}."
-            ) from None
-        return pc.fill_null(numbers, empty).to_numpy()
 
     def _by_name(self, names: Sequence[str]) -> str | None:
         return next(
@@ -427,27 +439,12 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column if kind == column.type else column.cast(kind)
 
 
-def _without_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    trimmed = pc.utf8_trim_whitespace(column)
-    blank = pc.is_in(trimmed, value_set=pa.array(["", *MISSING]))
-    return pc.if_else(blank, pa.scalar(None, pa.string()), trimmed)
-
-
 def _all_numbers(column: pa.ChunkedArray) -> bool:
     try:
-        _without_blanks(column).cast(pa.float64())
+        as_numbers(without_blanks(column))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
     return True
-
-
-def _first_non_number(column: pa.ChunkedArray) -> tuple[int, object]:
-    for row, cell in enumerate(column.to_pylist()):
-        try:
-            float(cell if cell is not None else 0)
-        except (TypeError, ValueError):
-            return row, cell
-    return 0, column[0].as_py()
 
 
 def _is_list(kind: pa.DataType) -> bool:

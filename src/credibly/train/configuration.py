@@ -450,6 +450,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _toml(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(_toml(part) for part in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

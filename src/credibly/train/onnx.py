@@ -85,7 +85,9 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
     Runs on texts take what their encoder makes of them, which stays outside: of ``tfidf`` the
     weights of terms (rows, terms), of ``hf:`` encoders ``input_ids`` and ``attention_mask``.
     Outputs ``scores``, ``probabilities`` and ``sets``, each (rows, labels). The labels and, where
-    they are known, the names of the features in their order are in the file's metadata.
+    they are known, the names of the features in their order are in the file's metadata. Features
+    are those that the run's preparation makes of the columns of a table; it is in the metadata
+    too, as JSON, and ``credibly predict model.onnx`` applies it.
 
     Returns:
         shape of one input, labels, the largest difference in probabilities, the number of rows
@@ -104,7 +106,8 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
         _write(module, module.names, make(2, shape), beside)
         model = onnx.load(str(beside))
         about: dict[str, Any] = {"labels": run.labels, "loss": run.settings.loss}
-        about |= {"feature_names": run.feature_names, "credibly": __version__}
+        about |= {key: run.data.get(key) for key in ("feature_names", "preparation")}
+        about["credibly"] = __version__
         onnx.helper.set_model_props(model, {"credibly": json.dumps(about, ensure_ascii=False)})
         onnx.save(model, str(beside))
         difference = _difference(run, module, make(7, shape), beside)

@@ -14,12 +14,8 @@ from torch import Tensor, nn
 
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, choice
-from credibly.data.columns import (
-    column_names,
-    match_columns,
-    warn_of_extra,
-    warn_of_position,
-)
+from credibly.data.columns import column_names, warn_of_position
+from credibly.data.preparation import Columns, Preparation
 from credibly.files import read_json_object, write_json
 from credibly.models import Stack, Trees
 from credibly.notebook import html_table
@@ -102,8 +98,13 @@ class Run:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Return the names of the features, in the order of training; None where not known."""
-        return self.data.get("feature_names")
+        """Return the names of the columns that rows must have; None where not known."""
+        return None if self.preparation is None else self.preparation.names
+
+    @property
+    def preparation(self) -> Preparation | None:
+        """Return how columns become the features of the model; None where names are not known."""
+        return Preparation.of_run(self.data, str(self.folder))
 
     @property
     def criterion(self) -> Loss:
@@ -173,14 +174,16 @@ class Run:
     def read(self, source: str | os.PathLike[str] | ArrowTable, **options: Any) -> Data:
         """Read rows to predict, as ``cr.data.load`` does, with the labels and features of the run.
 
-        Features are taken by name, in the order of training; labels may be absent.
+        Features are taken by name, in the order of training; labels may be absent. Options that
+        are not given are those that the training data were read with.
         """
         from credibly.data import load_new
 
         return load_new(
             source,
             labels=self.labels,
-            feature_names=self.feature_names,
+            preparation=self.preparation,
+            reader=self.data.get("reader"),  # version 0.2 did not write it
             seed=self.settings.split_seed,
             **options,
         )
@@ -240,14 +243,17 @@ class Run:
             return given
         if isinstance(given, (str, os.PathLike)) or column_names(given) is not None:
             return self.read(given)
+        unknown = np.full((len(given), len(self.labels)), -1.0, dtype=np.float32)
+        if isinstance(given, Columns) and self.preparation is not None:
+            names = self.preparation.feature_names
+            made = self.preparation.transform(given)
+            return Data(self.labels, unknown, features=made, feature_names=names)
         array = given if self.data["kind"] == "text" else to_numpy(given)
         if self.data["kind"] == "text+regions":
             raise InputError(
                 f"{self.folder} takes questions with regions of images; load them by "
                 "`cr.data.load('vqa:…')`."
             )
-
-        unknown = np.full((len(array), len(self.labels)), -1.0, dtype=np.float32)
         if self.data["kind"] == "features":
             return Data(self.labels, unknown, features=array)
         if self.data["kind"] == "text":
@@ -285,9 +291,12 @@ class Run:
                 f"{tuple(shape)}."
             )
         if rows.kind == "features" and shape is not None and list(shape) != self.data["shape"]:
+            wanted = (
+                self.data["shape"][0] if self.feature_names is None else len(self.feature_names)
+            )
             raise InputError(
-                f"{self.folder} was trained on {self.data['shape'][0]} features per row; "
-                f"{rows.source} has {shape[0]}."
+                f"{self.folder} was trained on {wanted} features per row; {rows.source} has "
+                f"{shape[0]}."
             )
         if list(rows.labels) != self.labels:
             surplus = [name for name in rows.labels if name not in set(self.labels)][:3]
@@ -302,15 +311,11 @@ class Run:
 
     def _in_order(self, rows: Data) -> Data:
         """Return rows with their features matched by name, where run and rows have names."""
-        found, wanted = rows.feature_names, self.feature_names
-        if found is None or found == wanted:
-            return rows
-        if wanted is None:
+        if self.preparation is not None:
+            return self.preparation.applied(rows)
+        if rows.feature_names is not None:
             warn_of_position(self.folder, rows.source)
-            return rows
-        order, extra = match_columns(found, wanted, rows.source)
-        warn_of_extra(extra, rows.source)
-        return rows.with_features(order)
+        return rows
 
 
 def load(

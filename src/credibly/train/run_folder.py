@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from credibly import __version__, checksums
 from credibly.checks import InputError
+from credibly.data.preparation import Preparation
 from credibly.files import make_folder, read_json_object, sweep, write_json
 from credibly.targets import SparseTargets
 from credibly.train.configuration import INCIDENTAL, Settings, read_toml, write_toml
@@ -163,6 +164,8 @@ def description(data: Data, settings: Settings) -> dict[str, Any]:
         **({"sparse": True} if isinstance(data.targets, SparseTargets) else {}),
         "labels": list(data.labels),
         "feature_names": data.feature_names,
+        "preparation": None if data.preparation is None else data.preparation.state(),
+        "reader": dict(data.reader),
     }
 
 
@@ -295,8 +298,10 @@ def check_config(config: dict[str, Any], path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: `shape` and `train_rows` must be whole numbers; got {numbers}.")
     if not about["labels"] or not all(isinstance(label, str) for label in about["labels"]):
         raise InputError(f"{path}: `labels` must be names; got {about['labels']!r:.80}.")
+    preparation = Preparation.of_run(about, str(path))
     names = about.get("feature_names")  # version 0.2 did not write them
-    if names is not None and not _different_names(names, about["shape"]):
+    fits = preparation is None or preparation.feature_names == names
+    if names is not None and not (fits and _different_names(names, about["shape"])):
         raise InputError(
             f"{path}: `feature_names` must be {about['shape'][0]} different names; got "
             f"{names!r:.80}."

@@ -12,6 +12,7 @@ import numpy as np
 
 from credibly.checks import InputError
 from credibly.data.columns import warn_of_position
+from credibly.data.preparation import Preparation
 from credibly.executors import Executor, open_executor
 from credibly.predictions import Writer
 from credibly.predictions.completeness import shard_metadata, shard_name
@@ -63,7 +64,7 @@ def predict_dataset(
     check_paths(worker, folder, [data], ())
     predictor = _Predictor.read(Path(model))
     tasks = _tasks(Path(data))
-    if predictor.feature_names is None and tasks[0].has_names():
+    if predictor.preparation is None and tasks[0].has_names():
         warn_of_position(model, str(data))
     folder.mkdir(parents=True, exist_ok=True)
     rows, count = sum(task.rows for task in tasks), len(tasks)
@@ -71,7 +72,7 @@ def predict_dataset(
 
     def work(place: int) -> dict[str, Array]:
         task = tasks[place]
-        table = task.read(predictor.labels, predictor.feature_names)
+        table = task.read(predictor.labels, predictor.preparation)
         about = {"loss": predictor.loss, "origin": origin, **shard_metadata(place, count, rows)}
         with Writer(folder / shard_name(place, count), predictor.labels, metadata=about) as writer:
             assert table.features is not None  # `read` refuses others
@@ -106,7 +107,7 @@ class _Task:
 
         return not any(pa.types.is_nested(field.type) for field in pq.read_schema(self.path))
 
-    def read(self, labels: list[str], feature_names: list[str] | None) -> Data:
+    def read(self, labels: list[str], preparation: Preparation | None) -> Data:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -118,7 +119,7 @@ class _Task:
             numbers = range(self.first_row, self.first_row + self.rows)
             table = table.append_column("id", pa.array([str(number) for number in numbers]))
         try:
-            rows = data.load_new(table, labels=labels, feature_names=feature_names)
+            rows = data.load_new(table, labels=labels, preparation=preparation)
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from error
         if rows.features is None:
@@ -157,7 +158,7 @@ class _Predictor:
 
     model: bytes
     labels: list[str]
-    feature_names: list[str] | None
+    preparation: Preparation | None
     loss: str
     name: str
 
@@ -175,8 +176,8 @@ class _Predictor:
                 f"{[(each.name, each.shape) for each in inputs]}."
             )
         document: dict[str, Any] = json.loads(about)
-        names = document.get("feature_names")  # version 0.2 did not write them
-        return cls(model, list(document["labels"]), names, str(document["loss"]), str(path))
+        prepared = Preparation.of_run(document, str(path))
+        return cls(model, list(document["labels"]), prepared, str(document["loss"]), str(path))
 
     def __call__(self, features: Array, where: str) -> tuple[Array, Array]:
         """Return scores and probabilities."""

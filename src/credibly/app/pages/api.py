@@ -61,11 +61,11 @@ class Features(BaseModel):
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
 
 
-Named = dict[str, float]
+Named = dict[str, float | str | bool | None]
 
 
 class NamedFeatures(BaseModel):
-    """Rows of features by name: an object, or a list of objects."""
+    """Rows of features by name: an object, or a list of objects. null is a missing value."""
 
     features: Named | Annotated[list[Named], Field(min_length=1, max_length=1000)]
     average_size: float | None = Field(default=None, ge=0.05, le=1e6)
@@ -195,19 +195,18 @@ async def predict(request: Request) -> dict[str, Any]:
     body = await request.body()
 
     def work() -> dict[str, Any]:
-        model, ignored = _model(request), []
+        model, beside = _model(request), {}
         with _PARSING:  # parsed rows take thirty times the memory of an array
             asked = _features(request, body)
             size = asked.average_size
             if isinstance(asked, Features):
                 rows = model.rows(asked.features)
             elif isinstance(asked.features, dict):
-                rows, ignored = model.named_rows([asked.features])
+                rows, beside = model.named_rows([asked.features])
             else:
-                rows, ignored = model.named_rows(asked.features)
+                rows, beside = model.named_rows(asked.features)
             del asked
-        found = model.predict_array(rows, _decision(request, size))
-        return {**found, "ignored": ignored} if ignored else found
+        return {**model.predict_rows(rows, _decision(request, size)), **beside}
 
     return await _model(request).in_turn(work)
 

@@ -27,6 +27,7 @@ from credibly.app.server.uploads import Form, UploadedFile, read_form
 from credibly.app.views.labels import ObservedShare, observed_share
 from credibly.checks import InputError
 from credibly.data import ImageFolder
+from credibly.data.preparation import Columns
 from credibly.types import Array
 
 SHOWN_LABELS = 20
@@ -308,7 +309,7 @@ def _predict(model: Model, form: Form) -> Answer:
         if file is None:
             raise InputError("this run takes images. Choose an image file.")
         pixels = model.pixels(file.content, file.name)
-        return Answer(model.predict_array(pixels[None], _own), seen=_as_png(pixels))
+        return Answer(model.predict_rows(pixels[None], _own), seen=_as_png(pixels))
     return _predict_features(model, form.fields.get("features", ""), file)
 
 
@@ -330,18 +331,19 @@ def _predict_text(model: Model, form: Form) -> Answer:
 def _predict_features(model: Model, typed: str, file: UploadedFile | None) -> Answer:
     if file is None and not typed.strip():
         raise InputError("this run takes features. Type or paste them, or choose a file.")
-    names = model.feature_names
+    wanted, one = model.run.preparation, np.arange(1)
     if file is None:
-        rows, note = parse_features(typed.encode(), "", "the features", names)
+        rows, note = parse_features(typed.encode(), "", "the features", wanted)
     else:
-        rows, note = parse_features(file.content, file.ending, file.name, names)
-    width = int(model.run.data["shape"][0])
-    if rows.shape[1] != width:
+        rows, note = parse_features(file.content, file.ending, file.name, wanted)
+    width = int(model.run.data["shape"][0]) if wanted is None else len(wanted.names)
+    if not isinstance(rows, Columns) and rows.shape[1] != width:
         raise InputError(
             f"a row must have the {width:,} features that the run was trained on; got "
             f"{rows.shape[1]:,}."
         )
-    return Answer(model.predict_array(rows[:1], _own), rows=len(rows), note=note)
+    shown = rows.take(one) if isinstance(rows, Columns) else rows[:1]
+    return Answer(model.predict_rows(shown, _own), rows=len(rows), note=note)
 
 
 def _own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from credibly.app.server.background import Turns
 from credibly.app.server.image_worker import ImageDecoder
 from credibly.checks import InputError
 from credibly.data.columns import match_columns, without_names
+from credibly.data.jsonl import records_table
+from credibly.data.preparation import Columns, Preparation
 from credibly.decide import Decision
 from credibly.predictions.npz import parse_array
 from credibly.types import Array
@@ -23,18 +25,18 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity
 
 
 def parse_features(
-    content: bytes, ending: str, where: str, wanted: Sequence[str] | None = None
-) -> tuple[Array, str]:
-    """Return rows of features, float32 (rows, features), and a sentence on how they were named.
+    content: bytes, ending: str, where: str, wanted: Preparation | None = None
+) -> tuple[Array | Columns, str]:
+    """Return rows of features, by position or by name, and a sentence on how they were named.
 
     Args:
-        content: numbers separated by commas, semicolons or spaces, one row per line, the first line
-            may hold their names; JSON: a list of numbers, an object of names and numbers, a list of
+        content: cells separated by commas, semicolons or spaces, one row per line, the first line
+            may hold their names; JSON: a list of numbers, an object of names and values, a list of
             either, or ``{"features": …}`` around it; an array of numpy.
         ending: of the file, such as ``.npy``; empty for what was typed.
         where: what errors begin with.
-        wanted: names of the features of the run, by which named columns are taken; None where they
-            are not known.
+        wanted: the preparation of the run, which takes columns by name; None where the run knows no
+            names.
 
     Raises:
         InputError: for anything else, for other names, for rows of different lengths and values
@@ -43,7 +45,8 @@ def parse_features(
     Example:
         >>> parse_features(b"1, 2.5", "", "features")
         (array([[1. , 2.5]], dtype=float32), '')
-        >>> parse_features(b"bmi,age\\n1,2.5", "", "features", ["age", "bmi"])[0]
+        >>> wanted = Preparation.of_numbers(["age", "bmi"])
+        >>> wanted.transform(parse_features(b"bmi,age\\n1,2.5", "", "features", wanted)[0])
         array([[2.5, 1. ]], dtype=float32)
     """
     note = ""
@@ -54,6 +57,8 @@ def parse_features(
         rows = array[None] if array.ndim == 1 else array
     else:
         rows, note = _parse_text(content, ending, where, wanted)
+    if isinstance(rows, Columns):
+        return rows, note
     if rows.ndim != 2 or not rows.size:
         raise InputError(
             f"{where} must hold at least one row of numbers; got shape {rows.shape}. Separate "
@@ -73,8 +78,8 @@ def parse_features(
 
 
 def _parse_text(
-    content: bytes, ending: str, where: str, wanted: Sequence[str] | None
-) -> tuple[Array, str]:
+    content: bytes, ending: str, where: str, wanted: Preparation | None
+) -> tuple[Any, str]:
     try:
         text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
@@ -106,9 +111,9 @@ def _cells(line: str, delimiter: str, where: str) -> list[str]:
 
 
 def _named(
-    names: list[str], rows: list[list[Any]], where: str, wanted: Sequence[str] | None
-) -> tuple[Array, str]:
-    """Return the columns that the run takes, by name, and a sentence on the others."""
+    names: list[str], rows: list[list[Any]], where: str, wanted: Preparation | None
+) -> tuple[Any, str]:
+    """Return columns by name, and a sentence on those that the run does not take."""
     for number, row in enumerate(rows):
         if len(row) != len(names):
             raise InputError(
@@ -117,16 +122,17 @@ def _named(
             )
     if wanted is None:
         return _matrix(rows, where), f"{without_names('The run')} Columns were taken by position."
-    order, extra = match_columns(names, wanted, where)
+    _, extra = match_columns(names, wanted.names, where)
     note = f"Left out, not a feature of the run: {', '.join(extra)}." if extra else ""
-    return _matrix([[row[place] for place in order] for row in rows], where), note
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    return Columns(records_table(records, where), where), note
 
 
 def _is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
 
 
-def _parse_json(text: str, where: str, wanted: Sequence[str] | None) -> tuple[Array, str]:
+def _parse_json(text: str, where: str, wanted: Preparation | None) -> tuple[Any, str]:
     if text.count(",") > MOST_VALUES:  # before they are parsed, which takes far more memory
         raise InputError(f"{where} must hold at most {MOST_VALUES:,} numbers.")
     try:
@@ -219,19 +225,19 @@ class Model:
             size = (1, height, width) if channels == 1 else (1, height, width, channels)
             self.run.predict(np.zeros(size, dtype=np.uint8))
 
-    def named_rows(self, rows: list[dict[str, float]]) -> tuple[Array, list[str]]:
-        """Return rows of features by name in the order of training, and the names left out."""
-        if self.feature_names is None:
+    def named_rows(self, rows: list[dict[str, Any]]) -> tuple[Columns, dict[str, Any]]:
+        """Return rows of features by name, and what to say: names left out, unseen categories."""
+        preparation = self.run.preparation
+        if preparation is None:
             raise InputError(f"{without_names('this model')} Send lists of numbers.")
         self._check_size(sum(len(row) for row in rows))
-        ordered, ignored = [], {}
+        ignored: dict[str, None] = {}
         for number, row in enumerate(rows):
-            where = f"row {number} of `features`"
-            order, extra = match_columns(list(row), self.feature_names, where)
-            values = list(row.values())
-            ordered.append([values[place] for place in order])
+            _, extra = match_columns(list(row), preparation.names, f"row {number} of `features`")
             ignored.update(dict.fromkeys(extra))
-        return self.rows(ordered), list(ignored)
+        columns = Columns(records_table(rows, "`features`"), "`features`")
+        said = {"ignored": list(ignored), "unseen": preparation.unseen(columns)}
+        return columns, {key: value for key, value in said.items() if value}
 
     def rows(self, rows: list[list[float]]) -> Array:
         """Return rows of features, in the order of training, as an array."""
@@ -248,7 +254,7 @@ class Model:
         """Return probabilities and the set of one image file, scaled to the shape of the run."""
         if self.kind != "images":
             raise InputError(f"this model takes {self.kind}; post them to /api/predict.")
-        return self.predict_array(self.pixels(content, "the body of the request")[None], decide)
+        return self.predict_rows(self.pixels(content, "the body of the request")[None], decide)
 
     def pixels(self, content: bytes, where: str) -> Array:
         """Return an image file as the network sees it; ``where`` is what errors begin with."""
@@ -266,8 +272,8 @@ class Model:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Return the names of the features, in the order of training; None where not known."""
-        return self.run.data.get("feature_names")
+        """Return the names of the columns that rows must have; None where not known."""
+        return self.run.feature_names
 
     @property
     def text_columns(self) -> int:
@@ -294,10 +300,13 @@ class Model:
             )
         return self._predicted(texts, decide)
 
-    def predict_array(self, array: Array, decide: Callable[[], Decision | None]) -> dict[str, Any]:
-        """Return probabilities and sets for an array of rows, of features or of pixels."""
-        self._check_size(*array.shape)
-        return self._predicted(array, decide)
+    def predict_rows(
+        self, rows: Array | Columns, decide: Callable[[], Decision | None]
+    ) -> dict[str, Any]:
+        """Return probabilities and sets for rows of features or of pixels."""
+        if not isinstance(rows, Columns):
+            self._check_size(*rows.shape)
+        return self._predicted(rows, decide)
 
     def _predicted(self, rows: Any, decide: Callable[[], Decision | None]) -> dict[str, Any]:
         predictions = self.run.predict(rows)

@@ -1,0 +1,436 @@
+"""Columns of a mixed table as one matrix of numbers, by a preparation that a run stores."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from credibly.checks import InputError, fits_memory
+from credibly.data.columns import listed, match_columns, warn_of_extra
+from credibly.types import Array
+
+if TYPE_CHECKING:
+    from credibly.data.rows import Data
+
+pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
+
+Type = Literal["numeric", "yes/no", "categorical", "date", "id", "text", "empty"]
+LEFT_OUT = ("id", "text", "empty")
+MAX_CATEGORIES = 100
+"""Categories of a column that get a feature, the most frequent first; the others are all zeros."""
+
+MISSING = ("?", "NA", "N/A", "n/a", "<NA>", "nan", "NaN", "null", "NULL")
+"""Cells that say that nothing is known."""
+
+WORDS = {"yes": 1, "true": 1, "y": 1, "t": 1, "no": 0, "false": 0, "n": 0, "f": 0}
+DATE_PARTS = ("days", "month", "weekday", "hour")
+"""Days since 1970 with the time of day as a fraction; month 1–12; Monday 0; hour. All in UTC."""
+
+ISO = "ISO"
+DATE_FORMATS = [
+    day + time
+    for day in ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+    for time in ("", " %H:%M", " %H:%M:%S")
+]
+ID_NAME = re.compile(r"(?i:(.*[_\W])?(id|uuid|guid))|.*[a-z]I[dD]")
+NUMBER_LIKE = r"^[-+$€£]?[0-9][0-9.,]*\s?%?$"  # RE2: also 3,5 and 40 %, which must be corrected
+MANY_WORDS = 4
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column of a table is, as its training rows showed it.
+
+    Attributes:
+        name: of the column.
+        type: what its cells are.
+        values: the categories, most frequent first.
+        format: of dates in text: ``ISO`` or as for ``strptime``.
+        missing: whether cells were missing; a feature then says where.
+    """
+
+    name: str
+    type: Type = "numeric"
+    values: tuple[str, ...] = ()
+    format: str = ISO
+    missing: bool = False
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Return the names of the features that the column becomes."""
+        if self.type in LEFT_OUT:
+            return []
+        names = [self.name]
+        if self.type == "categorical":
+            names = [f"{self.name}={value}" for value in self.values]
+        if self.type == "date":
+            names = [f"{self.name} ({part})" for part in DATE_PARTS]
+        return [*names, f"{self.name} (missing)"] if self.missing else names
+
+    def features(self, cells: pa.ChunkedArray) -> list[Array]:
+        """Return one array per feature; NaN where a number or a date is missing."""
+        cells = without_blanks(cells)
+        if self.type == "categorical":
+            index = pc.index_in(cells.cast(pa.string()), value_set=pa.array(self.values))
+            places = pc.fill_null(index, -1).to_numpy()
+            found = [(places == place).astype(np.float32) for place in range(len(self.values))]
+        elif self.type == "date":
+            found = _date_parts(as_dates(cells, self.format))
+        else:
+            found = [as_numbers(cells)]
+        return [*found, cells.is_null().to_numpy().astype(np.float32)] if self.missing else found
+
+    def unseen(self, cells: pa.ChunkedArray) -> int:
+        """Return how many cells hold a category that has no feature."""
+        if self.type != "categorical":
+            return 0
+        known = without_blanks(cells).drop_null().cast(pa.string())
+        return pc.is_in(known, value_set=pa.array(self.values)).to_pylist().count(False)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table that become features, and what errors call the table and its first row."""
+
+    table: pa.Table
+    where: str = "the table"
+    first_row: int = 0
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def take(self, rows: Array) -> Columns:
+        """Return these rows."""
+        return Columns(self.table.take(rows), self.where)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How the columns of a table become a matrix of numbers.
+
+    It is fitted on training rows, without their labels, and stored in the run, so that every row
+    is prepared alike: numbers stay as they are, yes/no is 1 and 0, a category has a feature of
+    its own (one-hot), a date has four. A missing number or date stays NaN, which networks take as
+    the mean of the training rows and trees as a branch of their own; where training rows had
+    missing cells, a further feature is 1 for a missing cell. Ids, free text and empty columns are
+    left out.
+
+    Example:
+        >>> cells = {"age": [60, None], "colour": ["red", "blue"], "smoker": ["yes", "no"]}
+        >>> patients = Columns(pa.table(cells))
+        >>> preparation = Preparation.fit(patients)
+        >>> preparation.feature_names
+        ['age', 'age (missing)', 'colour=blue', 'colour=red', 'smoker']
+        >>> preparation.transform(patients).tolist()
+        [[60.0, 0.0, 0.0, 1.0, 1.0], [nan, 1.0, 1.0, 0.0, 0.0]]
+        >>> str(preparation)
+        '1 numeric, 1 yes/no, 1 categorical (one-hot, 2 features); missing cells in age'
+    """
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str]) -> Preparation:
+        """Return the preparation that takes columns of numbers as they are."""
+        return cls(tuple(Column(name) for name in names))
+
+    @classmethod
+    def fit(cls, rows: Columns) -> Preparation:
+        """Find out what the columns of training rows are.
+
+        Raises:
+            InputError: for columns of lists, and for dates that may be day/month or month/day.
+        """
+        columns = zip(rows.table.column_names, rows.table.columns, strict=True)
+        found = [(name, _fitted(name, column)) for name, column in columns]
+        wrong = [f"{name!r} ({problem})" for name, problem in found if isinstance(problem, str)]
+        if wrong:
+            raise InputError(
+                f"{rows.where}: features must be numbers, yes/no, categories or dates; got "
+                f"{listed(wrong, str)}. Change these columns, or leave them out by `ignore`."
+            )
+        return cls(tuple(column for _, column in found if isinstance(column, Column)))
+
+    @classmethod
+    def of_run(cls, data: Mapping[str, Any], where: str) -> Preparation | None:
+        """Return what a run or an exported model stores; None where it stores no names."""
+        names = data.get("feature_names")  # version 0.2 did not write them
+        if data.get("preparation") is not None:
+            return cls.from_state(data["preparation"], where)
+        return None if names is None else cls.of_numbers(names)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the columns that rows must have."""
+        return [column.name for column in self.columns if column.type not in LEFT_OUT]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Return the names of the columns of the matrix."""
+        return [name for column in self.columns for name in column.feature_names]
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the features are the columns as they are."""
+        return self.feature_names == [column.name for column in self.columns]
+
+    @property
+    def left_out(self) -> dict[str, list[str]]:
+        """Return the columns that are no features, by type."""
+        found = {
+            kind: [column.name for column in self.columns if column.type == kind]
+            for kind in LEFT_OUT
+        }
+        return {kind: names for kind, names in found.items() if names}
+
+    def transform(self, rows: Columns, *, new: bool = False) -> Array:
+        """Return the matrix of a table, float32 (rows, features).
+
+        Args:
+            rows: with these columns, in any order.
+            new: whether to warn of columns and categories that training did not have.
+
+        Raises:
+            InputError: that names all columns that are missing or hold cells that do not fit.
+        """
+        table, where = rows.table, rows.where
+        order, extra = match_columns(table.column_names, self.names, where)
+        used = [column for column in self.columns if column.type not in LEFT_OUT]
+        fits_memory(f"the features of {where}", table.num_rows, len(self.feature_names))
+        matrix = np.empty((table.num_rows, len(self.feature_names)), dtype=np.float32)
+        wrong, place = [], 0
+        for column, number in zip(used, order, strict=True):
+            cells = table.column(number)
+            try:
+                found = column.features(cells)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                row, cell = _first_wrong(column, cells)
+                asked = "a number" if column.type == "numeric" else f"a {column.type}"
+                asked = "yes or no" if column.type == "yes/no" else asked
+                wrong.append(
+                    f"row {row + rows.first_row}, column {column.name!r} must be {asked}; got "
+                    f"{cell!r:.60}"
+                )
+                continue
+            with np.errstate(over="ignore"):  # infinite ones are refused, by row and column
+                for values in found:
+                    matrix[:, place], place = values, place + 1
+        if wrong:
+            raise InputError(
+                f"{where}, {'; '.join(wrong)}. Correct these cells, or leave them empty if they "
+                "are missing."
+            )
+        if new:
+            known = {column.name for column in self.columns}
+            warn_of_extra([name for name in extra if name not in known], where)
+            counts = [f"{name!r} ({count:,})" for name, count in self.unseen(rows).items()]
+            if counts:
+                warnings.warn(
+                    f"{where}: cells with a category that training did not have, by column: "
+                    f"{listed(counts, str)}. They are taken as none of the known categories.",
+                    stacklevel=3,
+                )
+        return matrix
+
+    def unseen(self, rows: Columns) -> dict[str, int]:
+        """Return how many cells of which columns hold a category that training did not have."""
+        categorical = [column for column in self.columns if column.type == "categorical"]
+        counts = {each.name: each.unseen(rows.table.column(each.name)) for each in categorical}
+        return {name: count for name, count in counts.items() if count}
+
+    def applied(self, rows: Data) -> Data:
+        """Return rows with the features of this preparation, whichever they had.
+
+        Columns are taken by name; a matrix without names is taken by position.
+        """
+        if rows.feature_names == self.feature_names or rows.features is None:
+            return rows
+        columns = rows.columns
+        if columns is None:
+            names = rows.feature_names
+            if names is None and rows.features.shape[1] == len(self.names):
+                names = self.names
+            if names is None:
+                return rows  # features already, or of a width that is refused elsewhere
+            columns = Columns(pa.table(list(rows.features.T), names), rows.source)
+        features = self.transform(columns, new=True)
+        names = self.feature_names
+        return replace(rows, features=features, feature_names=names, columns=None, _hash=[])
+
+    def state(self) -> list[dict[str, Any]] | None:
+        """Return plain values for a file; None where the features are the columns as they are."""
+        if self.is_plain:
+            return None
+        plain = asdict(Column(""))
+        return [
+            {key: value for key, value in asdict(column).items() if value != plain[key]}
+            for column in self.columns
+        ]
+
+    @classmethod
+    def from_state(cls, state: object, where: str) -> Preparation:
+        """Return the preparation of a file; ``where`` is what errors begin with."""
+        problem = f"{where}: `preparation` must be a list of columns, each with a name and a type."
+        if not isinstance(state, list):
+            raise InputError(problem)
+        columns = []
+        for each in state:
+            try:
+                column = Column(**{**each, "values": tuple(each.get("values", ()))})
+            except (TypeError, AttributeError):
+                raise InputError(problem) from None
+            texts = (column.name, column.format, *column.values)
+            if column.type not in get_args(Type) or not all(isinstance(t, str) for t in texts):
+                raise InputError(problem)
+            columns.append(column)
+        return cls(tuple(columns))
+
+    def __str__(self) -> str:
+        """Return one line that says what the columns became."""
+        said = []
+        for kind in get_args(Type):
+            these = [column for column in self.columns if column.type == kind]
+            text = f"{len(these)} {kind}"
+            if kind == "categorical":
+                text += f" (one-hot, {sum(len(column.values) for column in these)} features)"
+            if kind == "date":
+                text += f" ({len(DATE_PARTS)} parts)"
+            if kind in LEFT_OUT:
+                text += f" ignored ({listed([column.name for column in these], str, 10)})"
+            said += [text] if these else []
+        gaps = [column.name for column in self.columns if column.missing]
+        return ", ".join(said) + (f"; missing cells in {listed(gaps, str, 10)}" if gaps else "")
+
+
+def without_blanks(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return cells without what says that nothing is known; categories as their values."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    if pa.types.is_floating(cells.type):
+        return pc.if_else(pc.is_nan(cells), pa.scalar(None, cells.type), cells)
+    if cells.type not in (pa.string(), pa.large_string(), pa.string_view()):
+        return cells
+    trimmed = pc.utf8_trim_whitespace(cells.cast(pa.string()))
+    blank = pc.is_in(trimmed, value_set=pa.array(["", *MISSING]))
+    return pc.if_else(blank, pa.scalar(None, pa.string()), trimmed)
+
+
+def as_numbers(cells: pa.ChunkedArray) -> Array:
+    """Return cells as numbers, yes and true as 1, no and false as 0, NaN where there is nothing.
+
+    Raises:
+        pa.ArrowInvalid: if a cell is neither.
+    """
+    if pa.types.is_string(cells.type):
+        index = pc.index_in(pc.utf8_lower(cells), value_set=pa.array(list(WORDS)))
+        if index.null_count < len(index):
+            digits = pc.take(pa.array([str(value) for value in WORDS.values()]), index)
+            cells = pc.if_else(index.is_null(), cells, digits)
+    return pc.fill_null(
+        cells.cast(pa.float64(), safe=pa.types.is_string(cells.type)), float("nan")
+    ).to_numpy()
+
+
+def as_dates(cells: pa.ChunkedArray, format: str) -> pa.ChunkedArray:
+    """Return cells as instants in UTC; texts are in ISO form or in ``format``.
+
+    Raises:
+        pa.ArrowInvalid: if a cell is none.
+    """
+    if format != ISO and pa.types.is_string(cells.type):
+        try:
+            return pc.strptime(cells, format=format, unit="us")
+        except pa.ArrowInvalid:
+            pass  # also ISO is understood
+    if pa.types.is_string(cells.type):
+        try:
+            return cells.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:  # with a zone
+            return cells.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+    if not (pa.types.is_temporal(cells.type) or pa.types.is_null(cells.type)):
+        raise pa.ArrowInvalid("not a date")
+    return cells.cast(pa.timestamp("us"), safe=False)
+
+
+def _date_parts(dates: pa.ChunkedArray) -> list[Array]:
+    days = pc.divide(dates.cast(pa.int64()).cast(pa.float64()), 86_400e6)
+    parts = (days, pc.month(dates), pc.day_of_week(dates), pc.hour(dates))
+    return [pc.fill_null(part.cast(pa.float64()), float("nan")).to_numpy() for part in parts]
+
+
+def _fitted(name: str, column: pa.ChunkedArray) -> Column | str:
+    """Return what a column is, or what is wrong with it."""
+    cells = without_blanks(column)
+    known = cells.drop_null()
+    missing, kind = len(known) < len(cells), known.type
+    if not len(known):
+        return Column(name, "empty")
+    distinct = pc.count_distinct(known).as_py()
+    if ID_NAME.fullmatch(name) and distinct == len(cells) and not pa.types.is_floating(kind):
+        return Column(name, "id")
+    if pa.types.is_boolean(kind):
+        return Column(name, "yes/no", missing=missing)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return Column(name, missing=missing)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return Column(name, "date", missing=missing)
+    if not pa.types.is_string(kind):
+        return f"cells of type {kind}"
+    words = set(pc.unique(pc.utf8_lower(known)).to_pylist())
+    if words <= {*WORDS, "0", "1"} and {WORDS[word] for word in words & set(WORDS)} == {0, 1}:
+        return Column(name, "yes/no", missing=missing)
+    formats = _date_formats(known)
+    if len(formats) > 1:
+        return f"dates such as {known[0].as_py()!r}, day/month or month/day; write 2024-03-31"
+    if formats:
+        return Column(name, "date", format=formats[0], missing=missing)
+    numbers = pc.match_substring_regex(known, NUMBER_LIKE)
+    if 2 * pc.sum(numbers).as_py() >= len(known):  # if not all are, ``transform`` says which cell
+        return Column(name, missing=missing)
+    if 2 * distinct > len(known):
+        spaces = pc.sum(pc.count_substring(known, " ")).as_py()
+        if spaces >= (MANY_WORDS - 1) * len(known):
+            return Column(name, "text")
+        if distinct > 20:
+            return Column(name, "id")
+    counts = [(-each["counts"], each["values"]) for each in pc.value_counts(known).to_pylist()]
+    values = tuple(value for _, value in sorted(counts)[:MAX_CATEGORIES])
+    return Column(name, "categorical", values, missing=missing)
+
+
+def _date_formats(known: pa.ChunkedArray) -> list[str]:
+    """Return the formats that all cells have; two where days and months may be swapped."""
+    if not re.match(r"\d{4}[-/]\d\d?[-/]\d|\d\d?[./]\d\d?[./]\d{4}", known[0].as_py()):
+        return []
+    if _is_date(known, ISO):
+        return [ISO]
+    return [format for format in DATE_FORMATS if _is_date(known, format)]
+
+
+def _is_date(known: pa.ChunkedArray, format: str) -> bool:
+    try:
+        return as_dates(known, format).null_count == 0
+    except pa.ArrowInvalid:
+        return False
+
+
+def _first_wrong(column: Column, cells: pa.ChunkedArray) -> tuple[int, object]:
+    """Return the first row whose cell does not fit the column, and the cell."""
+    values = cells.to_pylist()
+    checked: dict[object, bool] = {}
+    for row, value in enumerate(values):
+        key = repr(value)
+        if key not in checked:
+            try:
+                column.features(cells.slice(row, 1))
+                checked[key] = True
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                return row, value
+    return 0, values[0]
