@@ -45,6 +45,17 @@ CALIBRATORS: tuple[str, ...] = (
 METHODS: tuple[str, ...] = ("auto", *CALIBRATORS, "softmax-temperature", "vector")
 """How to calibrate: auto chooses on left-out rows; the last two keep a softmax's rows at sum 1."""
 
+_NETWORKS = "credibly.papers.networks"
+NETWORKS: dict[str, str] = {
+    "resnet20-32": f"{_NETWORKS}:resnet20",
+    "resnet18-32": f"{_NETWORKS}:resnet18",
+    "vgg16": f"{_NETWORKS}:VGG16",
+    "densenet40-12": f"{_NETWORKS}:densenet40_12",
+    "densenet40-40": f"{_NETWORKS}:densenet40_40",
+    "densenet-bc40-40": f"{_NETWORKS}:densenet_bc40_40",
+}
+"""Networks of the papers for small images: from the number of channels to a backbone."""
+
 MODELS: tuple[str, ...] = (
     "linear",
     "mlp",
@@ -52,12 +63,7 @@ MODELS: tuple[str, ...] = (
     "boosting",
     "tfidf",
     "cnn",
-    "resnet20-32",
-    "resnet18-32",
-    "vgg16",
-    "densenet40-12",
-    "densenet40-40",
-    "densenet-bc40-40",
+    *NETWORKS,
     "efficientnet-lite0",
 )
 """Names of the built-in networks of ``credibly.models``."""

@@ -123,7 +123,7 @@ def test_vgg16_has_the_published_convolutions():
 
 
 def test_densenet_with_bottlenecks_has_the_published_number_of_weights():
-    from credibly.models.densenet import DenseNet
+    from credibly.papers.networks import DenseNet
 
     network = DenseNet(3, depth=100, growth=12, bottleneck=True)
     size = sum(p.numel() for p in network.parameters()) + (network.num_features + 1) * 10

@@ -85,6 +85,16 @@ def test_the_command_trains_the_rows_that_remain_and_keeps_the_others(one_label,
     assert rows["Softmax"]["ours"]["top-1 error"] == pytest.approx(mean)
 
 
+def test_a_run_without_held_out_rows_says_that_it_is_not_calibrated(one_label, tmp_path, capsys):
+    how = ("--preset", "quasibinary-cifar", "--model", "linear", "--epochs", 1, "--quiet")
+    code, shown, _ = run(capsys, "train", one_label, *how, "--out", tmp_path / "a")
+    assert code == 0
+    assert "not calibrated" in shown
+    code, shown, _ = run(capsys, "train", one_label, "--model", "linear", "--out", tmp_path / "b")
+    assert code == 0
+    assert "not calibrated" not in shown
+
+
 def test_top_1_error_is_the_share_of_wrong_first_labels(one_label, tmp_path, capsys):
     out = tmp_path / "run"
     code, shown, _ = run(

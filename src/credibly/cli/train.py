@@ -176,6 +176,8 @@ def run(options: Own) -> int:
     if len(table) > 1:
         print_table("models compared on rows they did not see", *_compared(table))
     print_text(f"{rows}")
+    if settings.calibrate == "none" and not len(rows.part("calibration")):
+        print_text("No rows were held out: the probabilities are not calibrated.")
     for row in rows.skipped[:10]:
         print_text(f"left out, does not decode: {row}")
     print_text(

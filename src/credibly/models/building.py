@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from credibly import checks
+from credibly import checks, names
 from credibly.checks import InputError, nearest
 from credibly.data import DEFAULT_SIZE, Data, SparseFeatures
-from credibly.models import densenet, efficientnet, external, resnet, small, vgg
+from credibly.models import efficientnet, external, small
 from credibly.models.network import LIMIT, SPARSE, VIEWS, Network, Standardize
 from credibly.models.sparse_inputs import Flatten, Linear
 from credibly.models.trees import TREES
 
 OUTSIDE = {"timm": external.timm_backbone, "hf": external.huggingface_backbone}
 
-CONVOLUTIONAL: dict[str, Callable[[int], Any]] = {
-    "resnet20-32": resnet.resnet20,
-    "resnet18-32": resnet.resnet18,
-    "vgg16": vgg.VGG16,
-    "densenet40-12": partial(densenet.DenseNet, growth=12),
-    "densenet40-40": densenet.DenseNet,
-    "densenet-bc40-40": partial(densenet.DenseNet, bottleneck=True),
-    "efficientnet-lite0": efficientnet.EfficientNetLite0,
-}
-"""Networks for images, from the number of channels; each says its ``num_features``."""
+CONVOLUTIONAL = (*names.NETWORKS, "efficientnet-lite0")
+"""Networks for images."""
 
 MODELS = ("linear", "mlp", *TREES, "tfidf", "cnn", *CONVOLUTIONAL, "timm:NAME", "hf:NAME")
 """Names for ``build``; NAME stands for one of that library's."""
@@ -236,7 +228,7 @@ def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tup
         backbone = small.Convolutions(shape[0], width)
     else:
         # A third faster on processors, and what tensor cores want.
-        backbone = CONVOLUTIONAL[name](shape[0]).to(memory_format=torch.channels_last)
+        backbone = _image_network(name)(shape[0]).to(memory_format=torch.channels_last)
     smallest = SMALLEST.get(name, 4)
     if min(shape[1:]) < smallest:
         raise InputError(
@@ -244,6 +236,14 @@ def _convolutional(name: str, shape: tuple[int, ...], hidden: int | None) -> tup
             f"Give `image_size` {smallest} or more."
         )
     return backbone, backbone.num_features
+
+
+def _image_network(name: str) -> Callable[[int], Any]:
+    """Return the network from the number of channels; it says its ``num_features``."""
+    if name == "efficientnet-lite0":
+        return efficientnet.EfficientNetLite0
+    module, _, function = names.NETWORKS[name].partition(":")
+    return getattr(import_module(module), function)
 
 
 def _images_only(name: str, shape: tuple[int, ...]) -> None:

@@ -26,6 +26,7 @@ def cache_features(
     path: str | Path,
     *,
     image_size: int | tuple[int, int] | None = None,
+    eval_crop: int | None = None,
     batch_size: int = 64,
     workers: int = 0,
     device: str | torch.device = "cpu",
@@ -45,7 +46,7 @@ def cache_features(
     folder = Path(path)
     make_folder(folder)
     _claim(folder, model, data, image_size)
-    rows = data.torch_dataset(train=False, image_size=image_size)
+    rows = data.torch_dataset(train=False, image_size=image_size, eval_crop=eval_crop)
     parts = []
     for start in range(0, len(data), CHUNK):
         part = folder / f"features-{start:09d}.npy"

@@ -21,7 +21,7 @@ SCHEDULES = ("cosine", "linear", "constant", "step", "onecycle")
 PRECISIONS = ("float32", "bf16", "fp16")
 SELECTIONS = ("nll", "map", "average-k", "last")
 SOLVERS = ("auto", "steps", "lbfgs")
-STYLES = ("none", "shift", "shift+flip", "crop+flip")
+STYLES = ("none", "shift", "shift+flip", "crop+flip", "imagenet")
 VIEWS = ("one", "flip", "crops")
 
 HEADS = ("forest", "boosting")
@@ -98,6 +98,11 @@ class Settings:
     augment: str | None = setting(None, "how training moves images (default: the data's)", STYLES)
     rand_augment: float = setting(0.0, "strength of two random operations per image, 0 to 1")
     cutout: float = setting(0.0, "side of a gray square, as a share of the image's, up to 0.5")
+    color_jitter: float = setting(0.0, "brightness, contrast and saturation times 1 ± this")
+    lighting: float = setting(0.0, "deviation of noise along the main colours of ImageNet")
+    eval_crop: int | None = setting(
+        None, "bring the shorter side of test images to this, and cut out the middle"
+    )
     mixup: float = setting(0.0, "alpha of mixing each row with another; targets become soft")
     views: str = setting("one", "average scores over views of an image when predicting", VIEWS)
     average_size: float | None = setting(None, "labels per row to return on average (K)")
@@ -215,6 +220,8 @@ class Settings:
         for name in ("backbone_rate", "layer_decay"):
             checks.fraction(name, getattr(self, name), low_open=True)
         checks.fraction("rand_augment", self.rand_augment)
+        checks.fraction("color_jitter", self.color_jitter)
+        checks.at_least("lighting", self.lighting, 0)
         if not 0 <= self.cutout <= 0.5:
             raise checks.InputError(f"`cutout` must lie in [0, 0.5]; got {self.cutout:g}.")
         checks.between("ensemble", self.ensemble, 0, 1000)

@@ -233,7 +233,7 @@ def _inputs(
 
     assert isinstance(run.model, Network)  # build_user_model refuses others
     keep = run.folder / "features"
-    options = {"image_size": run.settings.image_size, "workers": run.settings.workers}
+    options = {name: getattr(run.settings, name) for name in ("image_size", "eval_crop", "workers")}
     run.model.to(accelerator.device)
     if accelerator.is_main_process:
         cache_features(run.model, data, keep, device=accelerator.device, **options)
@@ -333,10 +333,13 @@ def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
     from credibly.data import Augment
 
     size = settings.image_size if rows.kind == "images" else None
-    augment = Augment(settings.rand_augment, settings.cutout, settings.mixup)
+    augment = Augment(
+        *(settings.rand_augment, settings.cutout, settings.mixup),
+        *(settings.color_jitter, settings.lighting),
+    )
     if settings.augment is not None and rows.kind == "images":
         rows = dataclasses.replace(rows, augmentation=settings.augment)
-    return rows.torch_dataset(train=train, image_size=size, seed=settings.seed, augment=augment)
+    return rows.torch_dataset(*(train, size, settings.seed, augment), eval_crop=settings.eval_crop)
 
 
 # After training ------------------------------------------------------------------------------

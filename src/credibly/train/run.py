@@ -148,7 +148,11 @@ class Run:
     def scores(self, rows: Data) -> Tensor:
         """Return what the model puts out for each row."""
         rows = self.encoded(rows)
-        dataset = rows.torch_dataset(train=False, image_size=self.settings.image_size)
+        dataset = rows.torch_dataset(
+            train=False,
+            image_size=self.settings.image_size,
+            eval_crop=self.settings.eval_crop,
+        )
         device = next(iter(self.model.state_dict().values())).device
         return score(self.model, dataset, SingleProcess(device), self.settings.workers)
 
@@ -166,7 +170,11 @@ class Run:
         from credibly.train.many_labels import top_of_rows, top_predictions
 
         rows = self.encoded(rows)
-        dataset = rows.torch_dataset(train=False, image_size=self.settings.image_size)
+        dataset = rows.torch_dataset(
+            train=False,
+            image_size=self.settings.image_size,
+            eval_crop=self.settings.eval_crop,
+        )
         device = next(self.model.parameters()).device
         kept = top_of_rows(self.model, dataset, self.criterion, device, self.settings)
         return top_predictions(rows, kept, self.calibrator, self.metadata())

@@ -1,0 +1,67 @@
+"""Each protocol trains for one epoch on a small copy of its data, as distributed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import credibly as cr
+from credibly.cli import main
+
+sys.path.append(str(Path(__file__).parents[1] / "data"))
+from layout_makers import cifar100, paint, write
+
+SMALL = ("--epochs", "1", "--batch-size", "4", "--quiet")
+
+
+def make_coco(root):
+    """Write 12 training and 6 test images, one of each without an object."""
+    names = ("dog", "person", "sofa")
+    for part, count in (("train", 12), ("val", 6)):
+        images = [{"id": k, "file_name": f"{k}.jpg"} for k in range(count)]
+        notes = [{"image_id": k, "category_id": k % 3} for k in range(1, count)]
+        notes += [{"image_id": k, "category_id": (k + 1) % 3} for k in range(1, count, 2)]
+        categories = [{"id": k, "name": name} for k, name in enumerate(names)]
+        content = {"images": images, "annotations": notes, "categories": categories}
+        write(root / f"annotations/instances_{part}2014.json", content)
+        for k in range(count):
+            paint(root / f"{part}2014/{k}.jpg", 20 * k, size=(70, 60))
+
+
+# timm's networks are replaced by a small one, since they and their weights are not here.
+WITHOUT_TIMM = ("--model", "cnn", "--weights", "none", "--image-size", "32")
+
+
+@pytest.mark.parametrize(
+    "preset", ["spa-coco", "spa-coco-vit", "spa-coco-ours", "quasibinary-coco", "twl", "asl"]
+)
+def test_a_protocol_of_coco_trains(preset, tmp_path, capsys):
+    make_coco(tmp_path / "coco")
+    crop = ("--eval-crop", "36") if preset == "twl" else ()
+    command = ["train", f"coco:{tmp_path / 'coco'}", "--preset", preset, "--out"]
+    command += [str(tmp_path / "run"), *SMALL, *WITHOUT_TIMM, *crop]
+    assert main(command) == 0, capsys.readouterr().err
+    run = cr.load(tmp_path / "run")
+    printed = cr.papers.preset(preset).settings
+    changed = {"model", "weights", "image_size", "epochs", "batch_size", "eval_crop"}
+    for name in set(printed) - changed - {"head_start", "fixed_norms"}:
+        assert getattr(run.settings, name) == printed[name], name
+    rows = cr.data.load(f"coco:{tmp_path / 'coco'}", **cr.papers.preset(preset).data("coco:x"))
+    assert len(cr.Predictions.read(tmp_path / "run" / "predictions.parquet")) == len(
+        rows.part("test")
+    )
+    dropped = preset != "quasibinary-coco"
+    assert len(rows) == (16 if dropped else 18)
+
+
+@pytest.mark.parametrize(
+    "preset",
+    ["quasibinary-cifar", "quasibinary-cifar-densenet", "avgk-cifar100", "avgk-cifar100-bc"],
+)
+def test_a_protocol_of_cifar_trains(preset, tmp_path, capsys):
+    cifar100(tmp_path / "cifar")
+    command = ["train", f"cifar100:{tmp_path / 'cifar'}", "--preset", preset, "--out"]
+    command += [str(tmp_path / "run"), *SMALL, "--model", "cnn", "--select", "last"]
+    assert main(command) == 0, capsys.readouterr().err
