@@ -25,7 +25,7 @@ _SEALED = re.compile(
 )
 _MOST_METADATA = 2**28
 
-Verdict = Literal["sound", "damaged", "none"]
+ChecksumVerdict = Literal["sound", "damaged", "none"]
 
 
 def seal(path: Path) -> None:
@@ -41,7 +41,7 @@ def seal(path: Path) -> None:
             file.write(digest.encode())
 
 
-def verify(path: Path) -> Verdict:
+def verify(path: Path) -> ChecksumVerdict:
     """Return whether the bytes of a file are those that were written; "none" without a checksum."""
     with path.open("rb") as file:
         region = _metadata(file)[1]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from credibly.calibrate import Calibrator
-    from credibly.calibrate.auto import Candidate
+    from credibly.calibrate.auto import CalibratorCandidate
     from credibly.decide import Decision
     from credibly.losses import Loss
 
@@ -174,7 +174,7 @@ class Pipeline:
         *,
         seed: int = 0,
         coding: Coding | None = None,
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[CalibratorCandidate, ...]:
         """Fit a calibrator on held-out rows; by default choose it, and whether to apply the link.
 
         Args:
@@ -219,7 +219,7 @@ class Pipeline:
         *,
         seed: int = 0,
         coding: Coding | None = None,
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[CalibratorCandidate, ...]:
         """Do what ``calibrate`` does from the ``stages`` of scores, perhaps of several models."""
         first, *others = stages
         if method != "auto":

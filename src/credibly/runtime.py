@@ -17,7 +17,7 @@ import numpy as np
 __all__ = ["Map", "load"]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-State: TypeAlias = Mapping[str, Any]
+SavedState: TypeAlias = Mapping[str, Any]
 
 BLOCK = 1 << 22
 """Scores mapped at a time."""
@@ -61,7 +61,7 @@ class Map:
         labels: names of the columns, or None if none were saved.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SavedState) -> None:
         if not isinstance(state, Mapping) or not isinstance(state.get("runtime"), Mapping):
             raise InputError(
                 "the state must have a key 'runtime'; got none. If version 0.2 wrote it, convert "
@@ -116,7 +116,7 @@ def log_sigmoid(values: Array) -> Array:
 # Links -------------------------------------------------------------------------------------------
 
 
-def link_log_odds(state: State, scores: Array) -> Array:
+def link_log_odds(state: SavedState, scores: Array) -> Array:
     """Return the log-odds that the link of a loss, given by ``Loss.formula``, makes of scores."""
     exact = scores.astype(np.float64)
     if "head" in state:
@@ -222,7 +222,7 @@ _LINKS: dict[str, Callable[..., Array]] = {
 }
 
 
-def _known(table: Mapping[str, Any], what: str, state: State) -> Any:
+def _known(table: Mapping[str, Any], what: str, state: SavedState) -> Any:
     if state.get(what) not in table:
         raise InputError(f"`{what}` must be one of {', '.join(table)}; got {state.get(what)!r}.")
     return table[state[what]]
@@ -234,7 +234,7 @@ LOWEST = -700.0
 """Log-probability that stands for 0: its exponential is the smallest that float64 tells from 0."""
 
 
-def calibrated(state: State, log_odds: Array) -> Array:
+def calibrated(state: SavedState, log_odds: Array) -> Array:
     """Return the log-odds that a fitted calibrator, given by its state, makes of float64 ones."""
     per_label, columns = state.get("slopes", state.get("biases")), log_odds.shape[-1]
     if per_label is not None and len(per_label) != columns:
@@ -333,7 +333,7 @@ def _distance(value: Any) -> Any:
     return value * share + 2.0**-100
 
 
-def select(state: State, probabilities: Array) -> Array:
+def select(state: SavedState, probabilities: Array) -> Array:
     """Return the label sets of probabilities by a rule, given by ``Decision.comparison``."""
     return _known(_RULES, "rule", state)(probabilities, **state)
 

@@ -12,18 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
+    from credibly.runtime import Array as Array
+
     Scores: TypeAlias = Tensor
-    Targets: TypeAlias = Tensor
     LogOdds: TypeAlias = Tensor
     Probabilities: TypeAlias = Tensor
-    Values: TypeAlias = Tensor
-    Array: TypeAlias = "np.ndarray[Any, Any]"
-    ArrayLike: TypeAlias = "np.ndarray[Any, Any] | Tensor"
+    ArrayLike: TypeAlias = Array | Tensor
 else:
-    Scores = Targets = LogOdds = Probabilities = Values = Array = ArrayLike = Any
+    Scores = LogOdds = Probabilities = Array = ArrayLike = Any
 
 
 @runtime_checkable

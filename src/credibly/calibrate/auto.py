@@ -80,7 +80,7 @@ MAX_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CalibratorCandidate:
     """One of the maps that were compared.
 
     Attributes:
@@ -99,7 +99,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CalibratorChoice:
     """The chosen log-odds and calibrator, and what they were chosen from.
 
     Attributes:
@@ -110,7 +110,7 @@ class Choice:
 
     stage: str
     calibrator: Calibrator
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[CalibratorCandidate, ...]
 
 
 def choose(
@@ -123,7 +123,7 @@ def choose(
     folds: int = 5,
     seed: int = 0,
     coding: Coding | None = None,
-) -> Choice:
+) -> CalibratorChoice:
     """Choose log-odds and calibrator by log loss on left-out rows, and fit on all rows.
 
     Every candidate is fitted on all folds but one and judged on that one; whole rows go to a fold.
@@ -175,7 +175,7 @@ def choose(
         best, compared = _simplest({pair: costs[pair] for pair in order}, mass)
     calibrator = from_name(best[1])
     calibrator._fit(checked[best[0]])
-    return Choice(best[0], calibrator, compared)
+    return CalibratorChoice(best[0], calibrator, compared)
 
 
 def fit_by_name(
@@ -211,7 +211,7 @@ def _compared_rows(entries: Entries, seed: int) -> Array:
 
 def _simplest(
     costs: dict[tuple[str, str], Array], mass: Array
-) -> tuple[tuple[str, str], tuple[Candidate, ...]]:
+) -> tuple[tuple[str, str], tuple[CalibratorCandidate, ...]]:
     """Return the first that no other beats by more than one standard error, and all."""
     total = mass.sum()
     losses = {pair: float(cost.sum() / total) for pair, cost in costs.items()}
@@ -233,7 +233,7 @@ def _simplest(
     lowest = min(losses, key=lambda pair: losses[pair])
     chosen = next((pair for pair in costs if not beaten(pair)), lowest)
     compared = tuple(
-        Candidate(*pair, loss, loss - losses[lowest], error(pair, lowest))
+        CalibratorCandidate(*pair, loss, loss - losses[lowest], error(pair, lowest))
         for pair, loss in losses.items()
     )
     return chosen, compared

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from credibly import checks
+from credibly.targets import Targets
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -127,4 +128,4 @@ class LogOddsHistogram:
     def fit(self, calibrator: Calibrator) -> Calibrator:
         """Fit the calibrator on the bins and return it."""
         odds, targets, weights = self.entries()
-        return calibrator.fit(odds, targets, weights, coding="unknown")
+        return calibrator.fit(odds, Targets(targets), weights)

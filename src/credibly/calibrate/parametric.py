@@ -189,7 +189,9 @@ def _logit(name: str, rates: ArrayLike | float, labels: int) -> Array:
 # Fits --------------------------------------------------------------------------------------------
 
 
-def fit_shared(entries: Entries, features: Features, start: Array, intercept: bool = True) -> Array:
+def fit_shared(
+    entries: Entries, features: FeatureMap, start: Array, intercept: bool = True
+) -> Array:
     """Return the parameters of one map for all labels: k log-slopes, intercept, floor, ceiling.
 
     The limits stay at what the entries support, unless those beyond hold more surprises
@@ -270,7 +272,7 @@ def start_slope(size: float) -> float:
     return -float(np.log(max(1.0, size)))
 
 
-Features = Callable[[Array], Array]
+FeatureMap = Callable[[Array], Array]
 """Log-odds (rows, L) to features (k, rows, L), each increasing in the log-odds."""
 
 
@@ -281,7 +283,7 @@ def log_loss(log_odds: Array, targets: Array) -> Array:
         return present + np.where(targets < 1, (1 - targets) * np.logaddexp(0, log_odds), 0)
 
 
-def sums(entries: Entries, features: Features, theta: Array) -> tuple[Array, Array, Array]:
+def sums(entries: Entries, features: FeatureMap, theta: Array) -> tuple[Array, Array, Array]:
     """Return log loss, its gradient and Gauss–Newton curvature for each label.
 
     ``theta`` is (L, k + 3): k log-slopes, intercept, floor, ceiling. The results have shapes (L,),

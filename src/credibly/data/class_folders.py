@@ -14,6 +14,7 @@ from credibly.data.images import ImageFiles
 from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
 from credibly.data.target_columns import class_targets, unknown_targets
+from credibly.targets import as_decoded
 
 SPLIT_NAMES = {
     "train": TRAIN,
@@ -104,13 +105,12 @@ def class_images(
     files = ImageFiles(root, names, source=str(root))
     return Data(
         labels=labels,
-        targets=class_targets(np.array(classes, dtype=int), len(labels), str(root)),
+        targets=as_decoded(class_targets(np.array(classes, dtype=int), len(labels), str(root))),
         ids=np.array(files.names),
         split=np.array(split),
         images=files,
         source=source,
         augmentation="crop+flip",
-        coding="unknown",
     )
 
 

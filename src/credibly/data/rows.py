@@ -18,7 +18,7 @@ from credibly.data.images import LazyImages
 from credibly.data.sparse_features import SparseFeatures, is_sparse_matrix
 from credibly.data.splits import PARTS
 from credibly.data.texts import text_matrix
-from credibly.targets import Coding, SparseTargets, decode
+from credibly.targets import Coding, SparseTargets, Targets, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -389,7 +389,8 @@ def _targets(
     if array.dtype.kind == "f":  # what averaging left a rounding error above 1 is 1
         array = array.astype(np.float32, copy=False)
     with checks.located(source):
-        decoded = decode(array, coding=coding, num_labels=len(labels))
+        given = Targets(array) if isinstance(targets, Targets) else array
+        decoded = decode(given, coding=coding, num_labels=len(labels))
     if array.dtype == np.float32 and np.array_equal(decoded, array):
         return array  # no copy: parts of large data stay views
     return decoded.astype(np.float32, copy=False)

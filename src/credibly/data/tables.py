@@ -24,7 +24,7 @@ from credibly.data.rows import Data
 from credibly.data.splits import TRAIN
 from credibly.data.target_columns import listed_targets, unknown_targets
 from credibly.data.texts import MOST_COLUMNS, text_cells
-from credibly.targets import Coding, SparseTargets, allowed, decode, first_invalid
+from credibly.targets import Coding, SparseTargets, allowed, as_decoded, decode, first_invalid
 from credibly.types import Array
 
 pc: Any = pyarrow.compute  # its functions are made at import, unseen by type checkers
@@ -84,7 +84,7 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
         ids = np.array(images.names)
     return Data(
         labels=labels,
-        targets=targets,
+        targets=as_decoded(targets),
         ids=ids,  # pyright: ignore[reportArgumentType]
         split=split,
         **features,
@@ -92,7 +92,6 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
         texts=texts,
         source=path.name,
         augmentation="none" if images is None else "crop+flip",
-        coding="unknown",  # decoded here, where row and column have names
     )
 
 

@@ -19,6 +19,7 @@ from credibly.data.rows import Data
 from credibly.data.sparse_features import MANY_FEATURES, SparseFeatures
 from credibly.data.splits import TEST, TRAIN
 from credibly.data.target_columns import UNNAMED, default_labels, numbered_targets
+from credibly.targets import as_decoded
 
 TRAIN_FILES = ("train.txt", "train.svm", "train.svmlight", "train.libsvm")
 
@@ -72,11 +73,10 @@ def read_xc(path: Path, *, labels: Sequence[str] | None = None) -> Data:
         features = _matrix(parts, width)
     return Data(
         labels=names,
-        targets=targets,
+        targets=as_decoded(targets),
         split=split,
         features=features,
         source=path.name,
-        coding="unknown",
     )
 
 

@@ -14,7 +14,7 @@ from credibly.runtime import cumulative_scores, just_above, just_below
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array
 
-Method = Literal["lac", "aps", "raps"]
+Nonconformity = Literal["lac", "aps", "raps"]
 
 
 class Coverage(Decision):
@@ -60,12 +60,12 @@ class Coverage(Decision):
     def __init__(
         self,
         level: float = 0.9,
-        method: Method = "lac",
+        method: Nonconformity = "lac",
         penalty: float = 0.01,
         free_size: int = 5,
     ) -> None:
         self.level = checks.fraction("level", level, low_open=True, high_open=True)
-        self.method: Method = checks.choice("method", method, ("lac", "aps", "raps"))
+        self.method: Nonconformity = checks.choice("method", method, ("lac", "aps", "raps"))
         self.penalty = checks.at_least("penalty", penalty, 0)
         self.free_size = int(checks.at_least("free_size", free_size, 0))
 

@@ -25,7 +25,7 @@ from credibly.arrays import is_data_frame, label_columns
 from credibly.calibrate.auto import fit_by_name
 from credibly.data import StratifiedFolds
 from credibly.frames import in_order
-from credibly.targets import UNKNOWN, Coding, decode
+from credibly.targets import UNKNOWN, Coding, Targets, as_decoded, decode
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -182,11 +182,10 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
         return Predictions.from_arrays(
             probabilities=estimates.astype(np.float32),
-            targets=targets,
+            targets=as_decoded(targets),
             labels=[str(name) for name in self.classes_],
             ids=ids,
             metadata={"estimator": type(self).__name__, "calibrator": self.calibrator_.state()},
-            coding="unknown",
         )
 
     # Targets ---------------------------------------------------------------------------------
@@ -317,9 +316,7 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         odds, targets = odds[held_out], targets[held_out]
         weights = None if weights is None else weights[held_out]
         exclusive = not self.multi_label_ and self.response == "predict_proba"
-        return fit_by_name(
-            self.method, odds, targets, weights, exclusive=exclusive, coding="unknown"
-        )
+        return fit_by_name(self.method, odds, Targets(targets), weights, exclusive=exclusive)
 
     def _probabilities(self, odds: Array) -> Array:
         estimates = expit(self.calibrator_.transform(odds))

@@ -37,7 +37,7 @@ IGNORED = -100
 """The label that Trainer leaves out when it counts the labels of a step."""
 
 
-class Evaluated(Protocol):
+class EvaluatedBatch(Protocol):
     """What Trainer passes to ``compute_metrics``: a ``transformers.EvalPrediction``."""
 
     predictions: Any
@@ -89,7 +89,7 @@ def compute_loss_func(loss: Loss | str) -> Callable[..., Tensor]:
 
 def compute_metrics(
     loss: Loss | str, *, coding: Coding | None = None
-) -> Callable[[Evaluated], dict[str, float]]:
+) -> Callable[[EvaluatedBatch], dict[str, float]]:
     """Return a ``compute_metrics`` for Trainer: the numbers of ``cr.metrics.scorer`` by name.
 
     The probabilities are those of the loss's link, before any calibrator. Names are ``nll``,
@@ -110,7 +110,7 @@ def compute_metrics(
     """
     pipeline = Pipeline(_loss(loss))
 
-    def metrics_of(evaluated: Evaluated) -> dict[str, float]:
+    def metrics_of(evaluated: EvaluatedBatch) -> dict[str, float]:
         scores = evaluated.predictions
         scores = to_numpy(scores[0] if isinstance(scores, tuple) else scores)
         targets = to_numpy(evaluated.label_ids)

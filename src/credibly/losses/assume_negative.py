@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
 
 class AssumeNegative(BinaryLoss):
@@ -25,7 +25,7 @@ class AssumeNegative(BinaryLoss):
     over entries is $1/L$ of it, with which SGD at the paper's rate learns next to nothing.
 
     In the loss $L$ counts the known labels of the row, so that an unknown label changes nothing. In
-    the link it is the number of columns of the scores. Targets may be class indices.
+    the link it is the number of columns of the scores. Tensor may be class indices.
 
     Args:
         reduction: ``"rows"``, ``"mean"``, ``"rows"``, ``"sum"`` or ``"none"``; see `Loss`.
@@ -49,13 +49,13 @@ class AssumeNegative(BinaryLoss):
     ) -> None:
         super().__init__(reduction=reduction, label_weight=label_weight)
 
-    def positive(self, scores: Scores) -> Values:
+    def positive(self, scores: Scores) -> Tensor:
         return -logsigmoid(scores)
 
-    def negative(self, scores: Scores) -> Values:
+    def negative(self, scores: Scores) -> Tensor:
         return -logsigmoid(-scores) / _others(scores)
 
-    def plain_values(self, scores: Scores, targets: Targets) -> Values:
+    def plain_values(self, scores: Scores, targets: Tensor) -> Tensor:
         known = targets >= 0
         others = (known.sum(-1, keepdim=True) - 1).clamp(min=1)
         scores = torch.where(known, scores, 0.0)
@@ -66,7 +66,7 @@ class AssumeNegative(BinaryLoss):
         scores = working_precision(scores)
         return scores - math.log(_others(scores))
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         return {"link": "assume-negative"}
 
 

@@ -7,11 +7,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Formula, Properness, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Properness, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop, asymmetric_loop
 from credibly.losses.fused.form import FusedForm
-from credibly.types import LogOdds, Scores, Values
+from credibly.types import LogOdds, Scores
 
 
 class Asymmetric(BinaryLoss):
@@ -73,11 +73,11 @@ class Asymmetric(BinaryLoss):
         self.margin = checks.fraction("margin", margin, high_open=True)
         self.detach_weight = self.detached = bool(detach_weight)
 
-    def positive(self, scores: Scores) -> Values:
+    def positive(self, scores: Scores) -> Tensor:
         log_present = logsigmoid(scores)
         return self._weight(logsigmoid(-scores), self.gamma_pos) * -log_present
 
-    def negative(self, scores: Scores) -> Values:
+    def negative(self, scores: Scores) -> Tensor:
         above, log_shifted, log_rest = self._shifted(scores)
         weighted = self._weight(log_shifted, self.gamma_neg) * -log_rest
         return torch.where(above, weighted, 0.0)
@@ -94,7 +94,7 @@ class Asymmetric(BinaryLoss):
             odds = odds - _log_derivative(log_absent, log_present, self.gamma_pos)
         return torch.where(above, odds, -torch.inf)
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         names = ("gamma_neg", "gamma_pos", "margin", "detach_weight")
         return {"link": "asymmetric", **{name: getattr(self, name) for name in names}}
 

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import RowLoss
 from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
 
 class AsymmetricSingleLabel(RowLoss):
@@ -63,7 +63,7 @@ class AsymmetricSingleLabel(RowLoss):
     def log_odds(self, scores: Scores) -> LogOdds:
         return softmax_log_odds(working_precision(scores))
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         return {"link": "softmax"}
 
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
@@ -73,7 +73,7 @@ class AsymmetricSingleLabel(RowLoss):
         """Return the logs of the rates: scores whose softmax is each label's share."""
         return torch.log(torch.as_tensor(label_rates).double()).to(torch.get_default_dtype())
 
-    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         known = targets >= 0
         weights = torch.where(known, targets, 0.0)
         count = weights.sum(1, keepdim=True)

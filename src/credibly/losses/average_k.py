@@ -10,12 +10,12 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BatchLoss
 from credibly.losses.softmax import ABSENT_SCORE, softmax_log_odds
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
-Head = Literal["ml", "ml-softmax", "sccp"]
+ScoreHead = Literal["ml", "ml-softmax", "sccp"]
 _BLOCK = 64
 
 
@@ -78,7 +78,7 @@ class AverageK(BatchLoss):
         self,
         average_size: float,
         alpha: float = 1.0,
-        head: Head = "ml",
+        head: ScoreHead = "ml",
         *,
         reduction: Reduction = "mean",
     ) -> None:
@@ -104,10 +104,10 @@ class AverageK(BatchLoss):
         checks.float_scores(scores)
         return scores.chunk(2, -1)[self.head == "sccp"]
 
-    def ranking_formula(self) -> Formula:
+    def ranking_formula(self) -> LinkFormula:
         return {"link": "shift", "head": int(self.head == "sccp")}
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         kind = "shift" if self.head == "ml" else "softmax"
         return {**self.ranking_formula(), "link": kind}
 
@@ -117,8 +117,8 @@ class AverageK(BatchLoss):
         return torch.cat([torch.logit(rates), torch.log(rates)]).to(torch.get_default_dtype())
 
     def batch_values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return one value per row, 0 without an observed label, and the number of the others."""
         ml, sccp = scores.chunk(2, 1)
         checks.average_size(self.average_size, ml.shape[1])

@@ -8,7 +8,7 @@ from torch import Tensor
 from credibly import checks
 from credibly.losses.base import Reduction
 from credibly.losses.families import RowLoss
-from credibly.types import Scores, Targets, Values
+from credibly.types import Scores
 
 
 class BalancedTopK(RowLoss):
@@ -68,7 +68,7 @@ class BalancedTopK(RowLoss):
         self.margin = checks.positive("margin", margin)
         self.generator = generator
 
-    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         known = targets >= 0
         shares = torch.where(known, targets, 0.0)
         labelled = shares.sum(1) > 0

@@ -28,14 +28,14 @@ from torch import Tensor, nn
 from credibly import checks
 from credibly.losses.collectives import all_reduce_sum
 from credibly.losses.fused.form import FusedForm
-from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
+from credibly.types import LogOdds, Probabilities, Scores
 
 if TYPE_CHECKING:
     from credibly.losses.linear.chunks import LinearForm
 
 Properness: TypeAlias = Literal["strict", "recoverable", "none"]
 Reduction: TypeAlias = Literal["mean", "rows", "sum", "none"]
-Formula: TypeAlias = dict[str, Any]
+LinkFormula: TypeAlias = dict[str, Any]
 """A link as plain values; see ``Loss.formula``."""
 
 REDUCTIONS = ("mean", "rows", "sum", "none")
@@ -192,7 +192,7 @@ class Mine(cr.losses.RowLoss):
         self.reduction: Reduction = checks.choice("reduction", reduction, REDUCTIONS)
 
     @abstractmethod
-    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the loss, reduced as ``reduction`` says; a scalar by default.
 
         Args:
@@ -204,7 +204,7 @@ class Mine(cr.losses.RowLoss):
         """
 
     @abstractmethod
-    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+    def values(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the unreduced loss: one value per entry if the method has them, else per row."""
 
     @_for_arrays
@@ -270,18 +270,18 @@ class Mine(cr.losses.RowLoss):
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return high.to(torch.get_default_dtype())
 
-    def formula(self) -> Formula | None:
+    def formula(self) -> LinkFormula | None:
         """Return the link as plain values: a name in `credibly.runtime`, and its numbers.
 
         None, the default, is for links that only torch can compute.
         """
         return None
 
-    def ranking_formula(self) -> Formula | None:
+    def ranking_formula(self) -> LinkFormula | None:
         """Return ``ranking_scores`` as plain values, likewise."""
         return {"link": "shift"}
 
-    def numpy_link(self, *, ranking: bool = False) -> Formula | None:
+    def numpy_link(self, *, ranking: bool = False) -> LinkFormula | None:
         """Return the formula of the link, or of ``ranking_scores``.
 
         None where there is none, or a subclass wrote the method anew and left the formula.
@@ -301,7 +301,7 @@ class Mine(cr.losses.RowLoss):
         """Return what the link needs after training, by name in ``state_dict``: the buffers."""
         return dict(self.named_buffers())
 
-    def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
+    def fit_state(self, batches: Iterable[tuple[Scores, Tensor]]) -> Self:
         """Fit what the link keeps beside the model by one pass over training batches.
 
         The base class keeps nothing and does nothing; see ``has_state``.
@@ -323,7 +323,7 @@ class Mine(cr.losses.RowLoss):
         """
         return None
 
-    def reduce(self, values: Values, count: Tensor) -> Tensor:
+    def reduce(self, values: Tensor, count: Tensor) -> Tensor:
         """Return ``values`` as ``reduction`` says; ``count`` is what its mean divides by."""
         if self.reduction == "none":
             return values

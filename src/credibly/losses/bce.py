@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop, side_numbers, softplus_loop
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.linked import LinkedPairs
-from credibly.types import LogOdds, Scores, Values
+from credibly.types import LogOdds, Scores
 
 # SPA with scales and slopes 1 and no shifts: one loop serves both.
 _NUMBERS = side_numbers((1.0, 1.0, 0.0), (1.0, 1.0, 0.0))
@@ -60,18 +60,18 @@ class BCE(BinaryLoss):
         factor = None if pos_weight is None else _positive_factor(pos_weight)
         self.register_buffer("pos_weight", factor, persistent=False)
 
-    def positive(self, scores: Scores) -> Values:
+    def positive(self, scores: Scores) -> Tensor:
         values = -logsigmoid(scores)
         return values if self.pos_weight is None else values * self.pos_weight.to(values)
 
-    def negative(self, scores: Scores) -> Values:
+    def negative(self, scores: Scores) -> Tensor:
         return -logsigmoid(-scores)
 
     def log_odds(self, scores: Scores) -> LogOdds:
         scores = working_precision(scores)
         return scores if self.pos_weight is None else scores - self.pos_weight.log().to(scores)
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         by = 0.0 if self.pos_weight is None else self.pos_weight.log().tolist()
         return {"link": "shift", "by": by}
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from credibly.checks import InputError
 from credibly.losses.base import Reduction
 from credibly.losses.families import BinaryLoss
-from credibly.types import Scores, Values
+from credibly.types import Scores
 
 _GRID = torch.linspace(-20, 20, 2001, dtype=torch.float64)
 
@@ -70,10 +70,10 @@ class Composite(BinaryLoss):
         rises = bool((steps > 0).all()) and bool(torch.isfinite(log_odds).all())
         self.properness = "strict" if rises else "recoverable" if self.has_link else "none"
 
-    def positive(self, scores: Scores) -> Values:
+    def positive(self, scores: Scores) -> Tensor:
         return self._positive(scores)
 
-    def negative(self, scores: Scores) -> Values:
+    def negative(self, scores: Scores) -> Tensor:
         return self._negative(scores)
 
     def log_odds(self, scores: Scores) -> Tensor:

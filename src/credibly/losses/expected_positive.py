@@ -8,9 +8,9 @@ from torch.nn.functional import logsigmoid
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BatchLoss
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
 
 class ExpectedPositive(BatchLoss):
@@ -55,12 +55,12 @@ class ExpectedPositive(BatchLoss):
     def log_odds(self, scores: Scores) -> LogOdds:
         return working_precision(scores)
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         return {"link": "shift"}
 
     def batch_values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return one value per row, each with the regularizer of the batch, and their number."""
         checks.average_size(self.average_size, scores.shape[1])
         known = targets >= 0

@@ -15,7 +15,7 @@ from credibly.arrays import to_numpy
 from credibly.losses.base import Loss, Reduction, belongs, working_precision
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.linear.chunks import EntriesLinear, LinearForm
-from credibly.types import ArrayLike, LogOdds, Scores, Targets, Values
+from credibly.types import ArrayLike, LogOdds, Scores
 
 
 class BinaryLoss(Loss):
@@ -58,11 +58,11 @@ class Mine(cr.losses.BinaryLoss):
         self._owns_pairs_loop = belongs(type(self), "pairs_loop", (*_FORMULAS, "log_odds"))
 
     @abstractmethod
-    def positive(self, scores: Scores) -> Values:
+    def positive(self, scores: Scores) -> Tensor:
         """Return the partial loss of a label that is present."""
 
     @abstractmethod
-    def negative(self, scores: Scores) -> Values:
+    def negative(self, scores: Scores) -> Tensor:
         """Return the partial loss of a label that is absent."""
 
     def loop(self) -> FusedForm | None:
@@ -98,7 +98,7 @@ class Mine(cr.losses.BinaryLoss):
         other._buffers = {**self._buffers, "label_weight": self.label_weight[labels]}
         return other
 
-    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         scores, targets = self._prepare(scores, targets)
         if weight is None and self.label_weight is None and self.reduction in ("mean", "rows"):
             form = self.fused_form()
@@ -108,16 +108,16 @@ class Mine(cr.losses.BinaryLoss):
         known = targets >= 0
         return self.reduce(values, known.any(-1).sum() if self.reduction == "rows" else known.sum())
 
-    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+    def values(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return one value per entry; 0 where the target is unknown."""
         return self._weighted(*self._prepare(scores, targets), weight)
 
-    def plain_mean(self, scores: Scores, targets: Targets) -> Tensor:
+    def plain_mean(self, scores: Scores, targets: Tensor) -> Tensor:
         """Return the mean over known entries by the formula, differentiable any number of times."""
         known = (targets >= 0).sum().clamp(min=1)
         return self.plain_values(scores, coding.unknown_to_minus_one(targets)).sum() / known
 
-    def plain_values(self, scores: Scores, targets: Targets) -> Values:
+    def plain_values(self, scores: Scores, targets: Tensor) -> Tensor:
         """Return the formula for every entry; ``targets`` are −1 where unknown."""
         # Unknown entries are replaced before the formula: masking after it would let the
         # gradient of an infinite or NaN score through as 0 × NaN.
@@ -145,7 +145,7 @@ class Mine(cr.losses.BinaryLoss):
             shown.append(f"label_weight=<{self.label_weight.numel()} numbers>")
         return ", ".join(text for text in shown if text)
 
-    def _prepare(self, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
+    def _prepare(self, scores: Scores, targets: Tensor) -> tuple[Scores, Tensor]:
         # Scores and targets of one dtype and shape, the usual case, need no conversion.
         precise = isinstance(scores, Tensor) and scores.dtype in (torch.float32, torch.float64)
         if precise and targets.dtype == scores.dtype and targets.shape == scores.shape:
@@ -154,7 +154,7 @@ class Mine(cr.losses.BinaryLoss):
         scores = working_precision(scores)
         return scores, coding.tensor_matrix(scores, targets)
 
-    def _weighted(self, scores: Scores, targets: Targets, weight: Tensor | None) -> Values:
+    def _weighted(self, scores: Scores, targets: Tensor, weight: Tensor | None) -> Tensor:
         values = self.plain_values(scores, coding.unknown_to_minus_one(targets))
         if self.label_weight is not None:
             checks.label_weight(self.label_weight, scores.shape[-1])
@@ -167,7 +167,7 @@ class Mine(cr.losses.BinaryLoss):
 _FORMULAS = ("positive", "negative", "plain_values")
 
 
-def _per_row(targets: Targets) -> Tensor:
+def _per_row(targets: Tensor) -> Tensor:
     """Return the number of known entries per row that has one."""
     known = targets >= 0
     return known.sum().double() / known.any(-1).sum().clamp(min=1)
@@ -184,24 +184,24 @@ class RowLoss(Loss):
     smallest_example: ClassVar[str] = Loss.smallest_example
 
     @abstractmethod
-    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return one value per row, and which rows count (bool).
 
         ``scores`` are (rows, labels) in float32 or float64, ``targets`` the same with −1 where
         unknown. Values of rows that do not count are taken as 0.
         """
 
-    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         values, counted = self._weighted(scores, targets, weight)
         return self.reduce(values, counted.sum())
 
-    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+    def values(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return one value per row; 0 for rows that do not count."""
         return self._weighted(scores, targets, weight)[0]
 
     def _weighted(
-        self, scores: Scores, targets: Targets, weight: Tensor | None
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         scores, targets = matrices(self, scores, targets)
         values, counted = self.row_values(scores, targets)
         values = torch.where(counted, values, 0.0)
@@ -210,7 +210,7 @@ class RowLoss(Loss):
         return values, counted
 
 
-def matrices(loss: Loss, scores: Scores, targets: Targets) -> tuple[Scores, Targets]:
+def matrices(loss: Loss, scores: Scores, targets: Tensor) -> tuple[Scores, Tensor]:
     """Return scores in working precision, and targets as a matrix with −1 where unknown."""
     checks.matrix_scores(scores, loss.scores_per_label)
     scores = working_precision(scores)
@@ -237,20 +237,20 @@ class Mine(cr.losses.BatchLoss):
 
     @abstractmethod
     def batch_values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return one value per row or entry, and the number that the mean divides by.
 
         ``scores`` are in float32 or float64, ``targets`` a matrix with −1 where unknown, ``weight``
         is (rows,) or None. State may change only where ``update_state`` says so.
         """
 
-    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         scores, targets = matrices(self, scores, targets)
         rows = _row_weight(weight, scores)
         return self.reduce(*self.batch_values(scores, targets, rows, update_state=self.training))
 
-    def values(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Values:
+    def values(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return one value per row, or per entry where the method has them; 0 where unknown."""
         scores, targets = matrices(self, scores, targets)
         rows = _row_weight(weight, scores)

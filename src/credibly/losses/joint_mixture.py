@@ -8,9 +8,9 @@ from torch.nn.functional import logsigmoid, pad, softplus
 from torch.nn.parameter import UninitializedParameter
 
 from credibly import checks
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import RowLoss
-from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
+from credibly.types import LogOdds, Probabilities, Scores
 
 _NEVER = -1e30  # log of zero that stays finite under autograd
 _SMALLEST = 1e-30
@@ -93,7 +93,7 @@ class JointMixture(RowLoss):
     def link_state(self) -> dict[str, Tensor]:
         return {"offsets": self.offsets}
 
-    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         log_odds, gate, empty = self._split(scores)
         known, positive = (targets >= 0)[:, None], targets.clamp(min=0)[:, None]
         none = softplus(log_odds)  # −log of "this label is absent", by component
@@ -124,11 +124,11 @@ class JointMixture(RowLoss):
         """Return the log-odds of the marginals."""
         return self.log_odds(scores)
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         offsets = self.offsets.detach().double().tolist()
         return {"link": "joint", "offsets": offsets, "components": self.components}
 
-    def ranking_formula(self) -> Formula:
+    def ranking_formula(self) -> LinkFormula:
         return self.formula()
 
     def initial_scores(self, label_rates: Tensor) -> Scores:

@@ -14,7 +14,7 @@ from credibly.losses.collectives import all_reduce_sum, process_count
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.pairs import PairsForm, row_pairs
 from credibly.losses.wrapped import WrappedLoss
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
 PLATEAU = 50.0
 """Log-odds of links with a plateau are taken within ± this: a probability of 2e-22."""
@@ -105,7 +105,7 @@ class LabelPairs(WrappedLoss):
         return self.weight > 0 and (loss.exclusive or other_log_odds)
 
     def forward(
-        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
     ) -> Tensor:
         checks.float_scores(scores)
         across = self.spans_processes and self.training and process_count() > 1
@@ -119,8 +119,8 @@ class LabelPairs(WrappedLoss):
         return self.loss(scores, targets, **details) + PairsForm(self.weight)(log_odds, matrix)
 
     def values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
-    ) -> Values:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+    ) -> Tensor:
         """Return one value per row: the wrapped loss's mean over known entries, and the pairs."""
         log_odds, matrix = self._compared(scores, targets)
         values = self._row_values(scores, matrix, weight, details)
@@ -130,7 +130,7 @@ class LabelPairs(WrappedLoss):
         return self.loss.with_label_pairs(self.weight) if self.on == "link" else None
 
     def _by_rows(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, details: dict[str, Any]
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, details: dict[str, Any]
     ) -> Tensor:
         if self.reduction not in ("mean", "rows"):
             values = self.values(scores, targets, weight, **details)
@@ -143,13 +143,13 @@ class LabelPairs(WrappedLoss):
         rows = all_reduce_sum((matrix >= 0).any(-1).sum(), across).clamp(min=1)
         return self.loss(scores, targets, weight, **details) + all_reduce_sum(pairs, across) / rows
 
-    def _weighted_pairs(self, log_odds: LogOdds, matrix: Targets, weight: Tensor | None) -> Values:
+    def _weighted_pairs(self, log_odds: LogOdds, matrix: Tensor, weight: Tensor | None) -> Tensor:
         pairs = self.weight * row_pairs(log_odds, matrix)
         if weight is None:
             return pairs
         return pairs * checks.row_weight(weight, log_odds).to(pairs.dtype)
 
-    def _compared(self, scores: Scores, targets: Targets) -> tuple[LogOdds, Targets]:
+    def _compared(self, scores: Scores, targets: Tensor) -> tuple[LogOdds, Tensor]:
         """Return the log-odds that are compared, and targets as a matrix with −1 for unknown."""
         scores = working_precision(scores)
         one_head = scores[..., : scores.shape[-1] // self.scores_per_label]

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BatchLoss, matrices
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
 
 class OnlineEstimation(BatchLoss):
@@ -84,7 +84,7 @@ class OnlineEstimation(BatchLoss):
     def forward(
         self,
         scores: Scores,
-        targets: Targets,
+        targets: Tensor,
         weight: Tensor | None = None,
         indices: Tensor | None = None,
     ) -> Tensor:
@@ -93,17 +93,17 @@ class OnlineEstimation(BatchLoss):
     def values(
         self,
         scores: Scores,
-        targets: Targets,
+        targets: Tensor,
         weight: Tensor | None = None,
         indices: Tensor | None = None,
-    ) -> Values:
+    ) -> Tensor:
         """Return one value per row, each with the regularizer of the batch; 0 where unknown."""
         return self._with_indices(scores, targets, weight, indices)[0]
 
     def log_odds(self, scores: Scores) -> LogOdds:
         return working_precision(scores)
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         return {"link": "shift"}
 
     @torch.no_grad()
@@ -112,14 +112,14 @@ class OnlineEstimation(BatchLoss):
         return torch.sigmoid(self.estimate_log_odds[indices])
 
     def batch_values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return one value per row for a batch of all training rows in order, and their number."""
         return self._with_indices(scores, targets, weight, None)
 
     def _with_indices(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, indices: Tensor | None
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, indices: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         scores, targets = matrices(self, scores, targets)
         if scores.shape[1] != self.num_labels:
             raise checks.InputError(
@@ -144,7 +144,7 @@ class OnlineEstimation(BatchLoss):
 
     def _half(
         self, log_odds: Tensor, others: Tensor | None, targets: Tensor, known: Tensor
-    ) -> Values:
+    ) -> Tensor:
         """Return ℓ′ of one side given the other, one value per row; without it, what needs none."""
         cost = -targets * logsigmoid(log_odds)
         if others is not None:

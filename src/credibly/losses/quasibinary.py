@@ -11,11 +11,11 @@ from torch import Tensor
 
 from credibly import checks
 from credibly.losses import collectives
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BatchLoss, matrices
 from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.linear.rows import QuasibinaryLinear
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
 Penalty = Literal["batch", "running"]
 _MOMENTUM = {"batch": 0.9, "running": 0.99}
@@ -121,7 +121,7 @@ class Quasibinary(BatchLoss):
         log_q = log_q.clamp(max=math.log1p(-torch.finfo(scores.dtype).eps))
         return log_q - torch.log(-torch.expm1(log_q))
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         return {"link": "quasibinary", "log_normalizer": float(self.log_normalizer)}
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
@@ -131,7 +131,7 @@ class Quasibinary(BatchLoss):
         return (torch.log(rates) + shift).to(torch.get_default_dtype())
 
     @torch.no_grad()
-    def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
+    def fit_state(self, batches: Iterable[tuple[Scores, Tensor]]) -> Self:
         """Replace the running sums by exact ones over ``(scores, targets)`` batches.
 
         Each process gives its own share of the data, and every process must take part.
@@ -159,8 +159,8 @@ class Quasibinary(BatchLoss):
         return {"normalizer": float(self.normalizer)}
 
     def batch_values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return one value per entry, 0 where unknown, and the number of rows with a known one."""
         known = targets >= 0
         present = torch.where(known, targets, 0.0)

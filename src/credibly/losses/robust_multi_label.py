@@ -9,7 +9,7 @@ from credibly import checks
 from credibly.losses.base import Reduction
 from credibly.losses.families import RowLoss
 from credibly.losses.warp import hinge_sums, rank_weights
-from credibly.types import Scores, Targets, Values
+from credibly.types import Scores
 
 
 class RobustMultiLabel(RowLoss):
@@ -65,7 +65,7 @@ class RobustMultiLabel(RowLoss):
         self.single_weight = checks.at_least("single_weight", single_weight, 0)
         self.leak = checks.fraction("leak", leak)
 
-    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         positive, negative = targets > 0.5, (targets >= 0) & (targets <= 0.5)
         known = positive | negative
         safe = torch.where(known, scores, 0.0).double()

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import RowLoss
 from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.linear.rows import SoftmaxLinear
-from credibly.types import LogOdds, Scores, Targets, Values
+from credibly.types import LogOdds, Scores
 
 ABSENT_SCORE = -1e30
 """The score of a label that takes no part in a softmax; finite, so that gradients stay so."""
 
-ZeroLabel = Literal["uniform", "max_confidence", "none_class"]
+ZeroLabelRule = Literal["uniform", "max_confidence", "none_class"]
 
 
 class Softmax(RowLoss):
@@ -68,7 +68,7 @@ class Softmax(RowLoss):
 
     def __init__(
         self,
-        zero_label: ZeroLabel | None = None,
+        zero_label: ZeroLabelRule | None = None,
         zero_weight: float | None = None,
         *,
         reduction: Reduction = "mean",
@@ -92,7 +92,7 @@ class Softmax(RowLoss):
         none = torch.zeros_like(scores[..., :1])
         return softmax_log_odds(torch.cat([scores, none], -1))[..., :-1]
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         return {"link": "softmax", "none_class": self.zero_label == "none_class"}
 
     def known_log_odds(self, scores: Scores, known: Tensor) -> LogOdds:
@@ -123,7 +123,7 @@ class Softmax(RowLoss):
     def linear_form(self) -> LinearForm | None:
         return SoftmaxLinear(self)
 
-    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         known = targets >= 0
         weights = torch.where(known, targets, 0.0)
         count = weights.sum(-1)
@@ -149,7 +149,7 @@ class Softmax(RowLoss):
         weight = torch.where(labelled, 1.0, self.zero_weight).double()
         return weight * rows / torch.where(labelled, inside, outside).clamp(min=1)
 
-    def _without_label(self, shares: Tensor, log_share: Tensor, known: Tensor) -> Values:
+    def _without_label(self, shares: Tensor, log_share: Tensor, known: Tensor) -> Tensor:
         """Return the loss of a row without label; ``shares`` may end with that of "none"."""
         if self.zero_label == "none_class":
             return -shares[:, -1]

@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from credibly import checks
-from credibly.losses.base import Formula, Reduction, working_precision
+from credibly.losses.base import LinkFormula, Reduction, working_precision
 from credibly.losses.families import BinaryLoss
 from credibly.losses.fused.entries import EntryLoop, side_numbers, softplus_loop
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.linked import LinkedPairs
-from credibly.types import LogOdds, Scores, Values
+from credibly.types import LogOdds, Scores
 
 
 class SPA(BinaryLoss):
@@ -74,10 +74,10 @@ class SPA(BinaryLoss):
         self.shift_neg = checks.finite("shift_neg", shift_neg)
         self.log_ratio = math.log(slope_neg / scale_neg) - math.log(slope_pos / scale_pos)
 
-    def positive(self, scores: Scores) -> Values:
+    def positive(self, scores: Scores) -> Tensor:
         return -logsigmoid(self.slope_pos * (scores - self.shift_pos)) / self.scale_pos
 
-    def negative(self, scores: Scores) -> Values:
+    def negative(self, scores: Scores) -> Tensor:
         return -logsigmoid(-self.slope_neg * (scores - self.shift_neg)) / self.scale_neg
 
     def log_odds(self, scores: Scores) -> LogOdds:
@@ -87,7 +87,7 @@ class SPA(BinaryLoss):
         down = logsigmoid(-self.slope_pos * (scores - self.shift_pos))
         return self.log_ratio + up - down
 
-    def formula(self) -> Formula:
+    def formula(self) -> LinkFormula:
         return {"link": "spa", **{name: getattr(self, name) for name in self.arguments}}
 
     def loop(self) -> FusedForm | None:

@@ -17,7 +17,7 @@ from credibly.losses.fused.two_way import TwoWayForm
 from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.linear.rows import TwoWayLinear
 from credibly.losses.wrapped import WrappedLoss
-from credibly.types import Scores, Targets, Values
+from credibly.types import Scores
 
 
 class TwoWay(BatchLoss):
@@ -81,7 +81,7 @@ class TwoWay(BatchLoss):
         self.margin = checks.finite("margin", margin)
         self.ways = checks.choice("ways", ways, ("both", "samples", "labels"))
 
-    def forward(self, scores: Scores, targets: Targets, weight: Tensor | None = None) -> Tensor:
+    def forward(self, scores: Scores, targets: Tensor, weight: Tensor | None = None) -> Tensor:
         if weight is not None or self.reduction not in ("mean", "rows"):
             return super().forward(scores, targets, weight)
         checks.matrix_scores(scores)
@@ -99,7 +99,7 @@ class TwoWay(BatchLoss):
         rates = torch.as_tensor(label_rates).double()
         return torch.logit(rates).to(torch.get_default_dtype())
 
-    def plain_mean(self, scores: Scores, targets: Targets) -> Tensor:
+    def plain_mean(self, scores: Scores, targets: Tensor) -> Tensor:
         """Return the loss by the formula, for any range of scores and any number of processes."""
         total = scores.new_zeros((), dtype=torch.float64)
         across = self.training
@@ -114,8 +114,8 @@ class TwoWay(BatchLoss):
         return total.to(scores.dtype)
 
     def batch_values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, *, update_state: bool
-    ) -> tuple[Values, Tensor]:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, *, update_state: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return one value per row, whose mean over rows with a known label is the loss.
 
         A row has its own sample-wise term; the term of a column is shared among its positives.
@@ -139,12 +139,12 @@ class TwoWay(BatchLoss):
     def _terms(
         self,
         scores: Scores,
-        targets: Targets,
+        targets: Tensor,
         *,
         dim: int,
         across: bool = False,
         weight: Tensor | None = None,
-    ) -> tuple[Values, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Return one term for each row (``dim=1``) or column (``dim=0``), and which of them count.
 
         Inside the sums of a column a row counts ``weight`` times.
@@ -231,7 +231,7 @@ class TwoWayTerm(WrappedLoss):
         return self
 
     def forward(
-        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
     ) -> Tensor:
         checks.float_scores(scores)
         if self.reduction not in ("mean", "rows"):
@@ -242,8 +242,8 @@ class TwoWayTerm(WrappedLoss):
         return self.loss(scores, targets, weight, **details) + share * term
 
     def values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
-    ) -> Values:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+    ) -> Tensor:
         """Return one value per row: the inner loss's mean over known entries, and the term."""
         ranked = self.ranking_scores(scores)
         matrix = coding.unknown_to_minus_one(coding.tensor_matrix(ranked, targets))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from credibly.losses.base import Reduction
 from credibly.losses.families import RowLoss
-from credibly.types import Scores, Targets, Values
+from credibly.types import Scores
 
 
 class Warp(RowLoss):
@@ -42,7 +42,7 @@ class Warp(RowLoss):
     def __init__(self, *, reduction: Reduction = "mean") -> None:
         super().__init__(reduction=reduction)
 
-    def row_values(self, scores: Scores, targets: Targets) -> tuple[Values, Tensor]:
+    def row_values(self, scores: Scores, targets: Tensor) -> tuple[Tensor, Tensor]:
         positive, negative = targets > 0.5, (targets >= 0) & (targets <= 0.5)
         taking_part = positive.any(1) & negative.any(1)
         safe = torch.where(positive | negative, scores, 0.0).double()

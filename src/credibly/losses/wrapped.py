@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.losses.base import Formula, Loss, Reduction
+from credibly.losses.base import LinkFormula, Loss, Reduction
 from credibly.losses.bce import BCE
 from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.softmax import Softmax
-from credibly.types import LogOdds, Probabilities, Scores, Targets, Values
+from credibly.types import LogOdds, Probabilities, Scores
 
 
 class WrappedLoss(Loss):
@@ -70,16 +70,16 @@ class WrappedLoss(Loss):
     def ranking_scores(self, scores: Scores) -> Scores:
         return self.loss.ranking_scores(scores)
 
-    def formula(self) -> Formula | None:
+    def formula(self) -> LinkFormula | None:
         return self.loss.numpy_link()
 
-    def ranking_formula(self) -> Formula | None:
+    def ranking_formula(self) -> LinkFormula | None:
         return self.loss.numpy_link(ranking=True)
 
     def initial_scores(self, label_rates: Tensor) -> Scores:
         return self.loss.initial_scores(label_rates)
 
-    def fit_state(self, batches: Iterable[tuple[Scores, Targets]]) -> Self:
+    def fit_state(self, batches: Iterable[tuple[Scores, Tensor]]) -> Self:
         self.loss.fit_state(batches)
         return self
 
@@ -87,8 +87,8 @@ class WrappedLoss(Loss):
         return self.loss.state_summary()
 
     def _row_values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None, details: dict[str, Any]
-    ) -> Values:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, details: dict[str, Any]
+    ) -> Tensor:
         """Return one value of the inner loss per row, reduced over labels as it says."""
         values = self.loss.values(scores, targets, weight, **details)
         if values.ndim < scores.ndim:
@@ -141,15 +141,15 @@ class Published(WrappedLoss):
             self.has_link = True
 
     def forward(
-        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
     ) -> Tensor:
         if self.reduction in ("mean", "rows"):
             return self.loss(scores, targets, weight, **details)
         return self.reduce(self.values(scores, targets, weight, **details), scores.new_ones(()))
 
     def values(
-        self, scores: Scores, targets: Targets, weight: Tensor | None = None, **details: Any
-    ) -> Values:
+        self, scores: Scores, targets: Tensor, weight: Tensor | None = None, **details: Any
+    ) -> Tensor:
         """Return the values of the loss inside."""
         return self.loss.values(scores, targets, weight, **details)
 
@@ -159,7 +159,7 @@ class Published(WrappedLoss):
     def log_odds(self, scores: Scores) -> LogOdds:
         return self.loss.published_log_odds(scores)
 
-    def formula(self) -> Formula | None:
+    def formula(self) -> LinkFormula | None:
         if self.link is None:
             return super().formula()
         ranking, link = self.ranking_formula(), self.link.formula()

@@ -20,7 +20,7 @@ from credibly.checks import InputError, nearest
 from credibly.predictions import file_formats, validation
 from credibly.predictions.file_formats import ColumnNames, ImportedTable
 from credibly.predictions.table import Predictions
-from credibly.targets import Coding
+from credibly.targets import Coding, as_decoded
 from credibly.types import Array, ArrowTable
 
 if TYPE_CHECKING:
@@ -105,12 +105,11 @@ def _predictions(table: ImportedTable, probabilities: Any, metadata: dict[str, A
         metadata["source"] = Path(table.where.removesuffix(": ")).name
     return Predictions.from_arrays(
         probabilities=probabilities,
-        targets=table.targets,
+        targets=as_decoded(table.targets),
         labels=table.labels,
         ids=table.ids,
         scores=scores,
         metadata=metadata,
-        coding="unknown",
         where=table.where,
     )
 

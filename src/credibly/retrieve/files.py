@@ -23,6 +23,7 @@ from credibly.retrieve.memory import Index
 from credibly.retrieve.query.diagram import Diagram, diagram
 from credibly.retrieve.query.formula import Query
 from credibly.retrieve.query.probabilities import as_query
+from credibly.targets import as_decoded
 
 if TYPE_CHECKING:
     from credibly.retrieve.joint.model import Joint
@@ -129,7 +130,7 @@ def _search_table(
     names = list(dict.fromkeys(label for _, label, _ in conditions(asked)))
     labels = source.labels if joint is not None else names
     rows = source.read(labels) if isinstance(source, Dataset) else source.select(labels)
-    index = Index(rows.probabilities, labels, rows.ids, rows.targets, coding="unknown")
+    index = Index(rows.probabilities, labels, rows.ids, as_decoded(rows.targets))
     answer = index.search(asked, top=top, joint=joint)
     hits = [hit for hit in answer.hits if hit.probability > 0 or not held]
     return replace(answer, hits=hits)

@@ -91,6 +91,16 @@ class Targets:
         return f"Targets({rows:,} rows, {labels:,} labels)"
 
 
+def as_decoded(targets: Any) -> Any:
+    """Return targets that were decoded before as `Targets`; None and sparse ones as they are.
+
+    Example:
+        >>> as_decoded(np.array([[1, -1]]))
+        Targets(1 rows, 2 labels)
+    """
+    return Targets(targets) if isinstance(targets, np.ndarray) else targets
+
+
 TargetsLike: TypeAlias = "ArrayLike | Targets"
 """What functions take as targets: what a user has, or targets that were decoded before."""
 

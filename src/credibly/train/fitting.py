@@ -380,9 +380,8 @@ def _finish(
         if run.settings.calibrate != "none":
             run.pipeline.calibrate(
                 held_out_scores.numpy(),
-                held_out.dense_targets,
+                Targets(held_out.dense_targets),
                 run.settings.calibrate,
-                coding="unknown",
             )
         run.pipeline.decision = _decision(run, held_out_scores)
     if not accelerator.is_main_process:

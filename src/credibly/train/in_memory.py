@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from credibly.checks import InputError
 from credibly.data import SparseFeatures
 from credibly.pipeline import Pipeline
+from credibly.targets import Targets
 from credibly.train.assembly import set_prior_bias
 from credibly.train.batches import mixed
 from credibly.train.configuration import HEADS, Settings
@@ -153,7 +154,7 @@ def _calibrated(
         raise InputError("a loss without a link needs a calibrator; got calibrate='none'.")
     pipeline = Pipeline(criterion.eval())
     if calibrate != "none" and (len(targets) >= FEW_ROWS or not criterion.has_link):
-        pipeline.calibrate_stages(stages, targets, calibrate, coding="unknown")
+        pipeline.calibrate_stages(stages, Targets(targets), calibrate)
     odds = stages.get(pipeline.link, stages[next(iter(stages))])
     held_out = Pipeline(None, pipeline.calibrator).probabilities(odds)
     return FittedModel(model.eval(), pipeline, held_out)

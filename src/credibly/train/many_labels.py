@@ -178,7 +178,7 @@ def fit_calibrator(
     if settings.calibrate == "none" or (settings.calibrate == "auto" and criterion.exclusive):
         return None
     column, truth = odds[known][:, None], hits[known][:, None]
-    return fit_by_name(settings.calibrate, column, truth, coding="unknown")
+    return fit_by_name(settings.calibrate, column, Targets(truth))
 
 
 def top_predictions(

@@ -20,6 +20,7 @@ from credibly.files import read_json_object, write_json
 from credibly.models import Stack, Trees
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
+from credibly.targets import Targets
 from credibly.train.callbacks import read_log
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
 from credibly.train.configuration import Settings, is_compared, read_toml
@@ -223,10 +224,9 @@ class Run:
             probabilities=self.pipeline.probabilities(array).astype(np.float32),
             labels=self.labels,
             ids=rows.ids,
-            targets=rows.dense_targets if truth else None,
+            targets=Targets(rows.dense_targets) if truth else None,
             scores=self.pipeline.ranking_scores(array),
             metadata=self.metadata(),
-            coding="unknown",  # decoded when the data were read
         )
 
     def metadata(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from credibly.predictions.completeness import shard_metadata
 from credibly.predictions.file_formats import ImportedTable
 from credibly.predictions.importing import Values, check_declared, read_values, with_truth
 from credibly.predictions.shard import BATCH_ROWS
-from credibly.targets import Coding, decode
+from credibly.targets import Coding, Targets, as_decoded, decode
 from credibly.types import Array, ArrayLike
 from credibly.workflows import shards
 from credibly.workflows.fit_rows import FitRows, RowChoice
@@ -38,7 +38,7 @@ from credibly.workflows.probability_maps import (
 
 if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
-    from credibly.calibrate.auto import Candidate
+    from credibly.calibrate.auto import CalibratorCandidate
     from credibly.losses import Loss
     from credibly.metrics import Draws, Interval, Reliability
 
@@ -79,7 +79,7 @@ class CalibratedScores:
     stages: dict[str, dict[str, float]]
     compared: str
     change: Interval
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[CalibratorCandidate, ...] = ()
     values: Values = "logits"
     link_change: Interval | None = None
     ace_change: Interval | None = None
@@ -511,19 +511,18 @@ def _calibrate_table(
     ranking = pipeline.ranking_scores(scores)
     bare = Predictions.from_arrays(  # checks ids, truth and scores before any work is done
         probabilities=Pipeline().probabilities(ranking),
-        targets=table.targets,
+        targets=as_decoded(table.targets),
         labels=table.labels,
         ids=table.ids,
         scores=ranking if values == "logits" else None,
         metadata={"loss": None if loss is None else str(loss), "seed": fit_rows.seed},
-        coding="unknown",  # decoded when they were read
         where=table.where,
     )
     assert bare.targets is not None
     fitted, held_out = _split(bare.targets, table, fit_rows)
     link = _fit_link(pipeline, scores[fitted], bare.targets[fitted])
     candidates = pipeline.calibrate(
-        scores[fitted], bare.targets[fitted], method, seed=fit_rows.seed, coding="unknown"
+        scores[fitted], Targets(bare.targets[fitted]), method, seed=fit_rows.seed
     )
     calibrator = pipeline.calibrator
     assert calibrator is not None
@@ -545,9 +544,9 @@ def _calibrate_table(
     raw = link is not None and pipeline.link == "raw"
     last = f"scores + {calibrator.name}" if raw else f"+ {calibrator.name}"
     stages = {**given, last: calibrated.probabilities[held_out]}
-    truth = bare.targets[held_out]
+    truth = Targets(bare.targets[held_out])
     measured = {
-        name: metrics.summary_draws(probabilities, truth, ranking[held_out], coding="unknown")
+        name: metrics.summary_draws(probabilities, truth, ranking[held_out])
         for name, probabilities in stages.items()
     }
     numbers = {name: found.estimates for name, found in measured.items()}
@@ -569,7 +568,7 @@ def _calibrate_table(
         ace_change=_ace_change(measured[last], [measured[name] for name in given]),
         plateau=pipeline.plateau_share(scores[held_out]),
         diagrams={
-            name: metrics.reliability(probabilities, truth, coding="unknown")
+            name: metrics.reliability(probabilities, truth)
             for name, probabilities in stages.items()
         },
     )
@@ -586,11 +585,9 @@ def _ace_change(after: Draws, before: list[Draws]) -> Interval:
     return metrics.Interval(change, float(low), float(high))
 
 
-def _change(new: Array, old: Array, truth: Array) -> Interval:
+def _change(new: Array, old: Array, truth: Targets) -> Interval:
     """Return the change in log loss with a 95 % interval."""
-    return metrics.paired_interval(
-        metrics.log_loss, new, old, truth, method="analytic", coding="unknown"
-    )
+    return metrics.paired_interval(metrics.log_loss, new, old, truth, method="analytic")
 
 
 def _split(targets: Array, table: ImportedTable, fit_rows: FitRows) -> tuple[Array, Array]:

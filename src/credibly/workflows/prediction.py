@@ -16,6 +16,7 @@ from credibly.data.preparation import Preparation
 from credibly.executors import Executor, open_executor
 from credibly.predictions import Writer
 from credibly.predictions.completeness import shard_metadata, shard_name
+from credibly.targets import Targets
 from credibly.types import Array
 from credibly.workflows.shards import check_paths
 
@@ -80,9 +81,8 @@ def predict_dataset(
             writer.append(
                 probabilities=probabilities,
                 scores=scores,
-                targets=table.dense_targets if table.has_truth else None,
+                targets=Targets(table.dense_targets) if table.has_truth else None,
                 ids=table.ids,
-                coding="unknown",
             )
         return {"rows": np.array(len(probabilities))}
 

@@ -17,7 +17,7 @@ from credibly.predictions import Layout, Predictions
 from credibly.predictions.file_formats import ImportedTable
 from credibly.predictions.importing import Values, check_declared, read_values, with_truth
 from credibly.predictions.table import label_mismatch
-from credibly.targets import Coding
+from credibly.targets import Coding, as_decoded
 from credibly.types import Array, ArrayLike
 
 
@@ -134,7 +134,7 @@ class ProbabilityMap:
         calibrator = self.pipeline.calibrator
         return Predictions.from_arrays(
             probabilities=self.probabilities(given).astype(np.float32),
-            targets=table.targets,
+            targets=as_decoded(table.targets),
             labels=self.labels,
             ids=table.ids,
             scores=self.pipeline.ranking_scores(given) if self.values == "logits" else None,
@@ -143,7 +143,6 @@ class ProbabilityMap:
                 "calibrator": None if calibrator is None else calibrator.state(),
                 "calibration": {"applied": True},
             },
-            coding="unknown",
             where=table.where,
         )
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from credibly.compiled import compiled
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_flat
 from credibly.losses.fused.memory import CHUNK, all_hard, as_type, known_weights, tensors_at
-from credibly.types import Scores, Targets
+from credibly.types import Scores
 from credibly.vectormath import EXACT, INNER, JIT, exp_nonpositive, log1p_unit, log_positive
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ class EntryLoop(FusedForm):
     loop: Callable[..., float]
     numbers: tuple[float, ...]
 
-    def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
+    def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
         return run_flat(self.loop, scores, targets, needs_grad, self.numbers)
 
-    def plain(self, scores: Scores, targets: Targets) -> Tensor:
+    def plain(self, scores: Scores, targets: Tensor) -> Tensor:
         return self.loss.plain_mean(scores, targets)
 
 

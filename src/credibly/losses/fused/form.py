@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from credibly import checks
-from credibly.types import Scores, Targets
+from credibly.types import Scores
 
 ValueAndGradient: TypeAlias = tuple[Tensor, Tensor | None]
 """A scalar, and a new tensor like the scores, or None where no gradient is needed."""
@@ -59,7 +59,7 @@ class FusedForm(ABC):
     def plain(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return the value by the formula. Targets may hold any coding of unknown."""
 
-    def __call__(self, scores: Scores, targets: Targets) -> Tensor:
+    def __call__(self, scores: Scores, targets: Tensor) -> Tensor:
         """Return the loss; its gradient is handed over in ``backward``."""
         if targets.requires_grad or not takes_loops(scores) or not checks.can_read_values(scores):
             return self.plain(scores, targets)
@@ -135,7 +135,7 @@ def takes_loops(scores: Tensor) -> bool:
 def run_flat(
     kernel: Callable[..., float],
     scores: Scores,
-    targets: Targets,
+    targets: Tensor,
     needs_grad: bool,
     *arguments: Any,
 ) -> ValueAndGradient:
@@ -146,7 +146,7 @@ def run_flat(
 def run_rows(
     kernel: Callable[..., float],
     scores: Scores,
-    targets: Targets,
+    targets: Tensor,
     needs_grad: bool,
     *arguments: Any,
 ) -> ValueAndGradient:
@@ -159,7 +159,7 @@ def run_rows(
 def _run(
     kernel: Callable[..., float],
     scores: Scores,
-    targets: Targets,
+    targets: Tensor,
     needs_grad: bool,
     arguments: tuple[Any, ...],
     shape: int | tuple[int, int],

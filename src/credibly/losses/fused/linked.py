@@ -25,7 +25,7 @@ from credibly.losses.fused.form import FusedForm, ValueAndGradient, by_autograd,
 from credibly.losses.fused.memory import CHUNK, all_hard, array_at, as_type, tensors_at
 from credibly.losses.fused.pairs import PairsForm, pair_factor, positives
 from credibly.losses.fused.pairs import tables as chebyshev_tables
-from credibly.types import Scores, Targets
+from credibly.types import Scores
 from credibly.vectormath import EXACT, INNER, JIT, THIN, exp_nonpositive, float_bits, log1p_unit
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class LinkedPairs(FusedForm):
     """See ``softplus.side_numbers``."""
     weight: float
 
-    def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
+    def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
         if not scores.numel():
             return by_autograd(self.plain, scores, targets, needs_grad)
         value, gradient = run_rows(_linked, scores, targets, needs_grad, self.numbers, self.weight)
@@ -61,15 +61,15 @@ class LinkedPairs(FusedForm):
             return by_autograd(self._one_after_the_other, scores, targets, needs_grad)
         return value, gradient
 
-    def plain(self, scores: Scores, targets: Targets) -> Tensor:
+    def plain(self, scores: Scores, targets: Tensor) -> Tensor:
         pairs = PairsForm(self.weight).plain(self._log_odds(scores, targets), targets)
         return self.loss.plain_mean(scores, targets) + pairs
 
-    def _one_after_the_other(self, scores: Scores, targets: Targets) -> Tensor:
+    def _one_after_the_other(self, scores: Scores, targets: Tensor) -> Tensor:
         pairs = PairsForm(self.weight)(self._log_odds(scores, targets), targets)
         return self.loss(scores, targets) + pairs
 
-    def _log_odds(self, scores: Scores, targets: Targets) -> Tensor:
+    def _log_odds(self, scores: Scores, targets: Tensor) -> Tensor:
         # Unknown labels take no part, not even with a score of NaN.
         return self.loss.log_odds(torch.where(targets >= 0, scores, 0.0))
 

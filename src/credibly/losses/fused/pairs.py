@@ -27,7 +27,7 @@ from credibly.compiled import compiled
 from credibly.losses.fused.entries import softplus_and_sigmoid
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, run_rows
 from credibly.losses.fused.memory import CHUNK, tensors_at
-from credibly.types import LogOdds, Targets, Values
+from credibly.types import LogOdds
 from credibly.vectormath import (
     INNER,
     JIT,
@@ -51,16 +51,16 @@ class PairsForm(FusedForm):
 
     weight: float
 
-    def on_cpu(self, scores: LogOdds, targets: Targets, needs_grad: bool) -> ValueAndGradient:
+    def on_cpu(self, scores: LogOdds, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
         double = scores.dtype == torch.float64
         return run_rows(pairs_at, scores, targets, needs_grad, self.weight, tables(double))
 
-    def plain(self, scores: LogOdds, targets: Targets) -> Tensor:
+    def plain(self, scores: LogOdds, targets: Tensor) -> Tensor:
         rows = (targets >= 0).any(-1).sum().clamp(min=1)
         return self.weight * row_pairs(scores, targets).sum() / rows
 
 
-def row_pairs(log_odds: LogOdds, targets: Targets) -> Values:
+def row_pairs(log_odds: LogOdds, targets: Tensor) -> Tensor:
     """Return the regularizer of each row by the formula."""
     known = targets >= 0
     present = torch.where(known, targets, 0.0)

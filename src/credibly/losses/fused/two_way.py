@@ -15,7 +15,7 @@ from credibly.compiled import compiled
 from credibly.losses.fused.form import FusedForm, ValueAndGradient, by_autograd, run_rows
 from credibly.losses.fused.memory import array_at, tensors_at
 from credibly.losses.fused.pairs import positives
-from credibly.types import Scores, Targets
+from credibly.types import Scores
 from credibly.vectormath import INNER, JIT, THIN, exp_nonpositive, float_bits
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TwoWayForm(FusedForm):
 
     loss: TwoWay
 
-    def on_cpu(self, scores: Scores, targets: Targets, needs_grad: bool) -> ValueAndGradient:
+    def on_cpu(self, scores: Scores, targets: Tensor, needs_grad: bool) -> ValueAndGradient:
         loss = self.loss
         if scores.dtype == torch.float32 and scores.numel():
             numbers = loss.temperature_pos, loss.temperature_neg, loss.margin, _SAFE
@@ -46,7 +46,7 @@ class TwoWayForm(FusedForm):
         # A NaN, or a range that needs a shift of its own for each sum.
         return by_autograd(self.plain, scores, targets, needs_grad)
 
-    def plain(self, scores: Scores, targets: Targets) -> Tensor:
+    def plain(self, scores: Scores, targets: Tensor) -> Tensor:
         return self.loss.plain_mean(scores, torch.where(targets >= 0, targets, -1.0))
 
 

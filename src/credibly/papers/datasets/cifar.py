@@ -12,6 +12,7 @@ from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.data.target_columns import class_targets
 from credibly.papers.datasets.folders import holding
+from credibly.targets import as_decoded
 from credibly.types import Array
 
 PIXELS = 3 * 32 * 32
@@ -105,11 +106,10 @@ def _data(source: str, labels: list[str], train: Array, test: Array, *, column: 
     ids += [f"test-{row:05d}" for row in range(len(test))]
     return Data(
         labels=labels,
-        targets=class_targets(records[:, column].astype(int), len(labels), source),
+        targets=as_decoded(class_targets(records[:, column].astype(int), len(labels), source)),
         ids=np.array(ids),
         split=np.repeat([TRAIN, TEST], [len(train), len(test)]),
         images=np.ascontiguousarray(planes.transpose(0, 2, 3, 1)),
         source=source,
         augmentation="shift+flip",
-        coding="unknown",
     )

@@ -17,7 +17,7 @@ from credibly.data.splits import TEST, TRAIN
 from credibly.metrics import normalize_answer
 from credibly.papers.datasets.folders import holding
 from credibly.papers.datasets.regions import Regions, image_number, open_regions
-from credibly.targets import SparseTargets
+from credibly.targets import SparseTargets, Targets
 from credibly.types import Array
 
 QUESTIONS = "v2_OpenEnded_mscoco_{}_questions.json"
@@ -81,13 +81,12 @@ def read_vqa(
         )
     return Data(
         labels=answers,
-        targets=targets if len(questions) * len(answers) > DENSE else targets.dense(),
+        targets=targets if len(questions) * len(answers) > DENSE else Targets(targets.dense()),
         ids=np.array([question.number for question in questions]),
         split=np.array([question.part for question in questions], dtype=np.int8),
         texts=[question.text for question in questions],
         regions=None if regions is None else _regions(questions, Path(regions).expanduser()),
         source=f"vqa:{path.name}",
-        coding="unknown",
     )
 
 
