@@ -10,9 +10,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from credibly.checks import InputError, input_file, out_can_be_written
+from credibly.types import JsonObject
 
 try:
     import fcntl
@@ -146,7 +147,7 @@ def shared_lock(file: BinaryIO) -> None:
             fcntl.flock(file, fcntl.LOCK_SH)
 
 
-def read_json_object(path: Path, advice: str = "") -> dict[str, Any]:
+def read_json_object(path: Path, advice: str = "") -> JsonObject:
     """Return the JSON object in a file; ``advice`` ends the error about a file without one."""
     try:
         document = json.loads(read_text(path))

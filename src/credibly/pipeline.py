@@ -16,7 +16,7 @@ from credibly.files import read_json_object, write_json
 from credibly.frames import aligned
 from credibly.runtime import sigmoid
 from credibly.targets import Coding, TargetsLike
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -132,7 +132,7 @@ class Pipeline:
             return self._torch(block, link_of(self.loss, self.link))
         return runtime.link_log_odds(formula, block)
 
-    def _formula(self) -> dict[str, Any] | None:
+    def _formula(self) -> JsonObject | None:
         """Return the link as plain values, or None where only torch can compute it."""
         loss = self.loss
         if loss is None:
@@ -278,7 +278,7 @@ class Pipeline:
         """
         return _module(self)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Return everything as plain values, for JSON; ``from_state`` restores it.
 
         Raises:
@@ -295,7 +295,7 @@ class Pipeline:
             "runtime": {"link": self._formula(), "rule": rule.comparison()},
         }
 
-    def _loss_state(self) -> dict[str, Any] | None:
+    def _loss_state(self) -> JsonObject | None:
         if self.loss is None:
             return None
         if self.loss_name is None:

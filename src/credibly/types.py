@@ -24,6 +24,10 @@ else:
     Scores = LogOdds = Probabilities = Array = ArrayLike = Any
 
 
+JsonObject: TypeAlias = dict[str, Any]
+"""What a JSON object holds: names, and plain values."""
+
+
 @runtime_checkable
 class ArrowTable(Protocol):
     """A table that gives its columns through the Arrow C stream interface: any data frame."""

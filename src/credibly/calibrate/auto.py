@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from credibly.calibrate.parametric import Affine, Beta, Identity, Temperature, l
 from credibly.calibrate.per_label import PerLabel
 from credibly.calibrate.softmax import MAX_LABELS, SoftmaxTemperature, VectorScaling
 from credibly.targets import Coding, TargetsLike
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, JsonObject
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
     kind.name: kind for kind in (Identity, Temperature, Affine, Beta, PerLabel, Isotonic)
@@ -45,7 +44,7 @@ def from_name(name: str) -> Calibrator:
     return _KNOWN[name]()
 
 
-def from_state(state: dict[str, Any]) -> Calibrator:
+def from_state(state: JsonObject) -> Calibrator:
     """Return the fitted calibrator that ``state`` (from ``.state()``, perhaps through JSON) holds.
 
     Example:

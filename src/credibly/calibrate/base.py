@@ -14,7 +14,7 @@ from credibly.arrays import like, to_numpy
 from credibly.frames import aligned
 from credibly.runtime import calibrated
 from credibly.targets import Coding, TargetsLike, decode
-from credibly.types import Array, ArrayLike
+from credibly.types import Array, ArrayLike, JsonObject
 
 if TYPE_CHECKING:
     from torch import nn
@@ -174,12 +174,12 @@ class Calibrator(ABC):
         array = to_numpy(log_odds)
         return like(self._mapped(array), log_odds)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Return the fitted map as plain numbers, for JSON; ``from_state`` restores it exactly."""
         self._require_fitted()
         return {name: _plain(value) for name, value in self._numbers().items()}
 
-    def _load(self, values: dict[str, Any]) -> None:
+    def _load(self, values: JsonObject) -> None:
         for name in self._parameters:
             if name not in values:
                 raise checks.InputError(
@@ -248,7 +248,7 @@ class Calibrator(ABC):
         """Return calibrated log-odds of log-odds (rows, L), both float64."""
         return calibrated(self._numbers(), log_odds)
 
-    def _numbers(self) -> dict[str, Any]:
+    def _numbers(self) -> JsonObject:
         return {"calibrator": self.name, **{name: getattr(self, name) for name in self._parameters}}
 
     def __repr__(self) -> str:

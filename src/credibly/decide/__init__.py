@@ -7,8 +7,6 @@
 Fit on rows that were used neither for training nor for tuning; calibrate first.
 """
 
-from typing import Any
-
 from credibly import checks
 from credibly.decide.average_size import AverageSize
 from credibly.decide.base import Decision
@@ -16,6 +14,7 @@ from credibly.decide.coverage import Coverage
 from credibly.decide.fitted_thresholds import BestF
 from credibly.decide.fixed import Cost, Threshold, TopK
 from credibly.decide.guarantees import Precision, Recall
+from credibly.types import JsonObject
 
 __all__ = [
     "AverageSize",
@@ -36,7 +35,7 @@ DECISIONS: dict[str, type[Decision]] = {
 }
 
 
-def from_state(state: dict[str, Any]) -> Decision:
+def from_state(state: JsonObject) -> Decision:
     """Return the fitted decision that ``state`` describes: the result of ``decision.state()``.
 
     Args:

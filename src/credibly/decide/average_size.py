@@ -14,7 +14,7 @@ from credibly.decide.guarantees import Guarantee, as_guarantee
 from credibly.decide.selection import LeadingBits, MatrixSource, largest
 from credibly.runtime import just_above, just_below
 from credibly.targets import Coding
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 PROBES = 15  # thresholds tested per pass over the rows: each pass determines four bits
 LARGEST_STAKE = 0.999  # share of the stake with which one full set would lose all capital
@@ -133,7 +133,7 @@ class AverageSize(Decision):
             )
         return budget
 
-    def comparison(self) -> dict[str, Any]:
+    def comparison(self) -> JsonObject:
         numbers = {"threshold": self.threshold, "tied_labels": self.tied_labels}
         return {"rule": "above-with-ties", **numbers}
 

@@ -12,7 +12,7 @@ from credibly import checks, runtime
 from credibly.arrays import like, to_numpy
 from credibly.frames import aligned
 from credibly.targets import Coding, decode
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 if TYPE_CHECKING:
     from torch import nn
@@ -58,7 +58,7 @@ class Decision(ABC):
     _fitted: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that ``fit`` sets."""
 
-    _since: ClassVar[dict[str, Any]] = {}
+    _since: ClassVar[JsonObject] = {}
     """Settings that states of earlier versions lack, and what they are without them."""
 
     def fit(
@@ -78,7 +78,7 @@ class Decision(ABC):
     def statement(self) -> str:
         """What this decision guarantees and on what assumption, as one sentence."""
 
-    def comparison(self) -> dict[str, Any]:
+    def comparison(self) -> JsonObject:
         """Return the rule as plain values: the name of a comparison of `credibly.runtime`, and its
         numbers."""
         raise checks.InputError(
@@ -121,7 +121,7 @@ class Decision(ABC):
         """
         return like(np.zeros(matrix(probabilities).shape, dtype=bool), probabilities)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> JsonObject:
         """Return settings and fitted attributes as plain values, for JSON; see ``from_state``."""
         self._require_fitted()
         names = self._settings + self._fitted
@@ -142,7 +142,7 @@ class Decision(ABC):
         return MODULES[numbers.pop("rule")](**numbers)
 
     @classmethod
-    def _restore(cls, state: dict[str, Any]) -> Self:
+    def _restore(cls, state: JsonObject) -> Self:
         state = {**cls._since, **state}
         missing = [name for name in cls._settings + cls._fitted if name not in state]
         if missing:

@@ -12,7 +12,7 @@ from credibly.decide.base import Decision, matrix
 from credibly.frames import aligned
 from credibly.runtime import cumulative_scores, just_above, just_below
 from credibly.targets import UNKNOWN, Coding, decode
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 Nonconformity = Literal["lac", "aps", "raps"]
 
@@ -113,7 +113,7 @@ class Coverage(Decision):
     def _penalty(self) -> float:
         return self.penalty if self.method == "raps" else 0.0
 
-    def comparison(self) -> dict[str, Any]:
+    def comparison(self) -> JsonObject:
         if self.method == "lac":
             return {"rule": "above", "thresholds": [just_below(float(1 - self.quantile))]}
         numbers = {"quantile": just_above(float(self.quantile)), "free_size": self.free_size}

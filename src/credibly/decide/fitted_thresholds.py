@@ -10,7 +10,7 @@ from credibly import checks
 from credibly.decide.base import Decision, with_truth
 from credibly.runtime import just_below
 from credibly.targets import Coding
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 ALL, NONE = -1.0, 1.0
 """Thresholds that every probability exceeds, and that none does."""
@@ -41,7 +41,7 @@ class FittedThresholds(Decision):
     def _labels_with(self, condition: Array) -> Array:
         return np.flatnonzero(condition) if len(self.thresholds) > 1 else np.empty(0, dtype=int)
 
-    def comparison(self) -> dict[str, Any]:
+    def comparison(self) -> JsonObject:
         return {"rule": "above", "thresholds": self.thresholds.tolist()}
 
 
@@ -71,7 +71,7 @@ class BestF(FittedThresholds):
     name = "best-f"
     _settings = ("beta", "min_precision")
     _fitted = ("thresholds",)
-    _since: ClassVar[dict[str, Any]] = {"min_precision": None}
+    _since: ClassVar[JsonObject] = {"min_precision": None}
 
     def __init__(self, beta: float = 1.0, min_precision: float | None = None) -> None:
         self.beta = checks.positive("beta", beta)

@@ -11,7 +11,7 @@ from credibly import checks
 from credibly.arrays import like
 from credibly.decide.base import Decision, matrix
 from credibly.runtime import just_below
-from credibly.types import Array
+from credibly.types import Array, JsonObject
 
 
 class Threshold(Decision):
@@ -39,7 +39,7 @@ class Threshold(Decision):
     name = "threshold"
     fitted_on = "nothing"
     _settings = ("threshold", "default", "labels")
-    _since: ClassVar[dict[str, Any]] = {"default": 0.5, "labels": None}
+    _since: ClassVar[JsonObject] = {"default": 0.5, "labels": None}
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Threshold(Decision):
             )
         return [self.threshold.get(name, self.default) for name in self.labels]
 
-    def comparison(self) -> dict[str, Any]:
+    def comparison(self) -> JsonObject:
         return {"rule": "above", "thresholds": just_below(np.array(self._columns())).tolist()}
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class TopK(Decision):
         labels = "1 label" if self.k == 1 else f"{self.k} labels"
         return f"Every set holds exactly {labels}; whether they are right is not guaranteed."
 
-    def comparison(self) -> dict[str, Any]:
+    def comparison(self) -> JsonObject:
         return {"rule": "most-probable", "k": self.k}
 
 
@@ -204,7 +204,7 @@ class Cost(Decision):
         each = np.where(chosen, (1 - array) * self.false_alarm, array * self.miss)
         return like(np.where(looked, self.review or 0.0, each).sum(axis=1), probabilities)
 
-    def comparison(self) -> dict[str, Any]:
+    def comparison(self) -> JsonObject:
         return {"rule": "above", "thresholds": [just_below(self.bounds[1])]}
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.pipeline import Pipeline
 from credibly.targets import Coding, Targets
+from credibly.types import JsonObject
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -180,7 +181,7 @@ def _scores(outputs: Any) -> Tensor:
 def _front_matter(
     result: CalibratedScores,
     name: str,
-    about: dict[str, Any],
+    about: JsonObject,
     dataset: str | None,
     task: str,
 ) -> str:

@@ -23,6 +23,7 @@ from credibly.checks import InputError, out_can_be_written
 from credibly.pipeline import Pipeline
 from credibly.targets import Coding
 from credibly.train import WholeLoss, gather
+from credibly.types import JsonObject
 from credibly.workflows import FitRows, calibrate_scores
 from credibly.workflows.calibration import CalibratedScores
 
@@ -148,7 +149,7 @@ class Calibrate(pl.Callback):
         self.loss = loss
         self.out = None if out is None else Path(out)
         self.labels, self.ids = labels, ids
-        self.options: dict[str, Any] = {"method": method, "fit_rows": fit_rows, "coding": coding}
+        self.options: JsonObject = {"method": method, "fit_rows": fit_rows, "coding": coding}
         self.scores = scores or _scores_and_targets
         self.result: CalibratedScores | None = None
 

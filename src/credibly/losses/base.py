@@ -28,14 +28,14 @@ from torch import Tensor, nn
 from credibly import checks
 from credibly.losses.collectives import all_reduce_sum
 from credibly.losses.fused.form import FusedForm
-from credibly.types import LogOdds, Probabilities, Scores
+from credibly.types import JsonObject, LogOdds, Probabilities, Scores
 
 if TYPE_CHECKING:
     from credibly.losses.linear.chunks import LinearForm
 
 Properness: TypeAlias = Literal["strict", "recoverable", "none"]
 Reduction: TypeAlias = Literal["mean", "rows", "sum", "none"]
-LinkFormula: TypeAlias = dict[str, Any]
+LinkFormula: TypeAlias = JsonObject
 """A link as plain values; see ``Loss.formula``."""
 
 REDUCTIONS = ("mean", "rows", "sum", "none")

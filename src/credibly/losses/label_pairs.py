@@ -14,7 +14,7 @@ from credibly.losses.collectives import all_reduce_sum, process_count
 from credibly.losses.fused.form import FusedForm
 from credibly.losses.fused.pairs import PairsForm, row_pairs
 from credibly.losses.wrapped import WrappedLoss
-from credibly.types import LogOdds, Scores
+from credibly.types import JsonObject, LogOdds, Scores
 
 PLATEAU = 50.0
 """Log-odds of links with a plateau are taken within ± this: a probability of 2e-22."""
@@ -130,7 +130,7 @@ class LabelPairs(WrappedLoss):
         return self.loss.with_label_pairs(self.weight) if self.on == "link" else None
 
     def _by_rows(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, details: dict[str, Any]
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, details: JsonObject
     ) -> Tensor:
         if self.reduction not in ("mean", "rows"):
             values = self.values(scores, targets, weight, **details)

@@ -7,6 +7,7 @@ from typing import Any
 
 from credibly.checks import InputError, nearest
 from credibly.losses.base import OTHER_NAMES, Loss
+from credibly.types import JsonObject
 
 _LONGEST = 1000
 _OF_ANY_LOSS = ("reduction",)
@@ -68,13 +69,13 @@ def _split(name: str) -> list[str]:
     return re.split(r"\+(?![^(]*\))", name)
 
 
-def _parse(part: str, full_name: str) -> tuple[str, dict[str, Any]]:
+def _parse(part: str, full_name: str) -> tuple[str, JsonObject]:
     match = _PART.match(part)
     if match is None:
         raise InputError(
             f"a loss is written `name`, `name(key=value, …)` or `name+lpr`; got {full_name!r}."
         )
-    arguments: dict[str, Any] = {}
+    arguments: JsonObject = {}
     for pair in filter(None, (pair.strip() for pair in (match["arguments"] or "").split(","))):
         key, equals, value = pair.partition("=")
         if not equals:
@@ -95,9 +96,7 @@ def _value(text: str) -> Any:
     return text.strip("'\"")
 
 
-def _build(
-    kind: type[Loss], arguments: dict[str, Any], context: dict[str, Any], full_name: str
-) -> Loss:
+def _build(kind: type[Loss], arguments: JsonObject, context: JsonObject, full_name: str) -> Loss:
     accepted = (*kind.arguments, *_OF_ANY_LOSS)
     for key in arguments:
         if key not in accepted:
@@ -119,7 +118,7 @@ def _build(
         raise InputError(f"loss {full_name!r}: {error}.") from error
 
 
-def _wrap(loss: Loss, suffix: str, arguments: dict[str, Any], full_name: str) -> Loss:
+def _wrap(loss: Loss, suffix: str, arguments: JsonObject, full_name: str) -> Loss:
     from credibly.losses.label_pairs import LabelPairs
     from credibly.losses.two_way import TwoWayTerm
     from credibly.losses.wrapped import Published

@@ -13,7 +13,7 @@ from credibly.losses.base import LinkFormula, Loss, Reduction
 from credibly.losses.bce import BCE
 from credibly.losses.linear.chunks import LinearForm
 from credibly.losses.softmax import Softmax
-from credibly.types import LogOdds, Probabilities, Scores
+from credibly.types import JsonObject, LogOdds, Probabilities, Scores
 
 
 class WrappedLoss(Loss):
@@ -87,7 +87,7 @@ class WrappedLoss(Loss):
         return self.loss.state_summary()
 
     def _row_values(
-        self, scores: Scores, targets: Tensor, weight: Tensor | None, details: dict[str, Any]
+        self, scores: Scores, targets: Tensor, weight: Tensor | None, details: JsonObject
     ) -> Tensor:
         """Return one value of the inner loss per row, reduced over labels as it says."""
         values = self.loss.values(scores, targets, weight, **details)
