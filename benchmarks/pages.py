@@ -35,7 +35,7 @@ PAGES = (
     "/errors",
     "/errors?kind=borderline",
     "/review",
-    "/bring",
+    "/import",
     "/decide",
     "/decide?miss=50&review=0.5",
     "/decide?by=size&average_size=3",

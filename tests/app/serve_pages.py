@@ -2,7 +2,7 @@
 
 from credibly.app.server import application
 
-FILES = ("/image", "/static/{name}", "/bring/file")
+FILES = ("/image", "/static/{name}", "/import/file")
 ARGUMENTS = {"/label": "?name=fork", "/row": "?id=img%2F000"}
 PAGES = [
     route.path + ARGUMENTS.get(route.path, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import threading
 
 import httpx
 import numpy as np
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from serve_labels import LABELS
 from serve_pages import PAGES
 
-import credibly as cr
 from credibly import Predictions, metrics
 from credibly.app.server import connections, create_app
 from credibly.app.server.guard import BODY_LIMIT
@@ -59,16 +59,6 @@ def test_before_calibration_is_the_link_alone(client, ours):
     )
 
 
-def test_a_file_is_asked_for_by_its_old_name_too(client):
-    answers = [
-        client.get("/api/search", params={"q": "+fork", name: 1}).json()
-        for name in ("file", "book")
-    ]
-    assert answers[0] == answers[1] != client.get("/api/search", params={"q": "+fork"}).json()
-    assert 'href="/labels?file=1"' in client.get("/", params={"book": 1}).text
-    assert "book" not in client.get("/openapi.json").text
-
-
 @pytest.mark.parametrize("label", LABELS)
 def test_label_statistics_are_the_metrics(client, ours, label):
     about = client.get("/api/label", params={"name": label}).json()
@@ -77,9 +67,17 @@ def test_label_statistics_are_the_metrics(client, ours, label):
     assert about["average_precision"] == pytest.approx(float(metrics.average_precision(p, y)[0]))
     expected = metrics.reliability(p, y)
     np.testing.assert_array_equal(about["reliability"]["counts"], expected.counts)
-    worst = about["mistakes"][0]
-    row = list(ours.ids).index(worst["id"])
-    assert worst["present"] == (y[row, 0] == 1)
+    column, truth = p[:, 0], y[:, 0]
+    groups = about["rows_to_look_at"]
+    for name, mask, best in (
+        ("right", (truth == 1) & (column >= 0.5), column),
+        ("wrong", (truth == 0) & (column >= 0.5), column),
+        ("missed", (truth == 1) & (column < 0.5), -column),
+        ("borderline", truth >= 0, -np.abs(column - 0.5)),
+    ):
+        listed = [list(ours.ids).index(each["id"]) for each in groups[name]]
+        assert mask[listed].all()
+        assert best[listed].tolist() == sorted(best[mask].tolist(), reverse=True)[: len(listed)]
 
 
 @pytest.mark.parametrize("size", [0.5, 1, 2.5, 7])
@@ -247,20 +245,27 @@ def test_a_used_port_is_explained(shelf, capsys):
     assert "cannot be used" in capsys.readouterr().err
 
 
-def test_the_address_takes_connections_when_it_is_printed(shelf, capsys, monkeypatch):
-    """The warm-up comes after it: who connects meanwhile waits and is not refused."""
-    connected = []
+def test_the_address_is_printed_when_the_server_answers(shelf, capsys, monkeypatch):
+    answered = []
+    real = connections.server
 
-    class Warming:
-        def run(self, sockets):
-            port = capsys.readouterr().out.split()[0].rpartition(":")[2]
-            with socket.create_connection(("127.0.0.1", int(port)), timeout=5):
-                connected.append(port)
-            sockets[0].close()
+    def watched(app, *, ready, **options):
+        def answer() -> None:
+            ready()
+            where = capsys.readouterr().out.split()[0]
+            thread = threading.Thread(target=lambda: ask(where), daemon=True)
+            thread.start()
 
-    monkeypatch.setattr(connections, "server", lambda app, **_options: Warming())
+        def ask(where) -> None:
+            answered.append(httpx.get(f"{where}/api/health", timeout=60).status_code)
+            served.should_exit = True
+
+        served = real(app, ready=answer, log_level="warning")
+        return served
+
+    monkeypatch.setattr(connections, "server", watched)
     assert main(["serve", str(shelf / "ours.parquet"), "--port", "0"]) == 0
-    assert connected
+    assert answered == [200]
 
 
 def test_broken_predictions_are_explained(shelf, tmp_path, capsys):
@@ -268,11 +273,6 @@ def test_broken_predictions_are_explained(shelf, tmp_path, capsys):
     broken.write_bytes((shelf / "ours.parquet").read_bytes()[:500])
     assert main(["serve", str(broken)]) == 2
     assert "broken.parquet" in capsys.readouterr().err
-
-
-def test_no_predictions_are_refused():
-    with pytest.raises(cr.InputError, match="at least one"):
-        create_app([])
 
 
 def test_labels_seen_together_and_joint_search(tmp_path):
@@ -299,7 +299,7 @@ def test_labels_seen_together_and_joint_search(tmp_path):
         for name in labels:
             page = client.get("/label", params={"name": name})
             assert page.status_code == 200
-            assert "Seen together" in page.text
+            assert "Labels that often appear with it" in page.text
             assert "<b>" not in page.text
         page = client.get("/", params={"q": "+cat", "also": "true"}).text
         assert "given the query" in page

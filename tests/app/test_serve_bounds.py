@@ -54,7 +54,7 @@ def test_those_who_ask_first_wait_for_one_reading(served, name):
     assert all(one is found[0] for one in found)
 
 
-@pytest.mark.parametrize("name", ["label_report", "chart"])
+@pytest.mark.parametrize("name", ["label_report"])
 def test_labels_are_read_once_and_remembered_within_a_bound(served, name, monkeypatch):
     ask = getattr(served, name)
     first = ask("fork")
@@ -84,7 +84,7 @@ def test_work_that_takes_long_is_told_and_done_once(shelf, monkeypatch):
         for _ in range(3):
             told = client.get("/")
             assert told.status_code == 202
-            assert "judging the probabilities, of 400 rows and 7 labels" in told.text
+            assert "judging the probabilities, 400 rows and 7 labels" in told.text
         assert client.get("/?q=%2Bfork").status_code == 200  # search does not wait
         free.set()
         monkeypatch.setattr(background, "WAIT", 60.0)

@@ -91,7 +91,7 @@ def client(shelf):
 
 def bring(client, content=CSV, name="scores.csv", truth=None):
     files = {"file": (name, content), **({} if truth is None else {"truth": truth})}
-    answer = client.post("/bring", files=files)
+    answer = client.post("/import", files=files)
     return answer, answer.url.params.get("token")
 
 
@@ -110,7 +110,7 @@ def test_a_file_is_calibrated_as_the_command_line_does_it(client, tmp_path, monk
     for name, value in {"value_columns": "pred_*", "truth_columns": "true_*"}.items():
         assert f'name="{name}" value="{value}"' in page.text
     assert "&lt;b&gt;dog" in page.text
-    shown = client.get("/bring", params={"token": token, **DECLARED})
+    shown = client.get("/import", params={"token": token, **DECLARED})
     assert problem(shown) == ""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scores.csv").write_bytes(CSV)
@@ -122,7 +122,7 @@ def test_a_file_is_calibrated_as_the_command_line_does_it(client, tmp_path, monk
     for stage in said["stages"].values():
         for name in ("NLL", "ACE", "ECE", "Brier"):
             assert f"<td>{stage[name]:.4f}</td>" in shown.text
-    taken = client.get("/bring/file", params={"token": token, **DECLARED, "format": "parquet"})
+    taken = client.get("/import/file", params={"token": token, **DECLARED, "format": "parquet"})
     (tmp_path / "taken.parquet").write_bytes(taken.content)
     ours, theirs = (
         cr.Predictions.read(tmp_path / f"{n}.parquet") for n in ("taken", "predictions")
@@ -131,9 +131,9 @@ def test_a_file_is_calibrated_as_the_command_line_does_it(client, tmp_path, monk
     assert ours.labels == LABELS
     assert ours.ids.tolist() == IDS
     assert ours.metadata["source"] == "scores.csv"
-    taken = client.get("/bring/file", params={"token": token, **DECLARED, "format": "map"})
+    taken = client.get("/import/file", params={"token": token, **DECLARED, "format": "map"})
     assert taken.json() == json.loads((tmp_path / "map.json").read_text())
-    taken = client.get("/bring/file", params={"token": token, **DECLARED, "format": "csv"})
+    taken = client.get("/import/file", params={"token": token, **DECLARED, "format": "csv"})
     lines = taken.text.splitlines()
     assert lines[0] == "id," + ",".join(LABELS)
     values = np.array([line.split(",")[1:] for line in lines[1:]], dtype=float)
@@ -163,10 +163,10 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_of_file_gives_the_same_numbers(client, in_process, name):
     _, token = bring(client)
-    expected = client.get("/bring", params={"token": token, **DECLARED}).text
+    expected = client.get("/import", params={"token": token, **DECLARED}).text
     file, content, changes = FILES[name]
     page, token = bring(client, content, file)
-    found = client.get("/bring", params={"token": token, **DECLARED, **changes})
+    found = client.get("/import", params={"token": token, **DECLARED, **changes})
     assert problem(found) == ""
     stages = [
         re.search(r'<table id="stages">.*?</table>', t, re.S)[0] for t in (expected, found.text)
@@ -186,32 +186,31 @@ def test_probabilities_and_a_truth_apart(client, in_process):
     page, token = bring(client, as_csv(given), "p.csv", ("y.csv", truth))
     assert "truth in <strong>y.csv</strong>" in page.text
     asked = {"token": token, "show": "true", "values": "probabilities", "suffix": ".jpg"}
-    found = client.get("/bring", params=asked)
+    found = client.get("/import", params=asked)
     assert problem(found) == ""
     assert "probabilities as given" in found.text
     assert "--truth y.csv" in html.unescape(found.text)
     page, token = bring(client, as_csv(given), "p.csv")
     asked["token"] = token
-    assert "it has no targets" in problem(client.get("/bring", params=asked))
-    added = client.post("/bring", data={"token": token}, files={"truth": ("y.csv", truth)})
+    assert "it has no targets" in problem(client.get("/import", params=asked))
+    added = client.post("/import", data={"token": token}, files={"truth": ("y.csv", truth)})
     assert "truth in <strong>y.csv</strong>" in added.text
-    assert problem(client.get("/bring", params=asked)) == ""
+    assert problem(client.get("/import", params=asked)) == ""
 
 
 def test_a_loss_that_does_not_fit_and_turned_columns_are_told(client, in_process):
     _, token = bring(client)
-    found = client.get("/bring", params={"token": token, **DECLARED, "loss": "asl"})
+    found = client.get("/import", params={"token": token, **DECLARED, "loss": "asl"})
     assert "does not fit these scores" in found.text
     _, token = bring(client, as_csv(table(scores=-SCORES)))
-    found = client.get("/bring", params={"token": token, **DECLARED})
+    found = client.get("/import", params={"token": token, **DECLARED})
     assert "Check the sign of the scores" in found.text
 
 
 NAN = SCORES.copy()
 NAN[7, 1] = np.nan
 DECLARATIONS = [
-    ({"values": ""}, CSV, "declared, not guessed"),
-    ({"loss": ""}, CSV, "logits need the loss"),
+    ({"values": ""}, CSV, "logits or probabilities. This is not guessed"),
     ({"loss": "bec"}, CSV, "unknown loss 'bec'. Did you mean 'bce'?"),
     ({"loss": "asl(gamma_neg=__import__('os'))"}, CSV, "asl"),
     ({"method": "magic"}, CSV, "the calibrator must be one of"),
@@ -231,11 +230,11 @@ DECLARATIONS = [
 )
 def test_what_is_declared_wrongly_is_told_in_the_page(client, in_process, changes, content, words):
     _, token = bring(client, content)
-    found = client.get("/bring", params={"token": token, **DECLARED, **changes})
+    found = client.get("/import", params={"token": token, **DECLARED, **changes})
     assert found.status_code == 400
     assert words in problem(found)
     assert "/tmp" not in problem(found)
-    assert "Show before and after" in found.text  # the form is there to mend it
+    assert "show before and after" in found.text  # the form is there to mend it
 
 
 WRONG = [
@@ -288,7 +287,7 @@ def test_a_worker_that_takes_too_long_is_ended(client, monkeypatch):
 def test_more_values_than_the_api_takes_are_refused(client, in_process, monkeypatch):
     monkeypatch.setattr(import_worker, "MOST_VALUES", 1000)
     _, token = bring(client)
-    found = client.get("/bring", params={"token": token, **DECLARED})
+    found = client.get("/import", params={"token": token, **DECLARED})
     assert "must hold at most 1,000 values; it holds 400 × 3" in problem(found)
 
 
@@ -308,7 +307,7 @@ def test_random_bytes_are_refused_kindly(tmp_path, seed):
 
 def test_other_sites_cannot_bring(client):
     answer = client.post(
-        "/bring", files={"file": ("x.csv", CSV)}, headers={"origin": "http://evil.example"}
+        "/import", files={"file": ("x.csv", CSV)}, headers={"origin": "http://evil.example"}
     )
     assert answer.status_code == 403
 
@@ -317,15 +316,15 @@ def test_a_file_is_deleted_on_request_and_unknown_ones_are_told(client, in_proce
     _, token = bring(client)
     folder = client.app.app.state.served.uploads.find(token).folder
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
-    answer = client.post("/bring", data={"token": token, "forget": "true"})
+    answer = client.post("/import", data={"token": token, "forget": "true"})
     assert answer.status_code == 200
     assert not folder.exists()
-    for path in ("/bring", "/bring/file"):
+    for path in ("/import", "/import/file"):
         gone = client.get(path, params={"token": token, **DECLARED})
         assert gone.status_code == 400
         assert "no longer here" in gone.text
     for other in ("../../etc", "a" * 99, "%2e%2e"):
-        assert client.get("/bring", params={"token": other}).status_code == 400
+        assert client.get("/import", params={"token": other}).status_code == 400
 
 
 def test_files_of_a_server_are_deleted_when_it_stops(shelf):
@@ -364,7 +363,7 @@ def test_the_store_is_bounded_in_number_bytes_and_age(monkeypatch):
 def test_results_of_a_file_are_few(client, in_process):
     _, token = bring(client)
     for method in ("none", "temperature", "affine", "beta", "affine"):
-        page = client.get("/bring", params={"token": token, **DECLARED, "method": method})
+        page = client.get("/import", params={"token": token, **DECLARED, "method": method})
         assert problem(page) == ""
     folder = client.app.app.state.served.uploads.find(token).folder / "results"
     assert len(list(folder.iterdir())) <= importing.MOST_RESULTS
@@ -419,7 +418,7 @@ def test_bringing_in_a_browser(open_page, file, in_process, tmp_path):
     page = open_page()
     page.goto("/")
     page.get_by_role("link", name="Import", exact=True).click()
-    page.wait_for_url("**/bring")
+    page.wait_for_url("**/import")
     look_at(page, "bring")
     page.set_input_files("#file", file)
     page.get_by_role("button", name="Bring it").click()
@@ -446,7 +445,7 @@ def test_bringing_in_a_browser(open_page, file, in_process, tmp_path):
 @pytest.mark.browser
 def test_bringing_without_scripts_and_what_is_wrong(open_page, file, in_process):
     page = open_page(java_script_enabled=False)
-    page.goto("/bring")
+    page.goto("/import")
     page.set_input_files("#file", file)
     page.get_by_role("button", name="Bring it").click()
     page.wait_for_url("**token=**")
@@ -460,13 +459,13 @@ def test_bringing_without_scripts_and_what_is_wrong(open_page, file, in_process)
     page.wait_for_selector("#stages")
     assert page.locator("svg.reliability").get_attribute("role") == "img"
     page.get_by_role("button", name="Delete it").click()
-    page.wait_for_url("**/bring")
+    page.wait_for_url("**/import")
 
 
 @pytest.mark.browser
 def test_bringing_by_keyboard_and_by_dropping(open_page, in_process):
     page = open_page()
-    page.goto("/bring")
+    page.goto("/import")
     dropped = page.evaluate_handle(
         """(text) => {
             const data = new DataTransfer();

@@ -131,7 +131,7 @@ def test_typed_names_are_found_whatever_their_case_and_accents(page, ours):
 
 
 def test_the_slider_changes_the_sets_and_the_address(page):
-    page.goto("/budget?average_size=1")
+    page.goto("/decide?by=size&average_size=1")
     before = page.locator("#mean-size").inner_text()
     with page.expect_response("**/decide**"):
         page.locator("#size").evaluate(

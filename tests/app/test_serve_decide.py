@@ -20,7 +20,7 @@ from credibly.app.views.decisions import (
     threshold_counts,
 )
 from credibly.cli import main
-from credibly.decide import Cost, Threshold
+from credibly.decide import Cost, Recall, Threshold
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,7 @@ RULES = [
     ({"miss": 5, "false_alarm": 2}, Cost(5, 2)),
     ({"miss": 5, "review": 0.25}, Cost(5, 1, 0.25)),
     ({"by": "threshold", "threshold": 0.3}, Threshold(0.3)),
+    ({"by": "recall", "recall": 0.8}, Recall(0.8, ("probability", 0.1))),
     (
         {"miss": 5, "own": '{"fork":[0.5,1],"dining table":[9,1]}'},
         Threshold({"fork": 1 / 1.5, "dining table": 0.1}, 1 / 6),
@@ -121,6 +122,8 @@ def test_the_exported_command_makes_the_sets_of_the_page(
     assert main([*arguments[1:-1], str(out), "--quiet"]) == 0
     table = pq.read_table(out).to_pydict()
     found = dict(zip(table["id"], map(set, table["labels"]), strict=True))
+    if isinstance(decision, Recall):
+        decision.fit(ours.probabilities, ours.targets)
     sets = decision.for_labels(ours.labels).predict(ours.probabilities)
     document = client.get("/api/thresholds", params=parameters).json()
     limits = np.array([document["thresholds"][name] for name in ours.labels], np.float32)
@@ -155,10 +158,10 @@ def test_costs_of_a_label_are_set_and_removed(client):
     [
         ("/decide?miss=-1", 422),
         ("/decide?miss=nan", 422),
-        ("/decide?label=frok", 400),
-        ("/decide?miss=5&own=nonsense", 400),
-        ("/decide?miss=5&own=%7B%22fork%22%3A%5B-1%5D%7D", 400),
-        ("/decide?miss=5&own=%7B%22fork%22%3A%5B1%2C2%2C3%2C4%5D%7D", 400),
+        ("/decide?label=frok", 422),
+        ("/decide?miss=5&own=nonsense", 422),
+        ("/decide?miss=5&own=%7B%22fork%22%3A%5B-1%5D%7D", 422),
+        ("/decide?miss=5&own=%7B%22fork%22%3A%5B1%2C2%2C3%2C4%5D%7D", 422),
         ("/decide?own_label=frok&own_miss=1", 400),
         ("/decide?by=size&average_size=1000", 200),
     ],

@@ -17,7 +17,7 @@ PATHS = {
     "file": "/image",
     "page": "/api/label",
     "review": "/api/reviews",
-    "upload": "/bring",
+    "upload": "/import",
 }
 
 

@@ -20,7 +20,7 @@ API = [
     "/api/label?name=fork",
     "/api/sets?average_size=2",
 ]
-ADDRESSES = [*API, *(page for page in PAGES if page not in ("/docs", "/try", "/bring"))]
+ADDRESSES = [*API, *(page for page in PAGES if page not in ("/docs", "/try", "/import"))]
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ import pytest
 from serve_accessibility import look_at
 from serve_browser import listening
 
-from credibly import InputError, Predictions, metrics
+from credibly import Predictions, metrics
+from credibly.app.served.address import FileQuery
 from credibly.app.served.top_k import ServedTop
+from credibly.app.served.workbench import Workbench
 from credibly.app.server import create_app
-from credibly.app.server.application import APIS, PAGES
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
 
@@ -57,10 +58,12 @@ def client(path):
 
 
 def test_the_summary_is_that_of_the_metrics(client, rows):
-    found = client.get("/api/summary").json()
+    ranking = client.get("/api/overview").json()["ranking"]
     expected = metrics.precision_at_k(rows.top, rows.all_targets, 20)
-    np.testing.assert_allclose(found["precision"], expected)
-    assert f"{expected[4]:.4f}" in client.get("/").text
+    np.testing.assert_allclose(
+        [each[1] for each in ranking], expected[[each[0] - 1 for each in ranking]]
+    )
+    assert f"{100 * expected[4]:.1f} %" in client.get("/").text
     assert client.get("/api/health").json()["predictions"][0]["labels"] == 300
 
 
@@ -78,12 +81,12 @@ def test_a_label_s_page_lists_rows_that_are_wrong(client, rows):
     found = client.get("/api/label", params={"name": LABELS[2]}).json()
     truth, column = rows.all_targets.dense()[:, 2], rows.select([LABELS[2]]).probabilities[:, 0]
     held = (rows.top == 2).any(axis=1)
-    assert (found["held"], found["hits"]) == (held.sum(), truth[held].sum())
+    assert (found["rows"], found["present"]) == (held.sum(), truth[held].sum())
     alarms = [row for row in np.argsort(-column, kind="stable") if held[row] and not truth[row]]
-    listed = [each["id"] for each in found["false_alarms"]]
+    listed = [each["id"] for each in found["rows_to_look_at"]["wrong"]]
     assert listed == [rows.ids[row] for row in alarms[: len(listed)]]
-    missed = client.get("/api/label", params={"name": LABELS[299]}).json()["missed"]
-    assert [each["id"] for each in missed] == ["row/1"]
+    last = client.get("/api/label", params={"name": LABELS[299]}).json()["rows_to_look_at"]
+    assert [each["id"] for each in last["missed"]] == ["row/1"]
     page = client.get("/label", params={"name": LABELS[2]}).text
     assert "&lt;label&gt; 2" in page
     assert "<label> 2" not in page
@@ -92,15 +95,16 @@ def test_a_label_s_page_lists_rows_that_are_wrong(client, rows):
 
 def test_a_row_s_page_has_what_it_holds_and_what_it_lacks(client, rows):
     found = client.get("/api/row", params={"id": "row/1"}).json()
-    assert [each["label"] for each in found["labels"]] == [LABELS[n] for n in rows.top[1]]
-    assert found["missed"] == [LABELS[299]]
+    labels = [each["label"] for each in found["labels"]]
+    assert labels == [*(LABELS[n] for n in rows.top[1]), LABELS[299]]
+    assert found["labels"][-1]["probability"] == 0
     page = client.get("/row", params={"id": "row/1"})
     assert page.status_code == 200
     assert "&lt;label&gt; 299" in page.text
     assert client.get("/row", params={"id": "none"}).status_code == 400
 
 
-@pytest.mark.parametrize("sort", ["surprise", "held", "present", "label"])
+@pytest.mark.parametrize("sort", ["excess", "known", "rate", "label"])
 def test_labels_are_found_and_paged(client, sort):
     seen, start = [], 0
     while start < 300:
@@ -109,23 +113,22 @@ def test_labels_are_found_and_paged(client, sort):
         start += 100
     assert len(seen) == 300
     some = client.get("/labels", params={"contains": "LABEL> 29", "sort": sort}).text
-    assert '<strong id="found">11</strong>' in some
+    assert 'data-found="11"' in some
     assert client.get("/api/labels", params={"prefix": "<label> 29"}).json()["total"] == 11
 
 
-def test_every_page_that_needs_all_labels_says_so(client):
-    served = {"/", "/labels", "/label", "/row", "/docs", "/image", "/static/{name}"}
-    served |= {f"/api/{name}" for name in ("health", "labels", "search", "label", "row")}
-    paths = {route.path for each in (*APIS, *PAGES) for route in each.routes} - served
-    assert {"/errors", "/decide", "/api/sets"} <= paths
-    for path in paths:
-        answer = client.get(path)
-        assert answer.status_code == 400, path
-        text = answer.json()["error"] if path.startswith("/api/") else answer.text
-        assert "most probable labels of each row" in text
+@pytest.mark.parametrize(
+    "path",
+    ["/decide", "/pairs", "/api/sets?average_size=2", "/api/entries"],
+)
+def test_every_page_that_needs_all_labels_says_so(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 400, path
+    text = answer.json()["error"] if path.startswith("/api/") else answer.text
+    assert "most probable labels of each row" in text
     home = client.get("/").text
     assert 'href="/labels"' in home
-    assert 'href="/errors"' not in home
+    assert 'href="/decide"' not in home
 
 
 @pytest.mark.parametrize("page", ["/", "/labels", "/docs", "/static/app.js", "/labels?start=200"])
@@ -140,24 +143,30 @@ def test_what_is_not_there_is_said(client, page):
     assert "Traceback" not in answer.text
 
 
-def test_layouts_are_not_mixed_and_options_that_cannot_work_are_refused(path, tmp_path):
+def test_files_of_both_layouts_are_served_beside_each_other(path, tmp_path):
     wide = Predictions.from_arrays(probabilities=[[0.5] * 300], targets=[[1] * 300], labels=LABELS)
     wide.write(tmp_path / "wide.parquet")
-    with pytest.raises(InputError, match="files of one layout"):
-        create_app([path, tmp_path / "wide.parquet"])
-    with pytest.raises(InputError, match="annotate: needs files with a column per label"):
-        create_app([path], annotate=tmp_path / "log.jsonl")
+    app = create_app([path, tmp_path / "wide.parquet"], annotate=tmp_path / "log.jsonl")
+    with listening(app) as where, httpx.Client(base_url=where, timeout=60) as both:
+        for file in (0, 1):
+            for page in ("/", "/labels", "/explore?q=%22<label> 2%22"):
+                found = both.get(page, params={"file": file} if "?" not in page else None)
+                assert found.status_code == 200, page
+        assert both.get("/decide?file=1").status_code == 200
+        assert both.get("/decide").status_code == 400
 
 
 def test_a_hundred_thousand_labels_stay_fast(tmp_path):
     rows_of(100_000, 2000, 20).write(tmp_path / "top.parquet")
     served = ServedTop(tmp_path / "top.parquet")
-    served.warm_up()
+    rule = Workbench([served]).rule(FileQuery())
+    served.search("+l1", 1)
+    _ = served.first_look, served.named("l")
     start = time.process_time()
     for number in range(5):
         served.search(f"+l{number} -l{number + 1}", 20)
         served.label_report(f"l{number}")
-        served.item(f"row/{number}")
+        served.item(f"row/{number}", rule)
         served.named(f"l{number}")
     assert time.process_time() - start < 5
 

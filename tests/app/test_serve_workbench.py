@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
+import re
 
 import httpx
 import numpy as np
@@ -128,14 +130,12 @@ def test_a_row_shows_its_probabilities_and_the_set_of_the_rule(
     assert values == sorted(values, reverse=True)
 
 
-def test_the_labels_that_change_first_are_nearest_to_their_threshold(shelf, ours):
-    from credibly.app.served.address import RowQuery
-    from credibly.app.served.files import ServedPredictions
-
-    item = Workbench([ServedPredictions(shelf / "ours.parquet")]).item(RowQuery(id="img/005"))
+def test_the_labels_nearest_to_their_threshold_are_shown(client, ours):
+    page = client.get("/row", params={"id": "img/005"}).text
     odds = np.log(ours.probabilities[5] / (1 - ours.probabilities[5]))
     nearest = [ours.labels[t] for t in np.argsort(np.abs(odds), kind="stable")[:6]]
-    assert [each.label for each in item.changes] == nearest
+    listed = re.findall(r"<li><strong>(.*?)</strong>", page.split('id="changes"')[1])
+    assert [html.unescape(name) for name in listed[:6]] == nearest
 
 
 def test_neighbours_are_the_rows_at_the_smallest_distance(client, ours):
@@ -161,20 +161,12 @@ def test_neighbours_are_the_rows_at_the_smallest_distance(client, ours):
         ("/errors?low=nan", 422, "low"),
         ("/errors?start=999999", 422, "start"),
         ("/errors?kind=disagreement&against=0", 400, "itself"),
-        ("/row?id=img%2F000&within=/errors%3Fkind%3Dodd", 400, "list"),
     ],
 )
 def test_impossible_views_are_explained(client, path, status, says):
     answer = client.get(path)
     assert answer.status_code == status
     assert says in answer.text
-
-
-def test_the_way_back_never_leaves_the_site(client):
-    evil = "javascript:alert(1)?x=1"
-    for within in (evil, "//evil.example/?q=1", "https://evil.example/errors?kind=missed"):
-        text = client.get("/row", params={"id": "img/000", "within": within}).text
-        assert 'id="back"' not in text
 
 
 def test_one_file_cannot_disagree(shelf):

@@ -57,7 +57,7 @@ def server(tmp_path_factory):
 
 
 REQUESTS = {
-    "half a body": b"POST /bring HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\nabc",
+    "half a body": b"POST /import HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\nabc",
     "half an API body": (
         b"POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n"
         b"content-type: application/json\r\n\r\n{"

@@ -13,6 +13,7 @@ class Options:
     """Start the web app on this machine: search, judge labels, spend a label budget.
 
     Examples:
+      credibly serve                                                  (drop a file into the page)
       credibly serve runs/spa/predictions.parquet --images photos
       credibly serve before.parquet after.parquet --port 9000
       credibly serve runs                                             (compares all runs below)
@@ -21,7 +22,10 @@ class Options:
     """
 
     predictions: tuple[str, ...] = option(
-        help="predictions files, runs or a folder of runs; several are compared", positional=True
+        (),
+        help="predictions files, runs or a folder of runs; several are compared. A CSV, Arrow or "
+        "numpy file opens on the import page; without a file, drop one there",
+        positional=True,
     )
     images: str | None = option(None, help="folder of images named by row ids")
     run: str | None = option(
@@ -84,7 +88,10 @@ def run(options: Options) -> int:
             "Choose another with --port, or 0 for any free one."
         ) from error
     port = listener.getsockname()[1]
-    print(f"http://{options.host}:{port}{app.first_page}  (stop with Ctrl-C)", flush=True)
+
+    def ready() -> None:
+        print(f"http://{options.host}:{port}{app.first_page}  (stop with Ctrl-C)", flush=True)
+
     log_level = "warning" if options.quiet else "info"
-    server(app, log_level=log_level, owns_process=True).run(sockets=[listener])
+    server(app, log_level=log_level, owns_process=True, ready=ready).run(sockets=[listener])
     return 0

@@ -64,7 +64,7 @@ def test_a_hostile_label_has_a_page_and_is_searched_for(client, name):
 @pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_parameters_come_back_as_text(client, value):
     requests = [("/", key) for key in ("q", "file", "book", "raw", value)]
-    requests += [("/label", "name"), ("/budget", "average_size"), ("/image", "id")]
+    requests += [("/label", "name"), ("/decide", "average_size"), ("/image", "id")]
     requests += [(f"/{quote(value)}", "q"), ("/labels", value)]
     for path, key in requests:
         page = client.get(path, params={key: value})

@@ -11,18 +11,17 @@ from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 
 from credibly import __version__
-from credibly.app.served.files import ServedPredictions
 from credibly.app.served.model import MOST_VALUES, Model
+from credibly.app.served.workbench import Served
 from credibly.app.server.background import Busy
 from credibly.checks import InputError
 from credibly.decide import Decision
 from credibly.retrieve import parse
-from credibly.retrieve.query.parser import folded
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -38,14 +37,7 @@ Name = Annotated[str, Query(min_length=1, max_length=1000, description="name of 
 Size = Annotated[float, Query(ge=0.05, le=1e6, description="labels per row, on average")]
 
 
-def _file_number(
-    file: Annotated[int, Query(ge=0, le=99, description="which predictions file, from 0")] = 0,
-    book: Annotated[int | None, Query(ge=0, le=99, include_in_schema=False)] = None,
-) -> int:
-    return file if book is None else book  # `book` was its name in version 0.1
-
-
-FileNumber = Annotated[int, Depends(_file_number)]
+FileNumber = Annotated[int, Query(ge=0, le=99, description="which predictions file, from 0")]
 
 
 class ErrorMessage(BaseModel):
@@ -97,7 +89,7 @@ def state_of(request: Request) -> Any:
     return request.app.state.served
 
 
-def _file(request: Request, number: int, raw: bool) -> ServedPredictions:
+def _file(request: Request, number: int, raw: bool) -> Served:
     return state_of(request).file(number, raw)
 
 
@@ -122,22 +114,19 @@ async def health(request: Request) -> dict[str, Any]:
 @router.get("/labels", responses=FAILURES)
 def labels(
     request: Request,
-    file: FileNumber,
+    file: FileNumber = 0,
     prefix: Annotated[str, Query(max_length=1000)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
 ) -> dict[str, Any]:
-    """Labels that contain ``prefix``, whatever its case and accents; those that start with it
-    first."""
-    asked = folded(prefix)
-    names = [(name, folded(name)) for name in _file(request, file, False).labels]
-    found = [(name, plain) for name, plain in names if asked in plain]
-    found.sort(key=lambda pair: not pair[1].startswith(asked))
-    return {"labels": [name for name, _ in found[:limit]], "total": len(found)}
+    """Labels that contain `prefix`, in any case; those that start with it first."""
+    chosen = _file(request, file, False)
+    found = chosen.named(prefix)
+    return {"labels": [chosen.labels[each] for each in found[:limit]], "total": len(found)}
 
 
 @router.get("/search", responses=FAILURES)
 def search(
-    request: Request, file: FileNumber, q: QueryText, top: Top = 20, raw: Raw = False
+    request: Request, q: QueryText, file: FileNumber = 0, top: Top = 20, raw: Raw = False
 ) -> dict[str, Any]:
     """The most probable rows for a query, each condition's share, and expected hits."""
     answer = _file(request, file, raw).search(q, top)
@@ -145,33 +134,22 @@ def search(
 
 
 @router.get("/together", responses=FAILURES)
-def together(request: Request, file: FileNumber, q: QueryText, raw: Raw = False) -> dict[str, Any]:
+def together(
+    request: Request, q: QueryText, file: FileNumber = 0, raw: Raw = False
+) -> dict[str, Any]:
     """Given a query: which other labels are probable, and how many times as probable as usual."""
     chosen = _file(request, file, raw)
     listed = chosen.together(parse(q, chosen.labels))
     return {"together": [{**asdict(each), "lift": plain(each.lift)} for each in listed]}
 
 
-@router.get("/label", responses=FAILURES)
-def label(request: Request, file: FileNumber, name: Name, raw: Raw = False) -> dict[str, Any]:
-    """Statistics of one label, its reliability diagram and its most confident mistakes."""
-    report = _file(request, file, raw).label_report(name)
-    about: dict[str, Any] = dict(report.about)
-    if report.reliability is not None:
-        about["reliability"] = {
-            key: plain(np.asarray(value)) for key, value in asdict(report.reliability).items()
-        }
-    about["mistakes"] = [asdict(mistake) for mistake in report.mistakes]
-    return {key: plain(value) for key, value in about.items()}
-
-
 @router.get("/sets", responses=FAILURES)
 def sets(
-    request: Request, file: FileNumber, average_size: Size, raw: Raw = False
+    request: Request, average_size: Size, file: FileNumber = 0, raw: Raw = False
 ) -> dict[str, Any]:
     """What a label budget means: threshold, sizes and, where truth is known, coverage."""
-    found = _file(request, file, raw).budget(round(average_size, 2))
-    return {**asdict(found), "promise": found.statement}  # its name until version 0.1
+    chosen = state_of(request).workbench.file(file, raw)
+    return asdict(chosen.budget(round(average_size, 2)))
 
 
 # The body is read as bytes, whose total is bounded (`Guard`), and parsed by one of the few

@@ -11,18 +11,32 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from pydantic import ValidationError
 
-from credibly.app.charts import cost_chart
+from credibly.app.charts import cost_chart, threshold_chart
 from credibly.app.pages.api import FAILURES, state_of
-from credibly.app.served.address import DecideQuery, FileQuery, Rule, own_costs
+from credibly.app.served.address import (
+    DecideQuery,
+    EntryQuery,
+    FileQuery,
+    Rule,
+    own_costs,
+    problem_words,
+)
 from credibly.app.served.files import ServedPredictions
 from credibly.app.server.templates import page
 from credibly.app.views.decisions import CostCurve, Outcome, cost_curve, size_bars
+from credibly.checks import InputError
 from credibly.decide import Cost
 
-MOST_ZONES = 200
-"""Labels whose limits the page lists."""
+SHOWN_LIMITS = 30
+"""Labels whose thresholds the page lists; the file has all of them."""
+
+SHOWN_NEAR = 6
+MOST_CELLS = 5_000_000
+"""Probabilities up to which the rows nearest to the cut are shown while it moves."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,9 @@ def command(path: str, asked: DecideQuery, rule: Rule) -> str | None:
     Review by costs of single labels cannot be said on the command line.
     """
     parts = ["credibly", "sets", path]
-    if asked.by == "size":
+    if asked.by == "recall":
+        parts += ["--threshold", repr(float(rule.accept_from[0]))]
+    elif asked.by == "size":
         parts += ["--average-size", f"{asked.average_size:g}"]
     elif asked.by == "threshold":
         parts += ["--threshold", f"{0.5 if asked.threshold is None else asked.threshold:g}"]
@@ -64,6 +80,27 @@ def command(path: str, asked: DecideQuery, rule: Rule) -> str | None:
     else:
         parts += ["--threshold", _threshold_text(rule.costs)]
     return shlex.join([*parts, "--out", "sets.csv"])
+
+
+def python_lines(path: str, asked: DecideQuery, rule: Rule) -> str:
+    """Return the same rule in Python."""
+    truth, fit = "predictions.probabilities", ""
+    if asked.by == "recall":
+        made = f'Recall({asked.recall:g}, ("probability", 0.1))'
+        fit = f".fit({truth}, predictions.targets)"
+    elif asked.by == "size":
+        made, fit = f"AverageSize({asked.average_size:g})", f".fit({truth})"
+    elif asked.by == "threshold":
+        made = f"Threshold({asked.threshold:g})"
+    elif len(rule.costs) == 1:
+        cost = rule.costs[""]
+        review = "" if cost.review is None else f", review={cost.review:g}"
+        made = f"Cost(miss={cost.miss:g}, false_alarm={cost.false_alarm:g}{review})"
+    else:
+        made = 'Threshold(json.load(open("thresholds.json"))["thresholds"])'
+    lines = [*(["import json"] if "json" in made else []), "import credibly as cr"]
+    lines += [f"predictions = cr.Predictions.read({path!r})", f"decision = cr.decide.{made}{fit}"]
+    return "\n".join([*lines, f"sets = decision.predict({truth})"])
 
 
 def _cost_text(cost: Cost) -> str:
@@ -96,16 +133,27 @@ api = APIRouter(prefix="/api", tags=["api"])
 
 
 @router.get("/decide")
-def decide_page(request: Request, asked: Annotated[DecideQuery, Query()]) -> Response:
-    if asked.own_label:
+def decide_page(request: Request) -> Response:
+    """Show what a rule selects; what is wrong with a field is said beside it."""
+    given = dict(request.query_params)
+    asked, problems = _read(given)
+    if asked.own_label and not problems:
         return RedirectResponse("/decide?" + _with_own(request, asked).parameters(), 303)
-    return _decide(request, asked)
+    return _decide(request, asked, problems)
 
 
-@router.get("/budget")
-def budget_page(request: Request, asked: Annotated[DecideQuery, Query()]) -> HTMLResponse:
-    """The page of the label budget, by its former address."""
-    return _decide(request, asked.model_copy(update={"by": "size"}))
+def _read(given: dict[str, str]) -> tuple[DecideQuery, dict[str, str]]:
+    """Return an address without the fields that are wrong, and what is wrong with those."""
+    problems: dict[str, str] = {}
+    while True:
+        left = {name: value for name, value in given.items() if name not in problems}
+        try:
+            return DecideQuery.model_validate(left), problems
+        except ValidationError as error:
+            found = {str(each["loc"][0]): problem_words(each) for each in error.errors()}
+            if not found.keys() - problems.keys():
+                raise RequestValidationError(error.errors()) from error
+            problems |= found
 
 
 def _with_own(request: Request, asked: DecideQuery) -> DecideQuery:
@@ -124,57 +172,80 @@ def _with_own(request: Request, asked: DecideQuery) -> DecideQuery:
     return DecideQuery.model_validate({**asked.model_dump(), **clean, "own": text})
 
 
-def _decide(request: Request, asked: DecideQuery) -> HTMLResponse:
+def _decide(request: Request, asked: DecideQuery, problems: dict[str, str]) -> HTMLResponse:
     workbench = state_of(request).workbench
     chosen = workbench.file(asked.file, asked.raw)
-    if asked.label:
-        chosen.check(asked.label)
+    try:
+        chosen.check(asked.label or chosen.labels[0])
+    except InputError as error:
+        problems["label"] = str(error)
+        asked = asked.model_copy(update={"label": ""})
     asked = _filled(asked, chosen)
-    rule = workbench.rule(asked)
+    try:
+        rule = workbench.rule(asked)
+    except InputError as error:
+        problems[asked.by or ""] = str(error)
+        asked = _filled(asked.model_copy(update={"by": "threshold"}), chosen)
+        rule = workbench.rule(asked)
     weighed = weigh(chosen, rule, asked.label) if asked.by == "cost" else None
+    limit = float(rule.accept_from[chosen.column_of(asked.label) if asked.label else 0])
+    curve = chosen.curve(asked.label)
+    at = 0 if curve is None else curve.nearest(limit)
     chart = ""
     if weighed is not None and weighed.curve is not None and weighed.outcome is not None:
         chart = cost_chart(weighed.curve, weighed.bounds, weighed.outcome.cost)
-    budget = chosen.sets_of(asked.by or "", asked.average_size, asked.threshold)
+    budget = chosen.sets_of(asked.by or "", asked.average_size, limit)
+    near = EntryQuery.model_validate({**asked.model_dump(exclude_none=True), "kind": "borderline"})
+    few = chosen.scan.num_rows * len(chosen.labels) <= MOST_CELLS
     return page(
         request,
         "decide.html",
-        number=asked.file,
-        raw=asked.raw,
+        422 if problems else 200,
         asked=asked,
+        problems=problems,
         predictions=chosen,
         rule=rule,
         own=own_costs(asked.own),
         weighed=weighed,
         chart=chart,
+        at=at,
+        limit=limit,
+        curve=curve,
+        curves="" if curve is None else threshold_chart(curve.found, curve.right, at),
         budget=budget,
         bars=[] if budget is None else size_bars(budget.histogram),
         most_size=max(float(min(len(chosen.labels), 20)), asked.average_size or 0),
         command=command(str(chosen.path), asked, rule),
-        zones=list(rule.costs.items())[:MOST_ZONES],
+        python=python_lines(str(chosen.path), asked, rule),
+        limits=list(zip(chosen.labels, rule.accept_from.tolist(), strict=True))[:SHOWN_LIMITS],
+        near=workbench.entries(near, 0, SHOWN_NEAR) if few else [],
     )
 
 
 def _kind_of(asked: DecideQuery) -> str:
     """Return the kind of the rule that other pages have put into the address."""
-    if asked.miss is None and asked.average_size is not None:
-        return "size"
-    return "threshold" if asked.miss is None and asked.threshold is not None else "cost"
+    if asked.miss is not None:
+        return "cost"
+    if asked.recall is not None:
+        return "recall"
+    return "size" if asked.average_size is not None else "threshold"
 
 
 def _filled(asked: DecideQuery, chosen: ServedPredictions) -> DecideQuery:
     """Return the address with the numbers that its kind of rule needs, and without the others."""
     by = asked.by or _kind_of(asked)
+    none: dict[str, Any] = dict.fromkeys(("miss", "average_size", "threshold", "recall"))
     if by == "cost":
-        usual: dict[str, Any] = {"miss": asked.miss or 5.0, "average_size": None, "threshold": None}
-    elif by == "size":
+        return asked.model_copy(update={**none, "miss": asked.miss or 5.0, "by": by})
+    if by == "size":
         expected = float(chosen.sample.probabilities.sum(1, dtype=np.float64).mean())
         size = min(asked.average_size or max(0.1, round(expected, 1)), len(chosen.labels))
-        usual = {"average_size": size, "miss": None, "own": "", "threshold": None}
+        usual: dict[str, Any] = {"average_size": size}
+    elif by == "recall":
+        usual = {"recall": asked.recall or 0.9}
     else:
-        value = 0.5 if asked.threshold is None else asked.threshold
-        usual = {"threshold": value, "miss": None, "own": "", "average_size": None}
-    return asked.model_copy(update={**usual, "by": by})
+        usual = {"threshold": 0.5 if asked.threshold is None else asked.threshold}
+    return asked.model_copy(update={**none, "own": "", **usual, "by": by})
 
 
 @api.get("/thresholds", responses=FAILURES)

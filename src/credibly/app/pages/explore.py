@@ -1,4 +1,4 @@
-"""Pages for single rows and entries: one item, the gallery of errors."""
+"""Search and errors in one page: rows by a query, labels by what is wrong; one row in full."""
 
 from __future__ import annotations
 
@@ -6,36 +6,151 @@ import json
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl
 
+from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from credibly.app.pages.api import FAILURES, state_of
-from credibly.app.served.address import ENTRY_KINDS, MOST_ENTRIES, EntryQuery, FileQuery, RowQuery
+from credibly.app.served.address import (
+    ENTRY_KINDS,
+    MOST_ENTRIES,
+    EntryKind,
+    EntryQuery,
+    ExploreQuery,
+    FileQuery,
+    RowQuery,
+)
 from credibly.app.served.entries import COLUMNS
 from credibly.app.served.tables import table_response
+from credibly.app.served.workbench import Served
 from credibly.app.server.templates import page
 from credibly.checks import InputError
+from credibly.retrieve import Answer, parse
+from credibly.retrieve import Query as LabelQuery
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])
+
+RAIL = 30
+"""Labels beside the rows; the search box finds the others."""
+
+
+@router.get("/explore")
+def explore_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> HTMLResponse:
+    state = state_of(request)
+    chosen = state.file(asked.file, asked.raw)
+    kinds = _kinds(len(state.files), chosen)
+    instead = asked.kind not in kinds and asked.kind != "disagreement"
+    if instead:  # without truth there are no errors to show
+        asked = asked.model_copy(update={"kind": "borderline" if "borderline" in kinds else "rows"})
+    answer, found, entries, problem, query = None, None, [], "", None
+    try:
+        query = parse(asked.q, chosen.labels) if asked.q.strip() else None
+        if asked.kind != "rows":
+            found = state.workbench.found(asked)
+            entries = state.workbench.entries(asked, asked.start, asked.start + asked.top)
+        elif query is not None:
+            answer = chosen.search(asked.q, asked.top)
+    except InputError as error:
+        problem = str(error)
+    return page(
+        request,
+        "explore.html",
+        400 if problem else 200,
+        predictions=chosen,
+        asked=asked,
+        q=asked.q,
+        kinds=kinds,
+        without_truth=instead,
+        answer=answer,
+        reasons={} if answer is None or query is None else _reasons(chosen, answer, query),
+        found=found,
+        entries=entries,
+        said=ENTRY_KINDS[asked.kind][1],
+        rail=_rail(chosen, query),
+        rule=state.workbench.rule(asked),
+        most=MOST_ENTRIES,
+        decided=_decided(state) or {},
+        problem=problem,
+        together=chosen.together(query) if asked.also and query is not None else [],
+    )
+
+
+@router.get("/errors")
+def errors_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> HTMLResponse:
+    """The same page, which begins with labels that are missed."""
+    missed = asked.kind == "rows" and "kind" not in request.query_params
+    return explore_page(request, asked.model_copy(update={"kind": "missed"}) if missed else asked)
+
+
+def _kinds(files: int, chosen: Served) -> dict[EntryKind, str]:
+    """Return the views that there can be, and what to call them."""
+    truth = chosen.has_truth
+    needs = dict.fromkeys(("hit", "missed", "false-alarm", "doubtful"), truth)
+    needs["disagreement"] = files > 1
+    every = not chosen.scan.top  # other views need a probability for every label
+    names = ((kind, words) for kind, (words, _) in ENTRY_KINDS.items())
+    return {k: words for k, words in names if k == "rows" or (every and needs.get(k, True))}
+
+
+def _rail(chosen: Served, query: LabelQuery | None) -> list[dict[str, Any]]:
+    """Return labels with their number of rows, their state, and the queries that change it.
+
+    Empty for a query with alternatives, which no list of labels can show.
+    """
+    if query is not None and query.formula is not None:
+        return []
+    wanted, unwanted = ((), ()) if query is None else (query.wanted, query.unwanted)
+    counts = chosen.label_counts
+    order = sorted(range(len(chosen.labels)), key=lambda t: -counts[t])[:RAIL] if counts else []
+    listed = [chosen.labels[t] for t in order or range(min(RAIL, len(chosen.labels)))]
+    others = [name for name in (*wanted, *unwanted) if name not in listed]
+
+    def changed(name: str, *, want: bool = False, exclude: bool = False) -> str:
+        left = [*(each for each in wanted if each != name), *([name] if want else [])]
+        out = [*(each for each in unwanted if each != name), *([name] if exclude else [])]
+        return str(LabelQuery(tuple(left), tuple(out))) if left or out else ""
+
+    return [
+        {
+            "label": name,
+            "count": counts[chosen.column_of(name)] if counts else None,
+            "state": "want" if name in wanted else "not" if name in unwanted else "",
+            "want": changed(name, want=name not in wanted),
+            "exclude": changed(name, exclude=name not in unwanted),
+        }
+        for name in [*others, *listed]
+    ]
+
+
+def _reasons(chosen: Served, answer: Answer, query: LabelQuery) -> dict[str, str]:
+    """Return why rows are no hits, by id: which labels are annotated otherwise than was asked."""
+    if query.formula is not None:
+        return {}
+    found = {}
+    for hit in answer.hits:
+        if hit.truth is False:
+            truth = chosen.truth_of(str(hit.id), query.labels)
+            lacks = [name for name in query.wanted if truth.get(name) == 0]
+            has = [name for name in query.unwanted if truth.get(name) == 1]
+            words = [f"no {name}" for name in lacks] + [f"has {name}" for name in has]
+            found[str(hit.id)] = ", ".join(words)
+    return found
 
 
 @router.get("/row")
 def row_page(request: Request, asked: Annotated[RowQuery, Query()]) -> HTMLResponse:
     state = state_of(request)
-    workbench = state.workbench
-    item = workbench.item(asked)
+    chosen = state.file(asked.file, asked.raw)
+    item = chosen.item(asked.id, state.workbench.rule(asked))
     return page(
         request,
         "row.html",
-        number=asked.file,
-        raw=asked.raw,
         asked=asked,
         item=item,
         shown=item.shown(asked.all),
-        beside=workbench.beside(asked),
-        neighbours=workbench.neighbours(asked),
-        decided=_decided(state),
+        neighbours=chosen.neighbours(asked.id),
+        decided=None if chosen.scan.top else _decided(state),
     )
 
 
@@ -44,37 +159,6 @@ def _decided(state: Any) -> dict[tuple[str, str], dict[str, str]] | None:
     if state.reviewing is None:
         return None
     return {entry: each.to_dict() for entry, each in state.reviewing.decided().items()}
-
-
-@router.get("/errors")
-def errors_page(request: Request, asked: Annotated[EntryQuery, Query()]) -> HTMLResponse:
-    state = state_of(request)
-    workbench = state.workbench
-    kinds = _kinds(len(workbench.files), workbench.file(asked.file, asked.raw).has_truth)
-    instead = asked.kind != "disagreement" and asked.kind not in kinds
-    if instead:  # without truth there are no errors to show
-        asked = asked.model_copy(update={"kind": "borderline"})
-    found = workbench.found(asked)
-    return page(
-        request,
-        "errors.html",
-        number=asked.file,
-        raw=asked.raw,
-        asked=asked,
-        kinds=kinds,
-        without_truth=instead,
-        found=found,
-        entries=workbench.entries(asked, asked.start, asked.start + asked.top),
-        rule=workbench.rule(asked),
-        most=MOST_ENTRIES,
-        decided=_decided(state) or {},
-    )
-
-
-def _kinds(files: int, truth: bool) -> dict[str, str]:
-    """Return the kinds of entries that there can be, and what to call them."""
-    needs = {"missed": truth, "false-alarm": truth, "doubtful": truth, "disagreement": files > 1}
-    return {kind: words for kind, words in ENTRY_KINDS.items() if needs.get(kind, True)}
 
 
 class ListQuery(EntryQuery):
@@ -96,13 +180,14 @@ def entries(request: Request, asked: Annotated[ListQuery, Query()]) -> Response:
 @api.get("/row", responses=FAILURES)
 def row(request: Request, asked: Annotated[RowQuery, Query()]) -> dict[str, Any]:
     """One row: every label with its probability, truth and threshold; rows like it."""
-    workbench = state_of(request).workbench
-    item = workbench.item(asked)
+    state = state_of(request)
+    chosen = state.file(asked.file, asked.raw)
+    item = chosen.item(asked.id, state.workbench.rule(asked))
     return {
         "id": item.id,
         "rule": item.rule,
         "labels": [vars(each) for each in item.labels],
-        "neighbours": [vars(each) for each in workbench.neighbours(asked)],
+        "neighbours": [vars(each) for each in chosen.neighbours(asked.id)],
     }
 
 
@@ -111,8 +196,6 @@ async def export(request: Request, asked: Annotated[FileQuery, Query()]) -> Resp
     """Chosen entries as a table; the body is a form with one field ``entry`` per entry."""
     body = await request.body()
     chosen, kind = _form(body)
-    from anyio import to_thread
-
     workbench = state_of(request).workbench
     rows = await to_thread.run_sync(lambda: [workbench.entry(asked, *each) for each in chosen])
     return table_response(kind, "entries", COLUMNS, [each.to_dict() for each in rows])

@@ -1,4 +1,4 @@
-"""Import a file: declare what it holds, calibrate it, open it in every page."""
+"""Import a file: declare what it holds, calibrate it, and open it in every page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from urllib.parse import quote, urlencode
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from credibly.app.charts import reliability_drawing
 from credibly.app.pages.api import state_of
+from credibly.app.served.files import ServedPredictions
 from credibly.app.server import import_worker
 from credibly.app.server.guard import BODY_LIMIT
 from credibly.app.server.import_worker import MOST_VALUES
@@ -31,6 +32,9 @@ from credibly.child_processes import Worker
 from credibly.files import spreadsheet_cell
 from credibly.names import LOSSES, METHODS, check_loss
 from credibly.predictions.file_formats import FilePreview
+
+AS_IT_IS = "none"
+"""In place of a calibrator: probabilities stay as they are, logits go through their link alone."""
 
 SECONDS = 50.0
 """Of a worker, from its start to its end."""
@@ -44,7 +48,7 @@ LOGIT_WORDS = {"s", "score", "scores", "logit", "logits", "margin"}
 PROBABILITY_WORDS = {"p", "prob", "proba", "probability", "probabilities"}
 
 
-class BringQuery(BaseModel):
+class ImportQuery(BaseModel):
     """What is declared about a file: the flags of ``credibly calibrate``."""
 
     model_config = ConfigDict(frozen=True)
@@ -52,7 +56,7 @@ class BringQuery(BaseModel):
     token: str = Field("", max_length=100)
     show: bool = False
     values: Literal["logits", "probabilities"] | None = None
-    loss: str = Field("", max_length=300)
+    loss: str = Field("bce", max_length=300)
     method: str = Field("auto", max_length=20)
     id_column: str = Field("", max_length=1000)
     value_columns: str = Field("", max_length=1000)
@@ -83,16 +87,11 @@ class BringQuery(BaseModel):
         """Refuse what no file could make right."""
         if self.values is None:
             raise InputError(
-                "say what the values are, logits or probabilities: it is declared, not guessed."
-            )
-        if self.values == "logits" and not self.loss:
-            raise InputError(
-                "logits need the loss that they were trained with, which owns the map to "
-                "probabilities; bce for a plain sigmoid."
+                "say what the values are, logits or probabilities. This is not guessed."
             )
         if self.loss:
             check_loss(self.loss)
-        if self.method not in METHODS:
+        if self.method not in (AS_IT_IS, *METHODS):
             raise InputError(f"the calibrator must be one of {', '.join(METHODS)}.")
 
 
@@ -123,7 +122,7 @@ def read_preview(upload: Upload) -> FilePreview:
     return FilePreview(**json.loads(kept.read_text(encoding="utf-8")))
 
 
-def calibrate(upload: Upload, asked: BringQuery) -> Calibrated:
+def calibrate(upload: Upload, asked: ImportQuery) -> Calibrated:
     """Return what comes of a file as it was declared; the latest results are kept.
 
     Raises:
@@ -172,7 +171,7 @@ def _work(job: dict[str, Any], upload: Upload) -> dict[str, Any]:
     raise InputError(message)
 
 
-def suggested(names: Sequence[str], *, tabular: bool) -> Suggestion:
+def suggested(names: Sequence[str], *, tabular: bool, kinds: Sequence[str] = ()) -> Suggestion:
     """Return what names tell: ids, and columns of values and truth that belong together.
 
     Example:
@@ -184,7 +183,10 @@ values='probabilities')
         return _suggested_arrays(names)
     small = {name.lower(): name for name in reversed(names)}
     ids = ("id", "ids", "image_id", "imageid", "row_id", "filename", "file_name", "image_name")
-    id_column = next((small[name] for name in ids if name in small), "")
+    ids += ("image", "file", "path", "name", "key", "uuid", "document", "doc_id")
+    id_column = next((small[name] for name in ids if name in small), "") or _first_text(
+        names, kinds
+    )
     others = [name for name in names if name not in (id_column, "split")]
     groups = _groups(others)
     truth = next((pattern for pattern in groups if _words(pattern) & TRUTH_WORDS), "")
@@ -196,6 +198,11 @@ values='probabilities')
     if not values and groups[truth] <= set(others):
         values = "*"  # plain names beside those of the truth
     return Suggestion(id_column, values, truth, _meaning(values))
+
+
+def _first_text(names: Sequence[str], kinds: Sequence[str]) -> str:
+    """Return the first column if it holds texts: those are names of the rows."""
+    return names[0] if names and kinds and "str" in kinds[0].lower() else ""
 
 
 def _groups(names: Sequence[str]) -> dict[str, set[str]]:
@@ -232,7 +239,7 @@ def _suggested_arrays(names: Sequence[str]) -> Suggestion:
     )
 
 
-def command(upload: Upload, asked: BringQuery) -> str:
+def command(upload: Upload, asked: ImportQuery) -> str:
     """Return the command that does the same."""
     flags = {
         "--as": asked.values,
@@ -256,18 +263,18 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 SHOWN_COLUMNS = 12
 STAGE_COLUMNS = {"NLL": "down", "ACE": "down", "ECE": "down", "Brier": "down", "mAP@y": "up"}
-NOTHING = BringQuery.model_validate({})
+NOTHING = ImportQuery.model_validate({})
 ENDINGS = (".csv", ".parquet", ".npz", ".npy", ".arrow", ".feather")
 
 
-class FileOfQuery(BringQuery):
+class FileOfQuery(ImportQuery):
     """A result to take away."""
 
     format: Literal["parquet", "csv", "map"] = "parquet"
 
 
-@router.get("/bring")
-async def bring_page(request: Request, asked: Annotated[BringQuery, Query()]) -> HTMLResponse:
+@router.get("/import")
+async def import_page(request: Request, asked: Annotated[ImportQuery, Query()]) -> HTMLResponse:
     if not asked.token:
         return _page(request, asked)
     uploads: Uploads = state_of(request).uploads
@@ -290,8 +297,8 @@ async def bring_page(request: Request, asked: Annotated[BringQuery, Query()]) ->
     return _page(request, asked, upload, found, result)
 
 
-@router.post("/bring")
-async def bring_file(request: Request) -> Response:
+@router.post("/import")
+async def upload_file(request: Request) -> Response:
     """Keep the files of a form for a while; a form without files says what to do with one."""
     body = await request.body()
     kind = request.headers.get("content-type", "")
@@ -301,8 +308,8 @@ async def bring_file(request: Request) -> Response:
     except InputError as error:
         return _page(request, NOTHING, problem=str(error))
     if upload is None:
-        return RedirectResponse("/bring", 303)
-    return RedirectResponse("/bring?" + urlencode({"token": upload.token}), 303)
+        return RedirectResponse("/import", 303)
+    return RedirectResponse("/import?" + urlencode({"token": upload.token}), 303)
 
 
 def _kept(uploads: Uploads, form: Form) -> Upload | None:
@@ -326,12 +333,41 @@ def _kept(uploads: Uploads, form: Form) -> Upload | None:
     return uploads.add(file, truth)
 
 
-@router.get("/bring/file")
-async def bring_result(request: Request, asked: Annotated[FileOfQuery, Query()]) -> Response:
+@router.post("/import/open")
+async def open_result(request: Request) -> Response:
+    """Add what was imported to the served files, so that every page shows it."""
+    body = await request.body()
+    kind = request.headers.get("content-type", "")
+    state = state_of(request)
+    try:
+        form = await to_thread.run_sync(lambda: read_form(kind, body))
+        asked = ImportQuery.model_validate(form.fields)
+        upload = state.uploads.find(asked.token)
+        found = await state.uploads.turns.run(lambda: read_preview(upload), WAIT_SECONDS)
+    except (InputError, ValidationError) as error:
+        words = str(error) if isinstance(error, InputError) else "the form is not complete."
+        return _page(request, NOTHING, problem=words)
+    try:
+        result = await state.uploads.turns.run(lambda: calibrate(upload, asked), WAIT_SECONDS)
+        number = await to_thread.run_sync(lambda: _opened(state, upload, result))
+    except InputError as error:
+        return _page(request, asked, upload, found, problem=str(error))
+    return RedirectResponse(f"/?file={number}", 303)
+
+
+def _opened(state: Any, upload: Upload, result: Calibrated) -> int:
+    path = state.uploads.keep(upload.token, result.folder / "predictions.parquet")
+    state.files.append(ServedPredictions(path, name=upload.path.stem))
+    state.files[-1].begin()
+    return len(state.files) - 1
+
+
+@router.get("/import/file")
+async def result_file(request: Request, asked: Annotated[FileOfQuery, Query()]) -> Response:
     """A calibrated file, or the fitted map, to take away."""
     uploads: Uploads = state_of(request).uploads
     upload = uploads.find(asked.token)
-    declared = BringQuery.model_validate(asked.model_dump(exclude={"format"}))
+    declared = ImportQuery.model_validate(asked.model_dump(exclude={"format"}))
     result = await uploads.turns.run(lambda: calibrate(upload, declared), WAIT_SECONDS)
     stem = upload.path.stem
     if asked.format == "map":
@@ -361,15 +397,15 @@ def _as_csv(result: Calibrated) -> str:
     return buffer.getvalue()
 
 
-def _with_suggestion(asked: BringQuery, found: FilePreview) -> BringQuery:
-    hint = suggested(found.names, tabular=found.tabular)
+def _with_suggestion(asked: ImportQuery, found: FilePreview) -> ImportQuery:
+    hint = suggested(found.names, tabular=found.tabular, kinds=found.kinds)
     changes = {name: value for name, value in vars(hint).items() if value}
     return asked.model_copy(update=changes)
 
 
 def _page(
     request: Request,
-    asked: BringQuery,
+    asked: ImportQuery,
     upload: Upload | None = None,
     preview: FilePreview | None = None,
     result: Calibrated | None = None,
@@ -384,17 +420,18 @@ def _page(
     )
     return page(
         request,
-        "bring.html",
+        "import.html",
         400 if problem else 200,
         asked=asked,
         upload=upload,
         preview=preview,
         shown_columns=SHOWN_COLUMNS,
         result=None if result is None else result.numbers,
-        drawing="" if result is None else reliability_drawing(result.numbers["diagrams"]),
+        drawing="" if result is None else reliability_drawing(result.numbers.get("diagrams", {})),
+        declared={n: v for n, v in asked.model_dump(exclude={"show"}).items() if v},
         columns=STAGE_COLUMNS,
         command="" if upload is None or result is None else command(upload, asked),
-        downloads="/bring/file?" + address,
+        downloads="/import/file?" + address,
         losses=sorted(LOSSES),
         methods=METHODS,
         problem=problem,

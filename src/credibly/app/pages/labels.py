@@ -1,8 +1,8 @@
-"""The atlas of labels, and which of them occur together."""
+"""Every label in a table, which of them occur together, and one label in full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -12,79 +12,46 @@ from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 from pydantic import Field
 
-from credibly.app.charts import heat_map, small_reliability
-from credibly.app.pages.api import FAILURES, state_of
-from credibly.app.served.address import FileQuery
+from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
+from credibly.app.pages.api import FAILURES, plain, state_of
+from credibly.app.served.address import FileQuery, LabelOrder
 from credibly.app.served.files import ServedPredictions
 from credibly.app.served.tables import table_response
-from credibly.app.server.templates import both_labels, page
-from credibly.app.views.labels import AtlasRow, Pairs, label_pairs
+from credibly.app.server.templates import both_labels, page, wanted
+from credibly.app.views.labels import AtlasRow, Pairs, label_pairs, label_sentence
 from credibly.app.views.overview import label_lift
-from credibly.retrieve.query.parser import folded
+from credibly.metrics import Reliability
+from credibly.retrieve import parse
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])
 
 PER_PAGE = 100
 PAIRED = 14
-Order = Literal["label", "known", "rate", "AP", "gap", "excess", "flag"]
 COLUMNS = ("label", "known", "rate", "expected rate", "AP", "ACE", "noise", "flag")
 
 
-class AtlasQuery(FileQuery):
-    """Some labels of the atlas, in an order."""
-
-    contains: str = Field("", max_length=1000)
-    flagged: bool = False
-    sort: Order | None = None
-    down: bool = True
-    start: int = Field(0, ge=0, le=10_000_000)
-
-
-class AtlasTable(AtlasQuery):
-    """The same as a table."""
+class LabelTable(LabelOrder):
+    """The labels as a table."""
 
     format: Literal["json", "csv"] = "json"
 
 
-def _number(value: float | None) -> float:
-    """Return a value to sort by; what is not known comes last."""
-    return -np.inf if value is None or np.isnan(value) else float(value)
+class LabelQuery(FileQuery):
+    """One label."""
 
-
-_KEYS: dict[str, Callable[[AtlasRow], Any]] = {
-    "label": lambda row: folded(row.summary.label),
-    "known": lambda row: row.summary.rows if row.summary.present is not None else -1,
-    "rate": lambda row: _number(row.summary.present_share),
-    "AP": lambda row: _number(row.summary.average_precision),
-    "gap": lambda row: _number(row.summary.error),
-    "excess": lambda row: _number(row.summary.error - row.noise),
-    "flag": lambda row: row.flag,
-}
-
-
-def select(rows: list[AtlasRow], asked: AtlasQuery) -> list[AtlasRow]:
-    """Return the labels that an address asks for, in its order."""
-    text = folded(asked.contains)
-    found = [
-        row for row in rows if text in folded(row.summary.label) and (row.flag or not asked.flagged)
-    ]
-    if asked.sort is None:
-        return found
-    return sorted(found, key=_KEYS[asked.sort], reverse=asked.down)
+    name: str = Field(min_length=1, max_length=1000, description="name of a label")
 
 
 @router.get("/labels")
-def labels_page(request: Request, asked: Annotated[AtlasQuery, Query()]) -> HTMLResponse:
+def labels_page(request: Request, asked: Annotated[LabelOrder, Query()]) -> HTMLResponse:
     chosen = state_of(request).file(asked.file, asked.raw)
-    rows = select(chosen.atlas, asked)
+    rows = chosen.atlas(asked)
     part = rows[asked.start : asked.start + PER_PAGE]
     return page(
         request,
         "labels.html",
         predictions=chosen,
-        number=asked.file,
-        raw=asked.raw,
         asked=asked,
         rows=[(row, "" if row.diagram is None else small_reliability(row.diagram)) for row in part],
         found=len(rows),
@@ -94,18 +61,18 @@ def labels_page(request: Request, asked: Annotated[AtlasQuery, Query()]) -> HTML
             ("known", "known rows"),
             ("rate", "rate"),
             ("AP", "AP"),
-            ("gap", "gap (ACE)"),
-            ("excess", "gap over noise"),
-            ("flag", "flag"),
+            ("gap", "off by (ACE)"),
+            ("excess", "more than chance"),
+            ("flag", "verdict"),
         ),
     )
 
 
 @api.get("/atlas", responses=FAILURES)
-def atlas(request: Request, asked: Annotated[AtlasTable, Query()]) -> Response:
+def atlas(request: Request, asked: Annotated[LabelTable, Query()]) -> Response:
     """Every label with its rate, average precision, calibration gap and noise; JSON or CSV."""
     chosen = state_of(request).file(asked.file, asked.raw)
-    rows = [_table_row(row) for row in select(chosen.atlas, asked)]
+    rows = [_table_row(row) for row in chosen.atlas(asked)]
     return table_response(asked.format, "labels", COLUMNS, rows)
 
 
@@ -126,22 +93,20 @@ def _table_row(row: AtlasRow) -> dict[str, Any]:
 
 
 @router.get("/pairs")
-def pairs_page(request: Request, asked: Annotated[AtlasQuery, Query()]) -> HTMLResponse:
-    chosen = state_of(request).file(asked.file, asked.raw)
+def pairs_page(request: Request, asked: Annotated[LabelOrder, Query()]) -> HTMLResponse:
+    chosen = state_of(request).workbench.file(asked.file, asked.raw)
     pairs = _pairs(chosen, asked) if chosen.has_truth else None
     return page(
         request,
         "pairs.html",
         predictions=chosen,
-        number=asked.file,
-        raw=asked.raw,
         asked=asked,
         pairs=pairs,
         heat="" if pairs is None else _heat_map(chosen, pairs.labels, asked),
     )
 
 
-def _heat_map(chosen: ServedPredictions, names: list[str], asked: AtlasQuery) -> Markup:
+def _heat_map(chosen: ServedPredictions, names: list[str], asked: LabelOrder) -> Markup:
     targets = chosen.sample.targets
     assert targets is not None, "only files with truth have real pairs"
     lift = label_lift(names, targets[:, [chosen.column_of(name) for name in names]])
@@ -149,12 +114,70 @@ def _heat_map(chosen: ServedPredictions, names: list[str], asked: AtlasQuery) ->
     return heat_map(lift.labels, lift.lift, lift.matters, link)
 
 
-def _pairs(chosen: ServedPredictions, asked: AtlasQuery) -> Pairs:
+def _pairs(chosen: ServedPredictions, asked: LabelOrder) -> Pairs:
     """Return the most frequent of the labels asked for, against each other."""
-    rows = select(chosen.atlas, asked.model_copy(update={"sort": None}))
+    rows = chosen.atlas(asked.model_copy(update={"sort": None}))
     rows = sorted(rows, key=lambda row: -(row.summary.present or 0))[:PAIRED]
     names = [row.summary.label for row in rows]
     columns = [chosen.column_of(name) for name in names]
     sample = chosen.sample
     assert sample.targets is not None, "only files with truth have real pairs"
     return label_pairs(names, sample.probabilities[:, columns], sample.targets[:, columns])
+
+
+GROUPS = {
+    "right": "Sure and right",
+    "wrong": "Sure and wrong",
+    "borderline": "Borderline",
+    "missed": "Missed",
+    "most probable": "Most probable",
+}
+
+
+@router.get("/label")
+def label_page(request: Request, asked: Annotated[LabelQuery, Query()]) -> HTMLResponse:
+    state = state_of(request)
+    chosen = state.file(asked.file, asked.raw)
+    report = chosen.label_report(asked.name)
+    place = chosen.column_of(asked.name)
+    at, curve = 50, Markup("")
+    if report.curve is not None:
+        at = report.curve.nearest(float(state.workbench.rule(asked).accept_from[place]))
+        curve = threshold_chart(report.curve.found, report.curve.right, at)
+    return page(
+        request,
+        "label.html",
+        predictions=chosen,
+        about=report.about,
+        sentence=label_sentence(report.about),
+        report=report,
+        at=at,
+        reliability=_diagram(report.reliability, asked.name),
+        curve=curve,
+        groups={GROUPS[name]: rows for name, rows in report.groups.items()},
+        together=chosen.together(parse(wanted(asked.name), chosen.labels)),
+        previous=chosen.labels[place - 1] if place else None,
+        following=chosen.labels[place + 1] if place + 1 < len(chosen.labels) else None,
+    )
+
+
+def _diagram(found: Reliability | None, label: str) -> Markup:
+    if found is None:
+        return Markup("")
+    alt = f"Reliability diagram of {label}: how often it is really there, by what the model says"
+    return reliability_chart(found, alt)
+
+
+@api.get("/label", responses=FAILURES)
+def label(request: Request, asked: Annotated[LabelQuery, Query()]) -> dict[str, Any]:
+    """Statistics of one label, its reliability diagram, and rows that are right and wrong."""
+    report = state_of(request).file(asked.file, asked.raw).label_report(asked.name)
+    about: dict[str, Any] = dict(report.about)
+    if report.reliability is not None:
+        about["reliability"] = {
+            key: plain(np.asarray(value)) for key, value in asdict(report.reliability).items()
+        }
+    about["rows_to_look_at"] = {
+        name: [asdict(row) for row in rows] for name, rows in report.groups.items()
+    }
+    return {key: plain(value) for key, value in about.items()}

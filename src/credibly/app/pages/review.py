@@ -235,13 +235,11 @@ def _reviewing(request: Request) -> Reviewing:
 def review_page(request: Request, asked: Annotated[QueueQuery, Query()]) -> HTMLResponse:
     reviewing = state_of(request).reviewing
     if reviewing is None:
-        return page(request, "review.html", number=asked.file, raw=asked.raw, reviewing=None)
+        return page(request, "review.html", reviewing=None)
     queue, total = reviewing.queue(asked, asked.top)
     return page(
         request,
         "review.html",
-        number=asked.file,
-        raw=asked.raw,
         asked=asked,
         reviewing=reviewing,
         queue=queue,
@@ -275,8 +273,6 @@ def effect_page(request: Request, asked: Annotated[FileQuery, Query()]) -> HTMLR
     return page(
         request,
         "effect.html",
-        number=asked.file,
-        raw=asked.raw,
         reviewing=reviewing,
         effect=effect,
         columns=COLUMNS,

@@ -32,6 +32,8 @@ from credibly.types import Array
 
 SHOWN_LABELS = 20
 SHOWN_PRESENT = 4
+FARTHEST = 0.05
+"""Rows nearer than this (Hellinger distance) are alike, however near others lie."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Tried:
         rule: that made it, for people.
         similar: known rows with similar probabilities.
         note: why something is missing; empty if nothing is.
+        unlike: whether no known row has similar probabilities, so that nothing is known about it.
     """
 
     labels: list[TriedLabel]
@@ -88,11 +91,13 @@ class Tried:
     rule: str
     similar: list[KnownRow]
     note: str
+    unlike: bool = False
 
 
 def has_rule(asked: FileQuery) -> bool:
     """Return whether an address names a rule."""
-    return any(each is not None for each in (asked.threshold, asked.average_size, asked.miss))
+    rules = (asked.threshold, asked.average_size, asked.recall, asked.miss)
+    return any(each is not None for each in rules)
 
 
 def tried(workbench: Workbench, asked: FileQuery, prediction: dict[str, Any]) -> Tried:
@@ -115,6 +120,8 @@ def tried(workbench: Workbench, asked: FileQuery, prediction: dict[str, Any]) ->
             raise InputError(f"{note} Leave out the rule, which belongs to the file.")
         inside, look, words = _set_by(workbench.rule(asked), file, names, p)
     order = np.argsort(-p, kind="stable")
+    similar = _similar(file, _in_order(p, names, file.labels)) if same else []
+    usual = file.usual_distance if similar else float("nan")
     shown = [t for place, t in enumerate(order.tolist()) if place < SHOWN_LABELS or inside[t]]
     return Tried(
         labels=[
@@ -130,15 +137,16 @@ def tried(workbench: Workbench, asked: FileQuery, prediction: dict[str, Any]) ->
         total=len(names),
         chosen=[names[t] for t in order.tolist() if inside[t]],
         rule=words,
-        similar=_similar(file, _in_order(p, names, file.labels)) if same else [],
+        similar=similar,
         note=note,
+        unlike=bool(similar) and similar[0].distance > max(usual, FARTHEST),
     )
 
 
 def _own_set(names: Sequence[str], prediction: dict[str, Any]) -> tuple[Array, Array, str]:
     chosen = set(prediction["sets"][0])
     inside = np.array([name in chosen for name in names], dtype=bool)
-    return inside, np.zeros(len(names), dtype=bool), f"{prediction['decision']}, the run's own"
+    return inside, np.zeros(len(names), dtype=bool), "the run's own"
 
 
 def _set_by(
@@ -266,8 +274,6 @@ def _page(
         request,
         "try.html",
         400 if problem else 200,
-        number=asked.file,
-        raw=asked.raw,
         kind=kind,
         columns=0 if model is None else model.text_columns,
         width=0 if model is None else int(model.run.data["shape"][0]),

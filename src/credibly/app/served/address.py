@@ -6,30 +6,36 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from credibly.checks import InputError
-from credibly.decide import AverageSize, Cost, Decision, Threshold
+from credibly.decide import AverageSize, Cost, Decision, Recall, Threshold
 from credibly.types import Array
 
-KEPT = ("file", "raw", "average_size", "threshold", "miss", "false_alarm", "review", "own", "who")
+RULE = ("average_size", "threshold", "recall", "miss", "false_alarm", "review", "own")
+KEPT = ("file", "raw", *RULE, "who")
 """Parts of the address that links to other pages keep."""
 
 MOST_ENTRIES = 10_000
 """Entries of a view; the rest is counted, not listed."""
 
-EntryKind = Literal["missed", "false-alarm", "borderline", "unmarked", "disagreement", "doubtful"]
-ENTRY_KINDS: dict[EntryKind, str] = {
-    "missed": "Missed",
-    "false-alarm": "False alarms",
-    "borderline": "Borderline",
-    "unmarked": "Not marked",
-    "disagreement": "Files disagree",
-    "doubtful": "Probably mislabelled",
+EntryKind = Literal[
+    "rows", "hit", "missed", "false-alarm", "borderline", "unmarked", "disagreement", "doubtful"
+]
+ENTRY_KINDS: dict[EntryKind, tuple[str, str]] = {
+    "rows": ("All rows", "of all rows, the most probable first"),
+    "doubtful": ("Probably wrong labels", "are probably wrong, the surest first"),
+    "missed": ("Missed", "are marked present, but not returned"),
+    "false-alarm": ("False alarms", "are marked absent, but returned"),
+    "hit": ("Right", "are marked present and returned"),
+    "borderline": ("Borderline", "by distance from the threshold, the nearest first"),
+    "unmarked": ("Not annotated", "are not annotated, but returned"),
+    "disagreement": ("Files disagree", "differ between the two files, the most first"),
 }
+"""What is shown of rows and labels: the name of the view, and what holds for its labels."""
 
 
 class FileQuery(BaseModel):
@@ -41,6 +47,7 @@ class FileQuery(BaseModel):
     raw: bool = False
     threshold: float | None = Field(None, ge=0, le=1)
     average_size: float | None = Field(None, ge=0.05, le=1e6)
+    recall: float | None = Field(None, ge=0.05, le=0.999)
     miss: float | None = Field(None, gt=0, le=1e9)
     false_alarm: float = Field(1.0, gt=0, le=1e9)
     review: float | None = Field(None, gt=0, le=1e9)
@@ -61,10 +68,15 @@ class FileQuery(BaseModel):
 
 
 class EntryQuery(FileQuery):
-    """A view of entries: one label or all, one kind of error, and facets."""
+    """A view of single labels of rows: of one label, of some, or of all; and what holds for them.
+
+    ``q`` restricts it as a search does: labels that are wanted are those shown, and rows for which
+    an unwanted label is returned are left out.
+    """
 
     label: str = Field("", max_length=1000)
-    kind: EntryKind = "missed"
+    q: str = Field("", max_length=2000)
+    kind: EntryKind = "rows"
     low: float = Field(0.0, ge=0, le=1)
     high: float = Field(1.0, ge=0, le=1)
     labels_min: int = Field(0, ge=0, le=1_000_000)
@@ -80,24 +92,42 @@ class EntryQuery(FileQuery):
         return self.model_copy(update={"top": 24, "start": 0})
 
 
+class LabelOrder(FileQuery):
+    """Some labels, in an order."""
+
+    contains: str = Field("", max_length=1000)
+    flagged: bool = False
+    sort: Literal["label", "known", "rate", "AP", "gap", "excess", "flag"] | None = None
+    down: bool = True
+    start: int = Field(0, ge=0, le=10_000_000)
+
+
+class ExploreQuery(EntryQuery):
+    """Rows by a query, or single labels of rows by what is wrong with them."""
+
+    also: bool = False
+
+
 class RowQuery(FileQuery):
-    """One row, and the list it was opened from."""
+    """One row, with all of its labels or those that matter."""
 
     id: str = Field(min_length=1, max_length=1000)
-    within: str = Field("", max_length=4000)
     all: bool = False
 
 
-def parse_view(kind: type[EntryQuery], text: str) -> EntryQuery:
-    """Return the view of an address's query, for links that carry a view inside."""
-    try:
-        return kind.model_validate(dict(parse_qsl(text)))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"the list that this row was opened from: `{place}`: {first['msg']}."
-        ) from error
+def problem_words(found: Mapping[str, Any]) -> str:
+    """Return what pydantic finds wrong with a field, for people.
+
+    Example:
+        >>> problem_words({"type": "greater_than", "ctx": {"gt": 0.0}, "input": "-3", "msg": ""})
+        'must be more than 0; got -3'
+    """
+    limits = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
+    context = found.get("ctx", {})
+    words = next((f"must be {limits[n]} {context[n]:g}" for n in limits if n in context), "")
+    if not words and "parsing" in found["type"]:
+        words = "must be a number"
+    return f"{words or found['msg']}; got {str(found['input'])[:80]}"
 
 
 def _text(value: object) -> str:
@@ -107,9 +137,9 @@ def _text(value: object) -> str:
 
 
 class DecideQuery(FileQuery):
-    """A rule to weigh: by cost, by label budget or by threshold; of one label or all."""
+    """A rule to weigh: a threshold, costs, a label budget or a guarantee; of one label or all."""
 
-    by: Literal["cost", "size", "threshold"] | None = None
+    by: Literal["threshold", "cost", "size", "recall"] | None = None
     label: str = Field("", max_length=1000)
     own_label: str = Field("", max_length=1000)
     own_miss: float | None = Field(None, gt=0, le=1e9)
@@ -142,24 +172,28 @@ class Rule:
         return (probabilities >= low) & (probabilities < high)
 
 
-def rule_of(asked: FileQuery, fitted: AverageSize | None, labels: list[str]) -> Rule:
-    """Return the rule of an address: costs, an average size (fitted), a threshold, or one half.
+def rule_of(asked: FileQuery, fitted: AverageSize | Recall | None, labels: list[str]) -> Rule:
+    """Return the rule of an address: costs, a size or recall (fitted), a threshold, or one half.
 
     Args:
         asked: the address.
-        fitted: the rule of its average size; None where it names none.
+        fitted: the rule of its average size or recall; None where it names neither.
         labels: names of the columns.
     """
     count = len(labels)
     if asked.miss is not None:
         return _cost_rule(Cost(asked.miss, asked.false_alarm, asked.review), asked.own, labels)
+    if isinstance(fitted, Recall):
+        words = f"finds at least {100 * fitted.level:g} % of the labels, in 9 of 10 cases"
+        limits = np.full(count, np.nextafter(fitted.thresholds[0], 1.0))
+        return Rule(fitted, words, {}, limits, limits)
     if fitted is not None:
-        words = f"{fitted.average_size:g} labels per row on average"
+        words = f"{fitted.average_size:g} labels per row, on average"
         limits = np.full(count, fitted.threshold)
         return Rule(fitted, words, {}, limits, limits)
     value = 0.5 if asked.threshold is None else asked.threshold
     limits = np.full(count, value)
-    return Rule(Threshold(value), f"probability of at least {value:g}", {}, limits, limits)
+    return Rule(Threshold(value), f"a probability of {100 * value:g} % or more", {}, limits, limits)
 
 
 def _cost_rule(usual: Cost, own: str, labels: list[str]) -> Rule:
@@ -170,11 +204,17 @@ def _cost_rule(usual: Cost, own: str, labels: list[str]) -> Rule:
             low[labels.index(name)], high[labels.index(name)] = cost.bounds
             costs[name] = cost
     if len(costs) == 1:
-        return Rule(usual, f"lowest expected cost: {usual!r}", costs, low, high)
+        return Rule(usual, f"the lowest cost, if {_cost_words(usual)}", costs, low, high)
     thresholds = {name: cost.bounds[1] for name, cost in costs.items() if name}
     decision = Threshold(thresholds, usual.bounds[1], labels)
-    words = f"lowest expected cost: {usual!r}, {len(thresholds)} labels with costs of their own"
+    own_words = f"{len(thresholds)} {'labels have' if len(thresholds) > 1 else 'label has'} its own"
+    words = f"the lowest cost, if {_cost_words(usual)}; {own_words}"
     return Rule(decision, words, costs, low, high)
+
+
+def _cost_words(cost: Cost) -> str:
+    review = "" if cost.review is None else f", and a review {cost.review:g}"
+    return f"a miss costs {cost.miss:g}, a false alarm {cost.false_alarm:g}{review}"
 
 
 def own_costs(text: str) -> dict[str, Cost]:
@@ -197,9 +237,26 @@ def own_costs(text: str) -> dict[str, Cost]:
     return found
 
 
+def rule_words(query: Mapping[str, str]) -> str:
+    """Return the rule of an address in a few words.
+
+    Example:
+        >>> rule_words({}), rule_words({"average_size": "2"}), rule_words({"miss": "5"})
+        ('threshold 50 %', '2 labels per row', 'a miss costs 5 times a false alarm')
+    """
+    try:
+        if query.get("miss"):
+            ratio = float(query["miss"]) / float(query.get("false_alarm") or 1)
+            return f"a miss costs {ratio:.3g} times a false alarm"
+        if query.get("recall"):
+            return f"finds {100 * float(query['recall']):.3g} % of the labels"
+        if query.get("average_size"):
+            return f"{float(query['average_size']):.3g} labels per row"
+        return f"threshold {100 * float(query.get('threshold') or 0.5):.3g} %"
+    except (ValueError, ZeroDivisionError):
+        return "choose a rule"
+
+
 def kept(query: Mapping[str, str]) -> dict[str, str]:
     """Return the parts of an address that links keep."""
-    found: dict[str, Any] = {name: query[name] for name in KEPT if query.get(name)}
-    if "book" in query:  # the name of `file` in version 0.1
-        found["file"] = query["book"]
-    return found
+    return {name: query[name] for name in KEPT if query.get(name)}

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from credibly.app.served.address import MOST_ENTRIES, EntryKind, EntryQuery, Rule
+from credibly.checks import InputError
 from credibly.predictions import Predictions
-from credibly.retrieve import Index
+from credibly.retrieve import Index, parse
 from credibly.review.issues import PROBABLY_WRONG, probably_wrong
 from credibly.types import Array
 
@@ -91,27 +92,45 @@ class Other:
 
 def find_entries(index: Index, asked: EntryQuery, rule: Rule, other: Other | None) -> EntryList:
     """Return the entries of a view, the most telling first, at most ``MOST_ENTRIES``."""
-    first, last = 0, len(index.labels)
-    if asked.label:
-        first = index.labels.index(asked.label)
-        last = first + 1
+    columns, unwanted = _columns_asked(index, asked)
     rows = _rows_asked(index, asked)
+    for column in unwanted:
+        without = index.column_block(column, column + 1)[0][0] < rule.accept_from[column]
+        rows = without if rows is None else rows & without
     step = max(1, CELLS // len(index))
     best = _Best(MOST_ENTRIES)
-    for start in range(first, last, step):
-        stop = min(last, start + step)
-        p, y = index.column_block(start, stop)
-        names = list(index.labels[start:stop])
-        elsewhere = other.columns(names) if other is not None else None
-        mask, key = _KINDS[asked.kind](p, y, rule.accept_from[start:stop, None], elsewhere)
-        mask &= (p >= asked.low) & (p <= asked.high)
-        if asked.truth != "any":
-            known = np.zeros(p.shape, bool) if y is None else y >= 0
-            mask &= known if asked.truth == "known" else ~known
-        if rows is not None:
-            mask &= rows
-        best.add(start, mask, key)
+    for start, stop in columns:
+        for first in range(start, stop, step):
+            last = min(stop, first + step)
+            p, y = index.column_block(first, last)
+            names = list(index.labels[first:last])
+            elsewhere = other.columns(names) if other is not None else None
+            mask, key = _KINDS[asked.kind](p, y, rule.accept_from[first:last, None], elsewhere)
+            mask &= (p >= asked.low) & (p <= asked.high)
+            if asked.truth != "any":
+                known = np.zeros(p.shape, bool) if y is None else y >= 0
+                mask &= known if asked.truth == "known" else ~known
+            if rows is not None:
+                mask &= rows
+            best.add(first, mask, key)
     return EntryList(best.total, best.labels, best.places)
+
+
+def _columns_asked(index: Index, asked: EntryQuery) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return the ranges of columns to look at, and the columns whose rows are left out."""
+    whole = [(0, len(index.labels))]
+    wanted, unwanted = ((asked.label,) if asked.label else ()), ()
+    if asked.q.strip():
+        query = parse(asked.q, index.labels)
+        if query.formula is not None:
+            raise InputError(
+                "single labels can be restricted to labels that you want and do not want, such as "
+                "`+fork -knife`; alternatives in brackets work for all rows only."
+            )
+        wanted, unwanted = (*wanted, *query.wanted), query.unwanted
+    places = {name: place for place, name in enumerate(index.labels)}
+    chosen = sorted({places[name] for name in wanted})
+    return [(t, t + 1) for t in chosen] or whole, [places[name] for name in unwanted]
 
 
 def _rows_asked(index: Index, asked: EntryQuery) -> Array | None:
@@ -155,6 +174,10 @@ class _Best:
 _Kind = Callable[[Array, Array | None, Array, Array | None], tuple[Array, Array]]
 
 
+def _hit(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    return (_is(y, 1, p) & (p >= t)), p
+
+
 def _missed(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
     return (_is(y, 1, p) & (p < t)), 1 - p
 
@@ -185,7 +208,13 @@ def _doubtful(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple
     return probably_wrong(p, y), wrong
 
 
+def _any(p: Array, y: Array | None, t: Array, other: Array | None) -> tuple[Array, Array]:
+    return np.ones(p.shape, dtype=bool), p
+
+
 _KINDS: dict[EntryKind, _Kind] = {
+    "rows": _any,
+    "hit": _hit,
     "missed": _missed,
     "false-alarm": _false_alarm,
     "unmarked": _unmarked,
@@ -347,6 +376,25 @@ def neighbours(rows: Predictions, probabilities: Array, id: str) -> list[Neighbo
     nearest = np.argsort(distance, kind="stable")[: NEIGHBOURS + 1]
     found = [Neighbour(str(rows.ids[row]), float(distance[row])) for row in nearest]
     return [each for each in found if each.id != id][:NEIGHBOURS]
+
+
+def usual_distance(probabilities: Array, *, rows: int = 4000, asked: int = 300) -> float:
+    """Return the 99 % quantile of the distance of a row to the most similar other row.
+
+    Args:
+        probabilities: (rows, labels) of the rows that are known.
+        rows: of these, so many are looked at.
+        asked: for so many of those the most similar one is found.
+    """
+    root = np.sqrt(probabilities[:rows].astype(np.float32))
+    if len(root) < 2:
+        return float("nan")
+    total = (root**2).sum(1, dtype=np.float64)
+    few = root[:asked]
+    both = total[:asked, None] + total
+    apart = np.sqrt(np.maximum(both - 2 * (few @ root.T), 0) / np.maximum(both, 1e-30))
+    apart[np.arange(len(few)), np.arange(len(few))] = np.inf
+    return float(np.quantile(apart.min(1), 0.99))
 
 
 def _log_odds(values: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from credibly import metrics
-from credibly.app.charts import reliability_chart
+from credibly.app.served.address import LabelOrder, Rule
+from credibly.app.served.entries import Item, Neighbour, item_at, neighbours, usual_distance
 from credibly.app.server.background import Pending
 from credibly.app.views.decisions import (
     Budget,
@@ -25,14 +26,15 @@ from credibly.app.views.decisions import (
     threshold_counts,
 )
 from credibly.app.views.labels import AtlasRow, label_atlas, summarize_columns
-from credibly.app.views.overview import FirstLook, first_look
+from credibly.app.views.overview import FirstLook, ThresholdCurve, first_look, threshold_curve
 from credibly.checks import InputError, nearest
-from credibly.decide import AverageSize, Threshold
+from credibly.decide import AverageSize, Recall, Threshold
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.predictions.dataset import identity
 from credibly.retrieve import Answer, Index, Joint, Query, seen_together
 from credibly.retrieve.joint.pairs import Together
+from credibly.retrieve.query.parser import folded
 from credibly.targets import Targets
 from credibly.types import Array
 
@@ -41,29 +43,113 @@ SAMPLE_CELLS = 2**26  # and their probabilities: 256 MB, the truth beside them a
 TOGETHER, TOGETHER_CELLS = 12, 2**21  # labels shown beside a query; probabilities looked at
 Prices = tuple[str, float, float, float, float, float]
 """A label with the costs of a miss, a false alarm and a look; where review and acceptance begin."""
-KEPT = 256  # labels, charts and budgets remembered; the least recently used are forgotten
+KEPT = 256  # labels and budgets remembered; the least recently used are forgotten
+COUNTED_AT_ONCE = 2**22  # probabilities; the labels of larger files are counted in the background
+SHOWN = 8  # rows of each group on the page of a label
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """A row where the label's probability was confidently wrong."""
+class RowOfLabel:
+    """A row with the probability of one label (None where the row does not hold it)."""
 
     id: str
-    probability: float
-    present: bool
+    probability: float | None
+    truth: int | None = None
 
 
 @dataclass(frozen=True)
 class LabelReport:
-    """All that a label's page says, from its column, read once."""
+    """All that a label's page says.
+
+    Attributes:
+        about: its numbers by name.
+        reliability, curve: None without truth.
+        groups: rows to look at, by what they have in common.
+    """
 
     about: dict[str, Any]
     reliability: metrics.Reliability | None
-    mistakes: list[Mistake]
+    curve: ThresholdCurve | None
+    groups: dict[str, list[RowOfLabel]]
 
 
-class ServedPredictions:
-    """A predictions file. Everything slow is worked out once, when first asked for."""
+class ServedFile:
+    """What files of both layouts share: a column per label, or the top labels of each row."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, partial: bool = False, name: str | None = None
+    ) -> None:
+        self.path = Path(path)
+        self._name = name
+        self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
+        self.scan = Predictions.scan(path, partial=partial)
+        self.partial = partial
+        self.labels = list(self.scan.labels)
+        self._columns = {name: place for place, name in enumerate(self.labels)}
+        self._summaries = Lock()
+        self._judged = Pending(self._waited_first_look, f"judging the probabilities, {self.size}")
+        self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
+
+    @property
+    def name(self) -> str:
+        if self._name is not None:
+            return self._name
+        stem = self.path.stem
+        return self.path.resolve().parent.name if stem == "predictions" else stem
+
+    @property
+    def size(self) -> str:
+        """Return how large the file is, for people."""
+        return f"{self.scan.num_rows:,} rows and {len(self.labels):,} labels"
+
+    @property
+    def has_truth(self) -> bool:
+        return self.scan.has_targets
+
+    def column_of(self, label: str) -> int:
+        """Return the number of a label's column."""
+        return self._columns[self.check(label)]
+
+    def check(self, label: str) -> str:
+        """Return a label's name, which must be one of the file."""
+        if label not in self._columns:
+            raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
+        return label
+
+    def named(self, text: str) -> list[int]:
+        """Return the numbers of labels that contain ``text``; those that start with it first."""
+        asked = folded(text)
+        inside = [number for number, name in enumerate(self._folded) if asked in name]
+        return sorted(inside, key=lambda number: not self._folded[number].startswith(asked))
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [folded(name) for name in self.labels]
+
+    def begin(self) -> None:
+        """Begin to work out what the first page shows."""
+        self._judged.begin()
+
+    @property
+    def first_look(self) -> FirstLook:
+        """Return what the first page shows."""
+        self._judged.wait()
+        return self._waited_first_look()
+
+    def _waited_first_look(self) -> FirstLook:
+        with self._summaries:
+            return self._first_look
+
+    @cached_property
+    def _first_look(self) -> FirstLook:
+        raise NotImplementedError
+
+    def _label_report(self, label: str) -> LabelReport:
+        raise NotImplementedError
+
+
+class ServedPredictions(ServedFile):
+    """A file with a column per label. What is slow is worked out once, when first asked for."""
 
     def __init__(
         self,
@@ -74,25 +160,17 @@ class ServedPredictions:
         joint: Joint | None = None,
         name: str | None = None,
     ) -> None:
-        self.path = Path(path)
-        self._name = name
+        super().__init__(path, partial=partial, name=name)
         self.joint = joint
-        self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
-        self.scan = Predictions.scan(path, partial=partial)
-        self.partial = partial
-        self.labels = list(self.scan.labels)
-        self._columns = {name: place for place, name in enumerate(self.labels)}
         self.calibrated = calibrated
         self._lock = Lock()
-        self._sampling, self._summaries = Lock(), Lock()  # for these no search waits
-        size = f"{self.scan.num_rows:,} rows and {len(self.labels):,} labels"
-        self._sampled = Pending(self._waited_sample, f"reading a sample of {size}")
-        self._listed = Pending(self._waited_atlas, f"measuring every label, of {size}")
-        self._judged = Pending(self._waited_first_look, f"judging the probabilities, of {size}")
-        self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
-        self.chart = lru_cache(maxsize=KEPT)(self._chart)
+        self._sampling = Lock()  # for this no search waits
+        self._sampled = Pending(self._waited_sample, f"reading a sample of {self.size}")
+        self._listed = Pending(self._waited_atlas, f"measuring every label, {self.size}")
         self.budget = lru_cache(maxsize=KEPT)(self._budget)
         self._fitted = lru_cache(maxsize=KEPT)(self._fit)
+        self.recall = lru_cache(maxsize=KEPT)(self._fit_recall)
+        self.curve = lru_cache(maxsize=KEPT)(self._curve)
         self.threshold_counts = lru_cache(maxsize=KEPT)(self._threshold_counts)
         self.outcome = lru_cache(maxsize=KEPT)(self._outcome)
         self._at_least = lru_cache(maxsize=KEPT)(self._threshold_budget)
@@ -100,20 +178,14 @@ class ServedPredictions:
         if joint is not None:
             joint.check(self.labels)
 
-    @property
-    def name(self) -> str:
-        if self._name is not None:
-            return self._name
-        stem = self.path.stem
-        return self.path.resolve().parent.name if stem == "predictions" else stem
-
     def reopened(self) -> ServedPredictions:
         """Return the file as it is now."""
         return ServedPredictions(self.path, partial=self.partial, joint=self.joint, name=self._name)
 
     @property
-    def has_truth(self) -> bool:
-        return self.scan.has_targets
+    def measured(self) -> int:
+        """Return how many rows the numbers come from."""
+        return len(self.sample)
 
     # The first to ask reads the file and others wait. A cached property alone would let all of
     # them read it, from Python 3.12 on.
@@ -144,10 +216,6 @@ class ServedPredictions:
     def _waited_sample(self) -> Predictions:
         with self._sampling:
             return self._sample
-
-    def begin(self) -> None:
-        """Begin to work out what the first page shows."""
-        self._judged.begin()
 
     def release(self) -> None:
         """Forget the rows; they are read again when they are asked for."""
@@ -193,11 +261,45 @@ class ServedPredictions:
             metadata=self.scan.metadata,
         )
 
-    @property
-    def atlas(self) -> list[AtlasRow]:
-        """Return every label with the noise of its numbers, on the sample."""
+    def atlas(self, asked: LabelOrder) -> Sequence[AtlasRow]:
+        """Return the labels that are asked for, with the noise of their numbers, on the sample."""
         self._listed.wait()
-        return self._waited_atlas()
+        rows = self._waited_atlas()
+        found = [rows[place] for place in sorted(self.named(asked.contains))]
+        found = [row for row in found if row.flag or not asked.flagged]
+        if asked.sort is None:
+            return found
+        return sorted(found, key=_KEYS[asked.sort], reverse=asked.down)
+
+    def item(self, id: str, rule: Rule) -> Item:
+        """Return one row by its id."""
+        return item_at(self.index, self._place(id), rule)
+
+    def neighbours(self, id: str) -> list[Neighbour]:
+        """Return the rows whose probabilities are most like those of a row."""
+        return neighbours(self.sample, self.index.row(self._place(id))[0], id)
+
+    @property
+    def label_counts(self) -> list[float]:
+        """Return how many rows carry each label, or are expected to; empty while not measured."""
+        if self.scan.num_rows * len(self.labels) <= COUNTED_AT_ONCE:
+            self._listed.wait()
+        found = [row.summary for row in self.__dict__.get("_atlas", ())]
+        return [each.expected if each.present is None else each.present for each in found]
+
+    def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
+        """Return what is annotated for some labels of a row; those that are known."""
+        place = self.index.place(id)
+        y = None if place is None else self.index.row(place)[1]
+        if y is None:
+            return {}
+        return {name: int(y[t]) for name in labels if y[t := self.column_of(name)] >= 0}
+
+    def _place(self, id: str) -> int:
+        place = self.index.place(id)
+        if place is None:
+            raise InputError(f"{self.name} has no row with the id {id!r}.")
+        return place
 
     def _waited_atlas(self) -> list[AtlasRow]:
         with self._summaries:
@@ -209,16 +311,6 @@ class ServedPredictions:
         truth = rows.targets if self.has_truth else None
         return label_atlas(self.labels, rows.probabilities, truth)
 
-    @property
-    def first_look(self) -> FirstLook:
-        """Return what the first page shows, on the sample."""
-        self._judged.wait()
-        return self._waited_first_look()
-
-    def _waited_first_look(self) -> FirstLook:
-        with self._summaries:
-            return self._first_look
-
     @cached_property
     def _first_look(self) -> FirstLook:
         return first_look(self._waited_sample(), str(self.path), atlas=self._atlas)
@@ -229,16 +321,6 @@ class ServedPredictions:
     def column(self, label: str) -> tuple[Array, Array | None]:
         return self.scan.column(label)
 
-    def column_of(self, label: str) -> int:
-        """Return the number of a label's column."""
-        return self._columns[self.check(label)]
-
-    def check(self, label: str) -> str:
-        """Return a label's name, which must be one of the file."""
-        if label not in self._columns:
-            raise InputError(f"unknown label {label!r}. {nearest(label, self.labels)}")
-        return label
-
     def _label_report(self, label: str) -> LabelReport:
         """Return statistics of one label, its reliability and its most confident mistakes."""
         p, y = self.column(self.check(label))
@@ -248,7 +330,7 @@ class ServedPredictions:
             "expected": float(p.sum(dtype=np.float64)),
         }
         if y is None or not self.has_truth:
-            return LabelReport(about, None, [])
+            return LabelReport(about, None, None, self._groups(label, p, None))
         (summary,) = summarize_columns([label], p[:, None], y[:, None])
         about["known"] = summary.rows
         about["known_expected"] = summary.expected
@@ -257,7 +339,32 @@ class ServedPredictions:
         about["calibration_error"] = summary.error
         about["log_loss"] = summary.log_loss
         diagram = metrics.reliability(p[:, None], Targets(y[:, None]))
-        return LabelReport(about, diagram, self._mistakes(label, p, y))
+        curve = threshold_curve(p[:, None], y[:, None])
+        return LabelReport(about, diagram, curve, self._groups(label, p, y))
+
+    def _groups(self, label: str, p: Array, y: Array | None) -> dict[str, list[RowOfLabel]]:
+        """Return rows to look at: those that are surely right, wrong and in between."""
+        near = np.abs(p - 0.5)
+        if y is None:
+            wanted = {"most probable": (p >= 0, -p), "borderline": (near < 0.25, near)}
+        else:
+            wanted = {
+                "right": ((y >= 0.5) & (p >= 0.5), -p),
+                "wrong": ((y >= 0) & (y < 0.5) & (p >= 0.5), -p),
+                "borderline": ((near < 0.25) & (y >= 0), near),
+                "missed": ((y >= 0.5) & (p < 0.5), p),
+            }
+        places = {name: _first(mask, key) for name, (mask, key) in wanted.items()}
+        chosen = np.unique(np.concatenate(list(places.values())))
+        read = self.scan.read(labels=[label], rows=chosen)
+        ids = dict(zip(chosen.tolist(), read.ids, strict=True))
+        return {
+            name: [
+                RowOfLabel(str(ids[row]), float(p[row]), None if y is None else int(y[row] >= 0.5))
+                for row in rows.tolist()
+            ]
+            for name, rows in places.items()
+        }
 
     def _together(self, query: Query) -> list[Together]:
         """Return the labels most probable where the query holds, on a part of the sample."""
@@ -268,25 +375,6 @@ class ServedPredictions:
             query, rows.probabilities[few], self.labels, joint=self.joint, targets=truth
         )
         return listed[:TOGETHER]
-
-    def _mistakes(self, label: str, p: Array, y: Array, count: int = 12) -> list[Mistake]:
-        """Return the rows whose probability is farthest from the truth."""
-        wrong = np.where(y >= 0, np.abs(p - y), -1.0)
-        worst = np.argsort(-wrong, kind="stable")[:count]
-        worst = worst[wrong[worst] > 0.5]
-        if not worst.size:
-            return []
-        rows = self.scan.read(labels=[label], rows=worst)
-        return [
-            Mistake(str(name), float(p[row]), bool(y[row] >= 0.5))
-            for name, row in zip(rows.ids, worst, strict=True)
-        ]
-
-    def _chart(self, label: str) -> str:
-        diagram = self.label_report(label).reliability
-        assert diagram is not None, "only labels with known truth have a reliability diagram"
-        alt = f"Reliability diagram of {label}: share present against probability given"
-        return reliability_chart(diagram, alt)
 
     def decision(self, average_size: float, labels: Sequence[str]) -> AverageSize:
         """Return the rule behind ``budget``, for probabilities with these labels in this order."""
@@ -301,6 +389,26 @@ class ServedPredictions:
         # Ties go to the label that comes first, so the order of the labels counts.
         columns = [self.labels.index(name) for name in labels]
         return AverageSize(average_size).fit(self.sample.probabilities[:, columns])
+
+    def _fit_recall(self, level: float) -> Recall:
+        rows = self.sample
+        if rows.targets is None or not self.has_truth:
+            raise InputError(f"a guarantee needs rows with known truth; {self.name} has none.")
+        return Recall(level, ("probability", 0.1)).fit(rows.probabilities, Targets(rows.targets))
+
+    def _curve(self, label: str) -> ThresholdCurve | None:
+        """Return what one threshold finds and how often it is right, for one label or all."""
+        rows = self.sample
+        if rows.targets is None or not self.has_truth:
+            return None
+        place = self.column_of(label) if label else 0
+        which = slice(place, place + 1) if label else slice(None)
+        return threshold_curve(rows.probabilities[:, which], rows.targets[:, which])
+
+    @cached_property
+    def usual_distance(self) -> float:
+        """Return how far a row is from the most similar one at most, of 99 in 100 rows."""
+        return usual_distance(self.sample.probabilities)
 
     def _threshold_counts(self, label: str) -> ThresholdCounts:
         """Return entries with known truth by probability, of one label or all, on the sample."""
@@ -331,10 +439,10 @@ class ServedPredictions:
         return outcome(rows.probabilities[:, which], rows.targets[:, which], costs)
 
     def sets_of(self, by: str, size: float | None, threshold: float | None) -> Budget | None:
-        """Return the sizes of sets by an average size or by a threshold; None for other rules."""
+        """Return the sizes of sets by an average size or by a threshold; None for costs."""
         if by == "size" and size is not None:
             return self.budget(round(size, 2))
-        return self._at_least(threshold) if by == "threshold" and threshold is not None else None
+        return None if by == "cost" or threshold is None else self._at_least(threshold)
 
     def _threshold_budget(self, threshold: float) -> Budget:
         rows = self.sample
@@ -346,6 +454,28 @@ class ServedPredictions:
         rows = self.sample
         decision = self._fitted(average_size, tuple(self.labels))
         return budget(decision, rows.probabilities, rows.targets if self.has_truth else None)
+
+
+def _first(mask: Array, key: Array, count: int = SHOWN) -> Array:
+    """Return where the smallest keys lie among those that are asked for."""
+    inside = np.flatnonzero(mask)
+    return inside[np.argsort(key[inside], kind="stable")[:count]]
+
+
+def _number(value: float | None) -> float:
+    """Return a value to sort by; what is not known comes last."""
+    return -np.inf if value is None or np.isnan(value) else float(value)
+
+
+_KEYS: dict[str, Callable[[AtlasRow], Any]] = {
+    "label": lambda row: folded(row.summary.label),
+    "known": lambda row: row.summary.rows if row.summary.present is not None else -1,
+    "rate": lambda row: _number(row.summary.present_share),
+    "AP": lambda row: _number(row.summary.average_precision),
+    "gap": lambda row: _number(row.summary.error),
+    "excess": lambda row: _number(row.summary.error - row.noise),
+    "flag": lambda row: row.flag,
+}
 
 
 class _Uncalibrated(ServedPredictions):

@@ -1,97 +1,54 @@
-"""One file with the most probable labels of each row, opened for serving."""
+"""A served file that holds the most probable labels of each row, for the same pages."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from threading import RLock
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from credibly import metrics
-from credibly.app.charts import reliability_chart
-from credibly.app.server.uploads import Uploads
-from credibly.app.views.top_k import TopLabelSummary, TopSummary, top_summary
-from credibly.checks import InputError, nearest
-from credibly.data import ImageFolder
-from credibly.predictions import Dataset, Predictions
-from credibly.predictions.dataset import identity
-from credibly.retrieve import Answer, search
-from credibly.retrieve.query.parser import folded
+from credibly.app.served.address import LabelOrder, Rule
+from credibly.app.served.entries import Item, LabelOfRow, Neighbour
+from credibly.app.served.files import SHOWN, LabelReport, RowOfLabel, ServedFile
+from credibly.app.views.labels import AtlasRow
+from credibly.app.views.overview import FirstLook
+from credibly.app.views.top_k import TopSummary, top_first_look, top_summary
+from credibly.checks import InputError
+from credibly.predictions import Predictions
+from credibly.retrieve import Answer, Query, search
+from credibly.retrieve.joint.pairs import Together
 from credibly.targets import Targets
 from credibly.types import Array
 
-SHOWN = 12  # rows of each kind on the page of a label
-KEPT = 256  # labels remembered
 
-
-@dataclass(frozen=True)
-class HeldRow:
-    """A row with the probability of one label; None where the row does not hold it."""
-
-    id: str
-    probability: float | None
-
-
-@dataclass(frozen=True)
-class HeldLabel:
-    """One label of a row: its probability, and 1, 0 or None, whether it is there."""
-
-    label: str
-    probability: float
-    truth: int | None
-
-
-@dataclass(frozen=True)
-class TopItem:
-    """One row: the labels it holds, and those it has but does not hold."""
-
-    id: str
-    labels: list[HeldLabel]
-    missed: list[str]
-    known: bool
-
-
-@dataclass(frozen=True)
-class TopLabelReport:
-    """All that the page of a label says."""
-
-    about: TopLabelSummary
-    chart: Markup
-    best: list[HeldRow]
-    false_alarms: list[HeldRow]
-    missed: list[HeldRow]
-
-
-class ServedTop:
+class ServedTop(ServedFile):
     """A file with the most probable labels; rows × k numbers are kept in memory."""
 
+    joint = None
     uncalibrated = None
     """There is no view before calibration: other labels might then be the most probable."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, partial: bool = False, name: str | None = None
     ) -> None:
-        self.path = Path(path)
-        self.name = name or self.path.stem
-        self.identity = identity(path)  # before the file is opened: it may be replaced meanwhile
-        self.partial = partial
-        self.scan = Dataset(path, partial=partial)
-        self.labels = self.scan.labels
         self._lock = RLock()
-        self.label_report = lru_cache(maxsize=KEPT)(self._label_report)
+        super().__init__(path, partial=partial, name=name)
 
     def reopened(self) -> ServedTop:
         """Return the file as it is now."""
-        return ServedTop(self.path, partial=self.partial, name=self.name)
+        return ServedTop(self.path, partial=self.partial, name=self._name)
 
     @property
-    def has_truth(self) -> bool:
-        return self.scan.has_targets
+    def measured(self) -> int:
+        """Return how many rows the numbers come from."""
+        return self.scan.num_rows
+
+    def release(self) -> None:
+        """Keep the rows: they are few."""
 
     # The first to ask reads the file, others wait.
 
@@ -116,107 +73,116 @@ class ServedTop:
         return top_summary(self.scan)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.labels)}
-
-    @cached_property
-    def _folded(self) -> list[str]:
-        return [folded(name) for name in self.labels]
-
-    def warm_up(self) -> None:
-        """Read the file and measure it."""
-        _ = self.rows, self.summary, self._numbers, self._folded
+    def _first_look(self) -> FirstLook:
+        return top_first_look(self.summary)
 
     def search(self, query: str, top: int) -> Answer:
-        """Return the most probable rows for a query."""
+        """Return the most probable rows for a query; a label that a row does not hold is absent."""
         return search(self.rows, query, top=top)
 
-    def named(self, text: str) -> Array:
-        """Return the numbers of labels that contain ``text``; those that start with it first."""
-        asked = folded(text)
-        inside = [number for number, name in enumerate(self._folded) if asked in name]
-        inside.sort(key=lambda number: not self._folded[number].startswith(asked))
-        return np.array(inside, dtype=np.int64)
+    def together(self, query: Query) -> list[Together]:
+        """Return nothing: most probabilities are not known."""
+        return []
 
-    def _number(self, label: str) -> int:
-        if label not in self._numbers:
-            raise InputError(f"there is no label {label!r}. {nearest(label, self.labels)}")
-        return self._numbers[label]
+    def neighbours(self, id: str) -> list[Neighbour]:
+        """Return nothing: most probabilities are not known."""
+        return []
 
-    def _label_report(self, label: str) -> TopLabelReport:
-        number, rows = self._number(label), self.rows
+    def atlas(self, asked: LabelOrder) -> Sequence[AtlasRow]:
+        """Return labels, those first whose hits differ most from what was expected."""
+        summary = self.summary
+        order = _ORDERS[asked.sort or "excess"](summary)
+        if asked.sort is not None and not asked.down:
+            order = order[::-1]
+        if asked.contains:
+            order = order[np.isin(order, self.named(asked.contains))]
+        return _Rows(summary, order)
+
+    @property
+    def label_counts(self) -> list[float]:
+        """Return how many rows hold each label; empty while not measured."""
+        found = self.__dict__.get("_summary")
+        return [] if found is None else found.held.tolist()
+
+    def truth_of(self, id: str, labels: Sequence[str]) -> dict[str, int]:
+        """Return nothing: only the labels that a row has are kept."""
+        return {}
+
+    def _label_report(self, label: str) -> LabelReport:
+        number, rows = self.column_of(label), self.rows
         where, places = np.nonzero(rows.label_indices == number)
         values = rows.probabilities[where, places]
-        order = np.argsort(-values, kind="stable")
-        listed = [HeldRow(str(rows.ids[where[i]]), float(values[i])) for i in order]
-        chart, false_alarms, missed = Markup(""), [], []
-        if rows.targets is not None and rows.all_targets is not None and self.summary.has_truth:
-            truth = rows.targets[where, places]
-            known = truth >= 0
-            if known.any():
-                found = metrics.reliability(values[known][:, None], Targets(truth[known][:, None]))
-                alt = f"Reliability diagram of {label}, over {int(known.sum()):,} rows that hold it"
-                chart = reliability_chart(found, alt)
-            false_alarms = [listed[i] for i, row in enumerate(order) if truth[row] == 0][:SHOWN]
-            present = rows.all_targets.entry_rows()[rows.all_targets.indices == number]
-            unheld = np.setdiff1d(present, where)[:SHOWN]
-            missed = [HeldRow(str(rows.ids[row]), None) for row in unheld]
-        return TopLabelReport(
-            self.summary.label(number), chart, listed[:SHOWN], false_alarms, missed
-        )
+        best = np.argsort(-values, kind="stable")
+        one = self.summary.label(number)
+        about: dict[str, Any] = {"label": label, "rows": one.held, "expected": one.expected}
+        if rows.targets is None or rows.all_targets is None or not self.summary.has_truth:
+            few = [RowOfLabel(str(rows.ids[where[i]]), float(values[i])) for i in best[:SHOWN]]
+            return LabelReport(about, None, None, {"most probable": few})
+        about |= {"known": one.known, "known_expected": one.expected, "present": one.hits}
+        about |= {"everywhere": one.present}
+        truth = rows.targets[where, places]
+        known = truth >= 0
+        diagram = None
+        if known.any():
+            diagram = metrics.reliability(values[known][:, None], Targets(truth[known][:, None]))
 
-    def item(self, id: str) -> TopItem:
-        """Return one row by its id."""
+        def listed(value: int) -> list[RowOfLabel]:
+            chosen = [i for i in best if truth[i] == value][:SHOWN]
+            return [RowOfLabel(str(rows.ids[where[i]]), float(values[i]), value) for i in chosen]
+
+        present = rows.all_targets.entry_rows()[rows.all_targets.indices == number]
+        unheld = np.setdiff1d(present, where)[:SHOWN]
+        missed = [RowOfLabel(str(rows.ids[row]), None, 1) for row in unheld]
+        groups = {"right": listed(1), "wrong": listed(0), "missed": missed}
+        return LabelReport(about, diagram, None, groups)
+
+    def item(self, id: str, rule: Rule) -> Item:
+        """Return one row by its id: the labels it holds, and those it has and does not hold."""
         rows = self.rows
         found = np.flatnonzero(rows.ids == id)
         if not len(found):
-            raise InputError(f"there is no row {id[:200]!r}.")
+            raise InputError(f"{self.name} has no row with the id {id[:200]!r}.")
         row = int(found[0])
         held = rows.held[row]
-        numbers = rows.label_indices[row][held]
+        numbers, values = (
+            rows.label_indices[row][held].tolist(),
+            rows.probabilities[row][held].tolist(),
+        )
         truth = None if rows.all_targets is None else rows.all_targets[[row]]
         known = truth is not None and (truth.known is None or bool(truth.known[0]))
         present = set() if truth is None else set(truth.indices.tolist())
-        return TopItem(
-            id,
-            [
-                HeldLabel(self.labels[n], float(p), int(n in present) if known else None)
-                for n, p in zip(numbers.tolist(), rows.probabilities[row][held], strict=True)
-            ],
-            [self.labels[n] for n in sorted(present - set(numbers.tolist()))],
-            known,
-        )
+        lacked = sorted(present - set(numbers))
+        limit = float(rule.accept_from[0]) if len(rule.accept_from) else 0.5
+
+        def label(number: int, p: float) -> LabelOfRow:
+            inside = int(number in present) if known else None
+            return LabelOfRow(self.labels[number], p, inside, limit, p >= limit, False, p - limit)
+
+        labels = [label(n, p) for n, p in zip(numbers, values, strict=True)]
+        return Item(id, [*labels, *(label(n, 0.0) for n in lacked)], rule.words)
 
 
-@dataclass(frozen=True)
-class TopState:
-    """Everything a server over files with the most probable labels was started with."""
+class _Rows(Sequence[AtlasRow]):
+    """Labels in an order, each made when it is asked for: there may be a million."""
 
-    files: list[ServedTop]
-    images: ImageFolder | None = None
-    texts: Mapping[str, str] = field(default_factory=dict)
-    uploads: Uploads = field(default_factory=Uploads)
-    model: None = None
-    reviewing: None = None
-    runs: None = None
+    def __init__(self, summary: TopSummary, order: Array) -> None:
+        self._summary, self._order = summary, order
 
-    pages = (("/", "Home"), ("/labels", "Labels"), ("/docs", "API"))
+    def __len__(self) -> int:
+        return len(self._order)
 
-    def file(self, number: int, raw: bool = False) -> ServedTop:
-        """Return one of the files."""
-        if not 0 <= number < len(self.files):
-            raise InputError(
-                f"`file` must be below {len(self.files)}, the number of files; got {number}."
-            )
-        return self.files[number]
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return [self._summary.row(int(each)) for each in self._order[which]]
+        return self._summary.row(int(self._order[which]))
 
-    def warm_up(self) -> None:
-        """Read the first file: the first request is fast."""
-        self.files[0].warm_up()
 
-    def begin(self) -> None:
-        """Nothing more is worked out ahead."""
-
-    def close(self) -> None:
-        """Delete what people brought."""
-        self.uploads.close()
+_ORDERS: dict[str, Callable[[TopSummary], Array]] = {
+    "label": lambda found: np.arange(len(found.names))[::-1],
+    "known": lambda found: np.argsort(-found.held, kind="stable"),
+    "rate": lambda found: np.argsort(-found.hits, kind="stable"),
+    "AP": lambda found: found.by_surprise(),
+    "gap": lambda found: found.by_surprise(),
+    "excess": lambda found: found.by_surprise(),
+    "flag": lambda found: found.by_surprise(),
+}

@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from credibly import __version__
 from credibly.app.pages import (
     api,
+    assets,
     compare,
     decide,
     explore,
@@ -28,22 +29,22 @@ from credibly.app.pages import (
     labels,
     overview,
     review,
-    top_k,
     try_model,
 )
 from credibly.app.pages.compare import Comparing
 from credibly.app.pages.review import NotSaved, Reviewing
+from credibly.app.served.address import problem_words
 from credibly.app.served.files import ServedPredictions
-from credibly.app.served.images import embedded_images
+from credibly.app.served.images import Thumbnails, embedded_images
 from credibly.app.served.model import Model
 from credibly.app.served.runs import Runs, RunState, is_folder_of_runs
-from credibly.app.served.top_k import ServedTop, TopState
-from credibly.app.served.workbench import Workbench
+from credibly.app.served.top_k import ServedTop
+from credibly.app.served.workbench import Served, Workbench
 from credibly.app.server import templates
 from credibly.app.server.background import Busy, NotReady
 from credibly.app.server.guard import HEALTH, Guard
 from credibly.app.server.templates import failure
-from credibly.app.server.uploads import Uploads
+from credibly.app.server.uploads import Upload, Uploads
 from credibly.app.views.comparisons import names_of
 from credibly.checks import InputError
 from credibly.data import ImageFolder
@@ -56,6 +57,7 @@ from credibly.workflows.shards import holds_top_labels
 
 APIS = (
     api.router,
+    overview.api,
     explore.api,
     review.api,
     decide.api,
@@ -65,12 +67,13 @@ APIS = (
 PAGES = (
     overview.router,
     explore.router,
-    review.router,
-    decide.router,
     labels.router,
+    decide.router,
+    review.router,
+    compare.router,
     try_model.router,
     import_file.router,
-    compare.router,
+    assets.router,
 )
 LOCAL = ("127.0.0.1", "localhost", "::1")
 # Requests worked on at once; others wait their turn. The work is computation, so more threads than
@@ -84,13 +87,14 @@ WARM = 2  # files read at the start; others when they are first asked for
 class AppState:
     """Everything the server was started with."""
 
-    files: list[ServedPredictions]
+    files: list[Served]
     image_folder: ImageFolder | None = None
     model: Model | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     log: ReviewLog | None = None
     uploads: Uploads = field(default_factory=Uploads)
     runs: Runs | None = None
+    thumbnails: Thumbnails = field(default_factory=Thumbnails)
 
     @cached_property
     def images(self) -> ImageFolder | None:
@@ -103,15 +107,17 @@ class AppState:
     def pages(self) -> list[tuple[str, str]]:
         """Return the pages to choose from: path and title."""
         several = len(self.files) > 1 or self.runs is not None
+        some = bool(self.files)
+        dense = any(not file.scan.top for file in self.files)
         listed = [
-            ("/", "Overview", True),
-            ("/labels", "Labels", True),
-            ("/errors", "Errors", True),
-            ("/decide", "Decide", True),
-            ("/review", "Review", self.reviewing is not None),
+            ("/", "Overview", some),
+            ("/explore", "Explore", some),
+            ("/labels", "Labels", some),
+            ("/decide", "Decide", dense),
+            ("/review", "Review", dense and self.reviewing is not None),
             ("/compare", "Compare", several),
             ("/try", "Try it", self.model is not None),
-            ("/bring", "Import", True),
+            ("/import", "Import", True),
             ("/docs", "API", True),
         ]
         return [(path, title) for path, title, there in listed if there]
@@ -148,8 +154,9 @@ class AppState:
             file.begin()
 
     def close(self) -> None:
-        """Delete what people brought, and end the processes that decode images."""
+        """Delete what was imported and made, and end the processes that decode images."""
         self.uploads.close()
+        self.thumbnails.close()
         if self.model is not None:
             self.model.close()
 
@@ -163,9 +170,9 @@ class AppState:
         """Return the queue and the decisions; None without a log."""
         return None if self.log is None else Reviewing(self.log, self.workbench)
 
-    def file(self, number: int, raw: bool) -> ServedPredictions:
+    def file(self, number: int, raw: bool) -> Served:
         """Return one of the files, before calibration if asked."""
-        return self.workbench.file(number, raw)
+        return self.workbench.any(number, raw)
 
 
 def create_app(
@@ -184,7 +191,8 @@ def create_app(
 
     Args:
         predictions: files to look at and to compare; each may be a folder of shards, a run, or a
-            folder of runs, which is looked at again while the server runs.
+            folder of runs, which is looked at again while the server runs. A CSV, Arrow or numpy
+            file opens on the import page, and so does a server without files.
         images: folder of images named by row ids; those of a run on ``digits`` need none.
         run: a trained run, which opens ``/api/predict`` and ``/try``.
         texts: data that hold the texts of the rows, shown beside their ids.
@@ -195,40 +203,47 @@ def create_app(
         annotate: file that decisions of reviewers are appended to (``cr.review.ReviewLog``); the
             only file of yours that the server writes.
     """
-    if not predictions:
-        raise InputError("the web app needs at least one predictions file; got none.")
-    folders = [Path(path) for path in predictions if is_folder_of_runs(path)]
-    alone = [Path(path) for path in predictions if Path(path) not in folders]
-    if any(map(holds_top_labels, alone)):
-        unused = {"run": run, "joint": joint, "annotate": annotate, "runs": folders or None}
-        state = _top_state(alone, partial, unused)
-        shown = {} if texts is None else _texts(texts, state.files[0].labels, text)
-        folder = None if images is None else ImageFolder(images)
-        served = replace(state, images=folder, texts=shown)
-        others = top_k.refusing((*APIS, *PAGES))
-        return _app(served, (top_k.api, top_k.router, others), hosts)
-    files = [
-        ServedPredictions(path, partial=partial, joint=joint, name=name)
-        for path, name in zip(alone, names_of(alone), strict=True)
-    ]
-    runs = None
-    if folders:
-        runs = Runs(folders, files, lambda path, name: _open(path, name, joint))
+    foreign = [Path(path) for path in predictions if _is_foreign(path)]
+    given = [path for path in predictions if Path(path) not in foreign]
+    folders = [Path(path) for path in given if is_folder_of_runs(path)]
+    alone = [Path(path) for path in given if Path(path) not in folders]
+
+    def open_file(path: Path, name: str) -> Served:
+        if holds_top_labels(path):
+            return ServedTop(path, partial=partial, name=name)
+        return ServedPredictions(path, partial=partial, joint=joint, name=name)
+
+    files = [open_file(path, name) for path, name in zip(alone, names_of(alone), strict=True)]
+    runs = Runs(folders, files, open_file) if folders else None
     shown = {} if texts is None or not files else _texts(texts, files[0].labels, text)
+    uploads = Uploads()
+    imported = [uploads.refer(path) for path in foreign]
     served = AppState(
         files=files,
         texts=shown,
         image_folder=None if images is None else ImageFolder(images),
         model=None if run is None else Model(_load(run)),
         log=None if annotate is None else _log(annotate, predictions),
+        uploads=uploads,
         runs=runs,
     )
-    first_page = "/compare" if runs is not None else ""
-    return _app(served, (*APIS, *PAGES), hosts, first_page)
+    return _app(served, (*APIS, *PAGES), hosts, _first_page(served, imported))
+
+
+def _is_foreign(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file must be imported before it can be shown."""
+    file = Path(path)
+    return file.is_file() and file.suffix.lower() in set(import_file.ENDINGS) - {".parquet"}
+
+
+def _first_page(served: AppState, imported: list[Upload]) -> str:
+    if imported and not served.files:
+        return f"/import?token={imported[0].token}"
+    return "/compare" if served.runs is not None else ""
 
 
 def _app(
-    served: AppState | TopState,
+    served: AppState,
     routers: Sequence[APIRouter],
     hosts: Sequence[str],
     first_page: str = "",
@@ -255,29 +270,6 @@ def _app(
     return Guard(app, hosts, first_page=first_page)
 
 
-def _top_state(paths: Sequence[Path], partial: bool, unused: Mapping[str, object]) -> TopState:
-    """Return the state over files that hold the most probable labels of each row."""
-    wide = next((path for path in paths if not holds_top_labels(path)), None)
-    if wide is not None:
-        raise InputError(
-            f"a server shows files of one layout; {wide} has a column per label, others hold the "
-            "most probable labels of each row. Start two servers."
-        )
-    given = [name for name, value in unused.items() if value is not None]
-    if given:
-        raise InputError(
-            f"{', '.join(given)}: needs files with a column per label; {paths[0]} holds the most "
-            "probable labels of each row. Leave it out."
-        )
-    names = names_of(list(paths))
-    return TopState(
-        [
-            ServedTop(path, partial=partial, name=name)
-            for path, name in zip(paths, names, strict=True)
-        ]
-    )
-
-
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
@@ -297,10 +289,6 @@ async def _give_back_memory(uploads: Uploads) -> None:
         await sleep(GIVE_BACK_EVERY)
         await to_thread.run_sync(give_back)
         await to_thread.run_sync(uploads.tidy)
-
-
-def _open(path: Path, name: str, joint: Joint | None) -> ServedPredictions:
-    return ServedPredictions(path, joint=joint, name=name)
 
 
 def _texts(
@@ -359,7 +347,7 @@ async def _validation_error(request: Request, error: Exception) -> Any:
     first = error.errors()[0]
     unsaid = ("query", "body", "lists", "objects")
     place = ".".join(str(part) for part in first["loc"] if part not in unsaid)
-    return templates.failure(request, 422, f"`{place}`: {first['msg']}.")
+    return templates.failure(request, 422, f"`{place}` {problem_words(first)}.")
 
 
 async def _http_error(request: Request, error: Exception) -> Any:
@@ -428,7 +416,7 @@ class Current:
 
 def _file_number(request: Request) -> int:
     with suppress(ValueError):
-        return max(0, int(request.query_params.get("file", request.query_params.get("book", 0))))
+        return max(0, int(request.query_params.get("file", 0)))
     return 0
 
 

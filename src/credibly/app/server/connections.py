@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import h11
@@ -118,11 +119,20 @@ class Server(uvicorn.Server):
     Args:
         config: of uvicorn.
         owns_process: whether the process ends with the server, whatever its threads are doing.
+        ready: called when the server answers.
     """
 
-    def __init__(self, config: uvicorn.Config, *, owns_process: bool) -> None:
+    def __init__(
+        self, config: uvicorn.Config, *, owns_process: bool, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._owns_process = owns_process
+        self._owns_process, self._ready = owns_process, ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, then say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer who waits, for a while; then end the workers and, if it may, the process."""
@@ -139,8 +149,21 @@ def _end_process() -> None:
     os._exit(1)
 
 
-def server(app: Any, *, log_level: str = "info", owns_process: bool = False) -> Server:
-    """Return a server for ``app``, bounded in connections, in the size of heads and in time."""
+def server(
+    app: Any,
+    *,
+    log_level: str = "info",
+    owns_process: bool = False,
+    ready: Callable[[], None] = lambda: None,
+) -> Server:
+    """Return a server for ``app``, bounded in connections, in the size of heads and in time.
+
+    Args:
+        app: what ``create_app`` returns.
+        log_level: of uvicorn.
+        owns_process: whether the process ends with the server, whatever its threads are doing.
+        ready: called when the server answers.
+    """
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -153,4 +176,4 @@ def server(app: Any, *, log_level: str = "info", owns_process: bool = False) -> 
         server_header=False,
         access_log=False,
     )
-    return Server(config, owns_process=owns_process)
+    return Server(config, owns_process=owns_process, ready=ready)

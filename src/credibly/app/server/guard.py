@@ -86,7 +86,9 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = _Answer(send, as_page=_is_page(scope))
+        answer = _Answer(send, as_page=_is_page(scope), only_head=scope["method"] == "HEAD")
+        if scope["method"] == "HEAD":  # answered as GET, without the body
+            scope = {**scope, "method": "GET"}
         body = _Body(receive, answer, self)
         try:
             self._check(scope, _headers(scope))
@@ -159,11 +161,11 @@ class _Queue:
 
 
 def _kind(path: str) -> str:
-    if path in ("/", "/api/search", "/compare"):
+    if path in ("/", "/explore", "/api/search", "/compare"):
         return "search"
     if path.startswith("/api/predict") or path == "/try":
         return "predict"
-    if path.startswith("/bring"):
+    if path.startswith("/import"):
         return "upload"
     if path == "/api/reviews":
         return "review"
@@ -265,6 +267,7 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Not possible · credibly</title>
+<link rel="icon" href="/static/icon.svg">
 <link rel="stylesheet" href="/static/style.css">
 </head>
 <body>
@@ -285,8 +288,8 @@ def _as_json(message: str) -> str:
 class _Answer:
     """The response, with the guard's headers; once refused, whatever else comes is dropped."""
 
-    def __init__(self, send: Any, *, as_page: bool) -> None:
-        self._send, self._as_page = send, as_page
+    def __init__(self, send: Any, *, as_page: bool, only_head: bool = False) -> None:
+        self._send, self._as_page, self._only_head = send, as_page, only_head
         self._started = self._refused = False
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -298,6 +301,8 @@ class _Answer:
             ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
             added = [pair for pair in ours if pair[0] not in taken]
             message = {**message, "headers": [*message["headers"], *added]}
+        elif self._only_head and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, refused: _Refused) -> None:

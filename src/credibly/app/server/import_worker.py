@@ -1,4 +1,4 @@
-"""Read a file that somebody brought and calibrate it, in a process of its own with limits.
+"""Read an imported file and calibrate it, in a process of its own with limits.
 
 A file of a few megabytes can unpack to any size, and can make a reader busy for any time. Nothing
 of it is opened in the server: jobs and answers are JSON.
@@ -47,6 +47,8 @@ def calibrate(job: dict[str, Any]) -> dict[str, Any]:
     layout = Layout(**job["layout"])
     out = Path(job["out"])
     _check_size(job, layout)
+    if job["method"] == "none":
+        return _as_it_is(job, layout, out)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         result = calibrate_file(
@@ -81,6 +83,25 @@ def calibrate(job: dict[str, Any]) -> dict[str, Any]:
         "diagrams": diagrams,
         "warnings": sorted({str(each.message) for each in caught if _is_ours(each)}),
     }
+
+
+def _as_it_is(job: dict[str, Any], layout: Any, out: Path) -> dict[str, Any]:
+    """Write the predictions without fitting anything."""
+    from credibly.predictions import Predictions
+
+    found = Predictions.from_file(
+        job["path"],
+        job["values"],
+        loss=job["loss"],
+        truth=job["truth"],
+        layout=layout,
+        certain=job["certain"],
+        coding=job["coding"],
+    )
+    found = replace(found, metadata={**found.metadata, "source": Path(job["path"]).name})
+    out.mkdir(parents=True, exist_ok=True)
+    found.write(out / "predictions.parquet")
+    return {"rows": len(found), "labels": found.labels}
 
 
 def _check_size(job: dict[str, Any], layout: Any) -> None:

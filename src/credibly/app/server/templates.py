@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,9 +13,23 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from credibly import __version__
-from credibly.app.served.address import kept
+from credibly.app.served.address import kept, rule_words
 from credibly.checks import require
 from credibly.retrieve import Query
+
+STATIC = {
+    "app.js": "text/javascript",
+    "theme.js": "text/javascript",
+    "style.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+
+
+@lru_cache(maxsize=len(STATIC))
+def static_file(name: str) -> tuple[bytes, str]:
+    """Return a file of the app and a text that changes with it."""
+    content = (files("credibly.app") / "static" / name).read_bytes()
+    return content, hashlib.sha256(content).hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)
@@ -32,6 +48,7 @@ def _environment() -> Any:
     environment.filters["finite"] = _finite
     environment.globals["version"] = __version__
     environment.globals["wanted"] = wanted
+    environment.globals["static"] = lambda name: f"/static/{name}?v={static_file(name)[1]}"
     return environment
 
 
@@ -39,6 +56,8 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
     """Return a page made from a template, which sees the state of the server and ``values``."""
     served = request.app.state.served
     query = dict(request.query_params)
+    asked = query.get("file", "")
+    number = int(asked) if asked.isdecimal() and int(asked) < len(served.files) else 0
 
     def address(path: str, **changes: object) -> str:
         """Return a link that keeps which file is looked at, before calibration or not, by rule."""
@@ -55,6 +74,9 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
             kept=kept(query),
             path=request.url.path,
             query=query,
+            number=number,
+            raw=query.get("raw") == "true",
+            rule_chip=rule_words(query),
             **values,
         )
     )
@@ -81,12 +103,12 @@ def both_labels(first: str, second: str, *, file: int = 0, raw: bool = False) ->
 
     Example:
         >>> both_labels("fork", "apple", file=1)
-        '/?q=%2Bfork+%2Bapple&file=1'
+        '/explore?q=%2Bfork+%2Bapple&file=1'
     """
     asked: dict[str, object] = {"q": f"{wanted(first)} {wanted(second)}"}
     asked |= {"file": file} if file else {}
     asked |= {"raw": "true"} if raw else {}
-    return "/?" + urlencode(asked)
+    return "/explore?" + urlencode(asked)
 
 
 def wanted(label: str, unwanted: str | None = None) -> str:

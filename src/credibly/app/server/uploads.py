@@ -127,6 +127,9 @@ MOST_UPLOADS = 8
 MOST_BYTES = 256 * 2**20
 """Of all files and results together; the oldest go first."""
 
+MOST_OPEN = 8
+"""Imported files that are open in all pages."""
+
 KEPT_SECONDS = 3600.0
 """Since they were last looked at."""
 
@@ -141,6 +144,7 @@ class Upload:
         path: of the file, with the name that its owner gave it.
         truth: file of the truth; None where there is none apart.
         used: when it was last looked at.
+        given: whether the server was started with the file, which is then never deleted.
     """
 
     token: str
@@ -148,6 +152,7 @@ class Upload:
     path: Path
     truth: Path | None = None
     used: float = field(default_factory=time.monotonic)
+    given: bool = False
 
     @property
     def size(self) -> int:
@@ -171,17 +176,39 @@ class Uploads:
     def add(self, file: UploadedFile, truth: UploadedFile | None) -> Upload:
         """Keep a file, and perhaps the file of its truth."""
         with self._lock:
-            if self._folder is None:
-                self._folder = TemporaryFolder()
-            token = secrets.token_urlsafe(18)
-            folder = self._folder.path / token
-            (folder / "values").mkdir(parents=True)
+            token, folder = self._new_folder()
             upload = Upload(token, folder, _written(folder / "values", file))
             if truth is not None:
                 upload.truth = _truth(upload, truth)
             self._uploads[token] = upload
             self._tidy()
             return upload
+
+    def refer(self, path: Path) -> Upload:
+        """Offer a file that lies on this machine; it stays where it is."""
+        with self._lock:
+            token, folder = self._new_folder()
+            self._uploads[token] = Upload(token, folder, path.resolve(), given=True)
+            return self._uploads[token]
+
+    def keep(self, token: str, result: Path) -> Path:
+        """Return a copy of a result that stays until the server stops, for all pages to show."""
+        with self._lock:
+            if self._folder is None or len(list(self._folder.path.glob("open-*"))) >= MOST_OPEN:
+                raise InputError(
+                    f"at most {MOST_OPEN} imported files can be open. Start the server again."
+                )
+            folder = self._folder.path / f"open-{secrets.token_urlsafe(9)}"
+            folder.mkdir()
+            return Path(shutil.copy2(result, folder / result.name))
+
+    def _new_folder(self) -> tuple[str, Path]:
+        if self._folder is None:
+            self._folder = TemporaryFolder()
+        token = secrets.token_urlsafe(18)
+        folder = self._folder.path / token
+        (folder / "values").mkdir(parents=True)
+        return token, folder
 
     def add_truth(self, token: str, file: UploadedFile) -> Upload:
         """Keep the truth of a file that is there, in place of one given before."""
@@ -205,7 +232,7 @@ class Uploads:
                 minutes = KEPT_SECONDS / 60
                 raise InputError(
                     f"this file is no longer here: files are kept for {minutes:.0f} minutes, at "
-                    f"most {MOST_UPLOADS} of them. Bring it again."
+                    f"most {MOST_UPLOADS} of them. Import it again."
                 )
             upload.used = time.monotonic()
             return upload
@@ -230,9 +257,10 @@ class Uploads:
 
     def _tidy(self) -> None:
         oldest = time.monotonic() - KEPT_SECONDS
-        for token in [t for t, each in self._uploads.items() if each.used < oldest]:
+        for token in [t for t, e in self._uploads.items() if e.used < oldest and not e.given]:
             self._delete(token)
-        by_age = sorted(self._uploads.values(), key=lambda each: each.used)
+        mine = [each for each in self._uploads.values() if not each.given]
+        by_age = sorted(mine, key=lambda each: each.used)
         sizes = {each.token: each.size for each in by_age}
         for each in by_age[:-1]:  # the newest stays: it is bounded by the size of a request
             if len(sizes) <= MOST_UPLOADS and sum(sizes.values()) <= MOST_BYTES:

@@ -5,20 +5,21 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.submit();
 });
 
-// Sortable tables ------------------------------------------------------------------------------
-for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {
-    const down = head.getAttribute("aria-sort") !== "descending";
-    heads.forEach((other) => other.setAttribute("aria-sort", "none"));
-    head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const text = (row) => row.cells[column].textContent;
-    const number = (row) => { const n = parseFloat(text(row)); return Number.isNaN(n) ? -Infinity : n; };
-    const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => column === 0 ? text(a).localeCompare(text(b)) : number(a) - number(b));
-    if (column === 0 ? !down : down) rows.reverse();
-    table.tBodies[0].append(...rows);
-  }));
+// Colours: those of the system until somebody chooses -------------------------------------------
+const theme = document.getElementById("theme");
+if (theme) {
+  const root = document.documentElement;
+  const dark = () => root.dataset.theme
+    ? root.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+  const tell = () => { theme.textContent = dark() ? "Light" : "Dark"; };
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.setItem("theme", root.dataset.theme); } catch (error) { /* not kept */ }
+    tell();
+  });
+  tell();
 }
 
 // Search box -----------------------------------------------------------------------------------
@@ -257,18 +258,52 @@ document.addEventListener("keydown", (event) => {
   if (!step) return;
   event.preventDefault();
   const next = around[around.indexOf(tile) + step];
-  if (next) enter(next);
+  if (next) {
+    enter(next);
+    if (panel && !panel.hidden) openPanel(next);
+  }
   else if (event.key === "ArrowUp" && box) box.focus();
 });
 
-// One row: previous and next by keys --------------------------------------------------------------
+// A row beside the list: space opens it, arrows walk, Esc returns to its tile ---------------------
+const panel = document.getElementById("panel");
+for (const keys of document.querySelectorAll(".keys")) keys.hidden = false;
+let beside = null;
+async function openPanel(tile) {
+  beside = tile;
+  const response = await fetch(opener(tile).href);
+  if (!response.ok || beside !== tile) return;
+  const row = new DOMParser().parseFromString(await response.text(), "text/html");
+  const close = Object.assign(document.createElement("button"), { type: "button", textContent: "Close", className: "quiet" });
+  close.addEventListener("click", closePanel);
+  const whole = Object.assign(document.createElement("a"), { href: opener(tile).href, textContent: "Open the page" });
+  const head = Object.assign(document.createElement("h2"), { textContent: tile.dataset.id });
+  const top = document.createElement("p");
+  top.append(close, " ", whole);
+  panel.replaceChildren(top, head, ...row.querySelectorAll("main .item, main .similar"));
+  panel.hidden = false;
+  document.querySelector(".explore").classList.add("with-panel");
+}
+function closePanel() {
+  panel.hidden = true;
+  document.querySelector(".explore").classList.remove("with-panel");
+  if (beside) enter(beside);
+  beside = null;
+}
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || editing() || event.ctrlKey || event.metaKey || event.altKey) return;
-  const link = {
-    ArrowLeft: 'a[rel="prev"]', ArrowRight: 'a[rel="next"]', Escape: "#back",
-  }[event.key];
-  const target = link && document.querySelector(link);
-  if (target) { event.preventDefault(); target.click(); }
+  const tile = document.activeElement.closest(".tile");
+  if (panel && event.key === " " && tile && opener(tile) && !document.activeElement.matches("button, input")) {
+    event.preventDefault();
+    if (panel.hidden || beside !== tile) openPanel(tile); else closePanel();
+  } else if (panel && !panel.hidden && event.key === "Escape") {
+    event.preventDefault();
+    closePanel();
+  } else if (!tile) {
+    const link = { ArrowLeft: 'a[rel="prev"]', ArrowRight: 'a[rel="next"]' }[event.key];
+    const target = link && document.querySelector(link);
+    if (target) { event.preventDefault(); target.click(); }
+  }
 });
 
 // Selecting entries -------------------------------------------------------------------------------
@@ -371,17 +406,27 @@ for (const form of document.querySelectorAll("form[data-live]")) {
     const asked = [...new FormData(form)].filter(([, value]) => value !== "");
     const address = form.getAttribute("action") + "?" + new URLSearchParams(asked);
     const response = await fetch(address);
-    if (!response.ok || mine !== newest) return; // a later change is on its way
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
-    for (const part of ["#result", "form.choice", ".tabs"]) { // links and forms keep the new rule
-      document.querySelector(part).replaceChildren(...page.querySelector(part).childNodes);
+    if (mine !== newest) return; // a later change is on its way
+    for (const place of form.querySelectorAll("[data-problem-of]")) {
+      const said = page.querySelector(`[data-problem-of="${place.dataset.problemOf}"]`);
+      place.textContent = said ? said.textContent : "";
+    }
+    const result = document.getElementById("result");
+    result.classList.toggle("stale", !response.ok);
+    if (!response.ok) return; // the old numbers are greyed: they belong to other inputs
+    for (const part of ["#result", "form.choice", ".tabs", ".rule-chip"]) { // they keep the new rule
+      const [old, now] = [document.querySelector(part), page.querySelector(part)];
+      if (old && now) old.replaceChildren(...now.childNodes);
     }
     offerCopies();
+    followCuts();
     history.replaceState(null, "", address);
   };
   form.addEventListener("input", (event) => {
-    const told = event.target.closest("label").querySelector("output");
-    if (told) told.textContent = String(Number(event.target.value));
+    const told = event.target.closest("label")?.querySelector("output");
+    if (told) told.textContent = event.target.dataset.percent !== undefined
+      ? Math.round(100 * event.target.value) + " %" : String(Number(event.target.value));
     clearTimeout(waiting);
     waiting = setTimeout(show, 120);
   });
@@ -397,6 +442,20 @@ if (waitingFor) {
   };
   setTimeout(again, 1000);
 }
+
+// A form whose answer takes seconds says that it is at work ------------------------------------------
+for (const form of document.querySelectorAll("form[data-busy]")) {
+  form.addEventListener("submit", (event) => {
+    if (event.defaultPrevented) return;
+    const note = form.querySelector("[data-busy-note]");
+    note.hidden = false;
+    note.textContent = form.dataset.busy;
+    form.setAttribute("aria-busy", "true");
+  });
+}
+addEventListener("pageshow", () => { // back from the answer
+  for (const note of document.querySelectorAll("[data-busy-note]")) note.hidden = true;
+});
 
 // Copying commands --------------------------------------------------------------------------------
 function offerCopies() {
@@ -473,19 +532,44 @@ new ResizeObserver(() => {
   }
 }).observe(document.body);
 
-// The threshold on the first page -------------------------------------------------------------------
+// A cut that is dragged in a chart, or moved by its slider -------------------------------------------
+function followCuts() {
+  for (const line of document.querySelectorAll("[data-cut]")) {
+    const drawing = line.ownerSVGElement;
+    const slider = document.querySelector("[data-cut-slider]");
+    if (!slider || drawing.dataset.follows) continue;
+    drawing.dataset.follows = "true";
+    const [from, to] = [Number(line.dataset.from), Number(line.dataset.to)];
+    const move = (event) => {
+      const at = drawing.getBoundingClientRect();
+      const x = (event.clientX - at.left) / at.width * drawing.viewBox.baseVal.width;
+      const share = Math.min(1, Math.max(0, (x - from) / (to - from)));
+      slider.value = String(share * Number(slider.max));
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    };
+    drawing.classList.add("draggable");
+    drawing.addEventListener("pointerdown", (event) => {
+      drawing.setPointerCapture(event.pointerId);
+      move(event);
+      drawing.addEventListener("pointermove", move);
+    });
+    drawing.addEventListener("pointerup", () => drawing.removeEventListener("pointermove", move));
+    slider.addEventListener("input", () => {
+      const share = Number(slider.value) / Number(slider.max);
+      line.setAttribute("transform", `translate(${from + (to - from) * share} 0)`);
+    });
+  }
+}
+followCuts();
 const cutForm = document.querySelector("[data-curve]");
 if (cutForm) {
   const curve = JSON.parse(cutForm.dataset.curve);
   const slider = document.getElementById("cut");
   const words = document.getElementById("cut-words");
-  const line = document.querySelector("[data-cut]");
   const share = (value) => (value === null ? "–" : Math.round(100 * value) + " %");
   const strong = (text) => Object.assign(document.createElement("strong"), { textContent: text });
   slider.addEventListener("input", () => {
     const at = Number(slider.value);
-    const from = Number(line.dataset.from);
-    line.setAttribute("transform", `translate(${from + (Number(line.dataset.to) - from) * at / 100} 0)`);
     words.replaceChildren(
       "At ", strong(at + " %"), " it finds ", strong(share(curve.found[at])), " of the labels, and ",
       strong(share(curve.right[at])), " of what it returns is right: ",

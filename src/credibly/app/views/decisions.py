@@ -26,12 +26,6 @@ class Budget:
     histogram: list[int]
     statement: str
 
-    @property
-    def promise(self) -> str:
-        """Deprecated name of ``statement``."""
-        checks.renamed("promise", "statement")
-        return self.statement
-
 
 def budget(
     decision: AverageSize | Threshold, probabilities: Array, targets: Array | None

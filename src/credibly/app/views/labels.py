@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +70,26 @@ def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[Labe
             for name, total in zip(labels, sums, strict=True)
         ]
     return summarize_diagrams(labels, p, y, label_diagrams(p, y))
+
+
+def label_sentence(about: Mapping[str, Any]) -> str:
+    """Return in words how far a label's probabilities can be trusted.
+
+    Example:
+        >>> label_sentence({"label": "dog", "known": 900, "known_expected": 124.0, "present": 100})
+        'It expects dog in 124 of 900 rows; 100 have it: 24 % too many.'
+    """
+    if about.get("present") is None:
+        return f"It expects {about['label']} in {about['expected']:,.0f} of {about['rows']:,} rows."
+    expected, present = about["known_expected"], about["present"]
+    words = f"It expects {about['label']} in {expected:,.0f} of {about['known']:,} rows; "
+    words += f"{present:,.0f} {'has' if present == 1 else 'have'} it"
+    if not present:
+        return f"{words}."
+    off = expected / present - 1
+    if abs(off) < 0.05:
+        return f"{words}: about right."
+    return f"{words}: {100 * abs(off):.0f} % too {'many' if off > 0 else 'few'}."
 
 
 def label_diagrams(p: Array, y: Array) -> metrics.Reliability:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -346,7 +347,7 @@ def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
         return [
             NextStep(
                 "Add the truth to judge these predictions: a table of ids and labels.",
-                "/bring",
+                "/import",
                 "Import the truth",
                 f"credibly import {name} --truth truth.csv --out with-truth.parquet",
             )
@@ -369,7 +370,7 @@ def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
         steps.append(
             NextStep(
                 f"{wrong:,} {are} probably wrong. Review {'it' if wrong == 1 else 'them'}.",
-                "/errors?kind=doubtful",
+                "/explore?kind=doubtful",
                 "Review",
                 f"credibly review {name} --out queue.csv",
             )
@@ -523,6 +524,7 @@ class FirstLook:
         wrong: annotations that are probably wrong.
         facts: accuracy, labels per row, rows that are exactly right.
         diagram, curve, lift: None without truth.
+        ranking: place, precision, nDCG and recall, for files with the top labels of each row.
     """
 
     overview: Overview
@@ -532,6 +534,7 @@ class FirstLook:
     diagram: metrics.Reliability | None = None
     curve: ThresholdCurve | None = None
     lift: LabelLift | None = None
+    ranking: Sequence[tuple[int, float, float, float]] = ()
 
 
 def first_look(

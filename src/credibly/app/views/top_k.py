@@ -7,6 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from credibly.app.views.labels import AtlasRow, LabelSummary
+from credibly.app.views.overview import (
+    SMALL_MULTIPLES,
+    Fact,
+    FirstLook,
+    Grade,
+    Overview,
+    Verdict,
+)
 from credibly.metrics import Reliability, top_labels
 from credibly.metrics.summaries import MIN_COUNT
 from credibly.predictions import Dataset
@@ -124,6 +133,14 @@ class TopSummary:
             f"right, {bias} ({real:,.0f}).",
         ]
 
+    @property
+    def grade(self) -> Grade:
+        """Return a grade by expected against real hits among the labels held."""
+        if not self.has_truth:
+            return "unknown"
+        off = abs(self.expected.sum() / max(self.hits.sum(), 1) - 1)
+        return "good" if off <= 0.1 else "fair" if off <= 0.25 else "poor"
+
     def label(self, number: int) -> TopLabelSummary:
         """Return the summary of one label."""
         return TopLabelSummary(
@@ -135,6 +152,14 @@ class TopSummary:
             int(self.known[number]),
         )
 
+    def row(self, number: int) -> AtlasRow:
+        """Return one label as tables of labels show it, over the rows that hold it."""
+        one, nothing = self.label(number), float("nan")
+        present = None if one.hits is None else float(one.hits)
+        rows = one.known if self.has_truth else one.held
+        summary = LabelSummary(one.label, rows, one.expected, present, nothing, nothing, nothing)
+        return AtlasRow(summary, nothing, "")
+
     def by_surprise(self) -> Array:
         """Return label numbers, those first whose hits differ most from what was expected.
 
@@ -145,6 +170,24 @@ class TopSummary:
             return np.argsort(-self.held, kind="stable")
         off = np.abs(self.hits - self.expected) / np.sqrt(self.expected + 1)
         return np.lexsort((-self.present, -self.held, -off))
+
+
+def top_first_look(found: TopSummary) -> FirstLook:
+    """Return what the first page shows about labels that rows hold."""
+    first, *others = found.sentences()
+    spoken = Verdict((*others[:1], first, *others[1:]), (), (), found.grade)
+    facts = [
+        Fact(f"{100 * value:.0f} %", words)
+        for k, precision, _, recall in found.at_places()[-1:]
+        for value, words in (
+            (float(found.precision[0]), "of the most probable labels are right"),
+            (recall, f"of a row's labels are among its {k} most probable"),
+            (precision, f"of the {k} labels held are right"),
+        )
+    ]
+    shown = [found.row(int(number)) for number in found.by_surprise()[:SMALL_MULTIPLES]]
+    overview = Overview(spoken, [], [])
+    return FirstLook(overview, shown, 0, facts, found.reliability, ranking=found.at_places())
 
 
 def top_summary(
