@@ -135,7 +135,10 @@ def apply_reviews(predictions: Predictions, reviews: Sequence[Review]) -> Predic
 
 # The log ----------------------------------------------------------------------------------------
 
-VALUES = {"present": 1, "absent": 0, "unsure": UNKNOWN}
+UNDECIDED = -2
+"""In a log: the decision before is withdrawn."""
+
+VALUES = {"present": 1, "absent": 0, "unsure": UNKNOWN, "undecided": UNDECIDED}
 """Words of a log's decisions, and what they make of the truth."""
 _WORDS = {decision: word for word, decision in VALUES.items()}
 
@@ -163,8 +166,9 @@ class ReviewLog:
     """A file of decisions, JSON Lines: id, label, value, who, when. It only grows.
 
     A decision is on the disk when ``append`` returns. Several people and processes may append at
-    once. Of several decisions about an entry the last one counts, and all of them stay. What a
-    killed process left of a line is skipped (``skipped`` counts such lines).
+    once. Of several decisions about an entry the last one counts, and all of them stay; the value
+    ``undecided`` withdraws the decision before. What a killed process left of a line is skipped
+    (``skipped`` counts such lines).
 
     Args:
         path: the file, which need not exist yet; its folder must.
@@ -220,8 +224,9 @@ class ReviewLog:
             return list(self._entries)
 
     def latest(self) -> dict[tuple[str, str], LoggedReview]:
-        """Return the last decision about each (id, label)."""
-        return {(each.review.id, each.review.label): each for each in self.entries()}
+        """Return the last decision about each (id, label), unless it was withdrawn."""
+        last = {(each.review.id, each.review.label): each for each in self.entries()}
+        return {key: each for key, each in last.items() if each.review.decision != UNDECIDED}
 
     def reviews(self) -> list[Review]:
         """Return the last decision about each entry, for ``apply_reviews``."""

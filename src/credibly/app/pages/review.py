@@ -195,9 +195,14 @@ LOG_COLUMNS = ("id", "label", "value", "who", "when")
 
 
 class QueueQuery(EntryQuery):
-    """A part of the queue, and who looks at it."""
+    """A part of the queue, how it is shown, and who reviews it.
+
+    ``entry`` names single labels instead of the queue, each a JSON list of an id and a label.
+    """
 
     who: str = Field("", max_length=100)
+    view: Literal["one", "grid"] = "one"
+    entry: tuple[str, ...] = Field((), max_length=200)
 
 
 class Decision(BaseModel):
@@ -205,7 +210,7 @@ class Decision(BaseModel):
 
     id: str = Field(max_length=1000)
     label: str = Field(max_length=1000)
-    value: Literal["present", "absent", "unsure"]
+    value: Literal["present", "absent", "unsure", "undecided"]
 
 
 class Decisions(BaseModel):
@@ -237,6 +242,8 @@ def review_page(request: Request, asked: Annotated[QueueQuery, Query()]) -> HTML
     if reviewing is None:
         return page(request, "review.html", reviewing=None)
     queue, total = reviewing.queue(asked, asked.top)
+    if asked.entry:
+        queue = [reviewing.workbench.entry(asked, *pair) for pair in _pairs(asked.entry)]
     return page(
         request,
         "review.html",
@@ -245,9 +252,15 @@ def review_page(request: Request, asked: Annotated[QueueQuery, Query()]) -> HTML
         queue=queue,
         total=total,
         decided=reviewing.decided(),
-        values=list(VALUES),
         predictions=reviewing.workbench.file(asked.file, asked.raw),
     )
+
+
+def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
+    try:
+        return [(str(id), str(label)) for id, label in map(json.loads, texts)]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError("`entry` must be a JSON list of an id and a label.") from error
 
 
 @router.post("/review")

@@ -88,8 +88,9 @@ class EntryQuery(FileQuery):
 
     @property
     def unpaged(self) -> EntryQuery:
-        """Return the view without what part of it is shown."""
-        return self.model_copy(update={"top": 24, "start": 0})
+        """Return the view without what part of it is shown, and by whom."""
+        kept = {name: getattr(self, name) for name in EntryQuery.model_fields}
+        return EntryQuery.model_construct(**{**kept, "top": 24, "start": 0})
 
 
 class LabelOrder(FileQuery):

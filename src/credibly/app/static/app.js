@@ -336,9 +336,20 @@ const reviewing = document.getElementById("reviewing");
 if (reviewing) {
   const problem = document.getElementById("review-problem");
   const name = document.getElementById("who");
-  const decide = async (button) => {
-    const group = button.parentElement;
-    const [id, label, value] = JSON.parse(button.value);
+  const tileList = document.getElementById("tiles");
+  const oneByOne = reviewing.dataset.view === "one";
+  const done = []; // what Z undoes, the last first
+  const begun = Date.now();
+  const progress = document.getElementById("progress");
+  if (name) { // the name is asked once
+    try { name.value = name.value || localStorage.getItem("reviewer") || ""; } catch (error) { /* none */ }
+    name.addEventListener("change", () => { try { localStorage.setItem("reviewer", name.value); } catch (error) { /* none */ } });
+  }
+  const show = (tile) => {
+    if (oneByOne) for (const other of tileList.children) other.classList.toggle("current", other === tile);
+    enter(tile);
+  };
+  const send = async (id, label, value) => {
     const who = name ? name.value : reviewing.querySelector("input[name=who]").value;
     let said;
     try {
@@ -348,29 +359,68 @@ if (reviewing) {
         body: JSON.stringify({ who, reviews: [{ id, label, value }] }),
       });
       const answer = await response.json();
-      if (response.ok) document.getElementById("decided").textContent = answer.decided.toLocaleString("en");
-      else said = answer.error;
+      if (response.ok) {
+        document.getElementById("decided").textContent = answer.decided.toLocaleString("en");
+        if (progress) progress.value = answer.decided;
+      } else said = answer.error;
     } catch (error) { said = "nothing was saved: the server does not answer."; }
     problem.hidden = !said;
     problem.textContent = said || "";
-    if (said) return;
-    for (const other of group.children) other.setAttribute("aria-pressed", String(other === button));
-    const tile = group.closest(".tile");
-    if (tile) tile.dataset.decided = value;
+    return !said;
   };
-  reviewing.addEventListener("click", (event) => {
+  const press = (tile, value) => {
+    for (const other of tile.querySelectorAll("[data-decide]")) other.setAttribute("aria-pressed", String(other.dataset.decide === value));
+  };
+  const decide = async (button) => {
+    const [id, label, value] = JSON.parse(button.value);
+    const tile = button.closest(".tile") || button.closest("tr");
+    const before = tile.querySelector("[data-decide][aria-pressed=true]")?.dataset.decide || "undecided";
+    if (!await send(id, label, value)) return false;
+    press(tile, value);
+    tile.dataset.decided = value;
+    done.push({ tile, id, label, before });
+    const minutes = (Date.now() - begun) / 60000;
+    const rate = document.getElementById("rate");
+    if (rate && done.length > 4) rate.textContent = `, about ${Math.round(done.length / minutes)} a minute`;
+    return true;
+  };
+  const onward = async (tile) => {
+    if (tile.nextElementSibling) { show(tile.nextElementSibling); return; }
+    const response = await fetch(location.href, { cache: "no-store" }); // the next ones, without a reload
+    const next = new DOMParser().parseFromString(await response.text(), "text/html").querySelectorAll("#tiles > li");
+    const seen = new Set([...tileList.children].map((each) => each.dataset.id + "\0" + each.dataset.label));
+    const fresh = [...next].filter((each) => !seen.has(each.dataset.id + "\0" + each.dataset.label));
+    if (fresh.length && fresh[0].matches(".tile")) { tileList.append(...fresh); show(fresh[0]); }
+  };
+  const undo = async () => {
+    const last = done.pop();
+    if (!last || !await send(last.id, last.label, last.before)) return;
+    press(last.tile, last.before);
+    if (last.before === "undecided") delete last.tile.dataset.decided;
+    if (last.tile.matches(".tile")) show(last.tile);
+  };
+  reviewing.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-decide]");
     if (!button) return;
     event.preventDefault();
-    decide(button);
+    const tile = button.closest(".tile");
+    if (await decide(button) && tile && oneByOne) onward(tile);
   });
-  document.addEventListener("keydown", (event) => {
-    const value = { p: "present", a: "absent", u: "unsure" }[event.key];
-    const tile = document.activeElement.closest("#reviewing .tile");
-    if (!value || !tile || event.ctrlKey || event.metaKey || event.altKey) return;
-    decide(tile.querySelector(`[data-decide=${value}]`));
-    if (tile.nextElementSibling) enter(tile.nextElementSibling);
+  document.addEventListener("keydown", async (event) => {
+    if (event.defaultPrevented || editing() || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "z") { event.preventDefault(); undo(); return; }
+    const tile = document.activeElement.closest("#reviewing .tile") || tileList?.querySelector(".current");
+    const value = { y: "present", n: "absent", u: "unsure" }[event.key];
+    if (event.key === " " && tile && !document.activeElement.matches("button")) {
+      event.preventDefault();
+      tile.classList.toggle("zoomed");
+    } else if (value && tile) {
+      if (await decide(tile.querySelector(`[data-decide=${value}]`))) onward(tile);
+    }
   });
+  const first = tileList && tileList.id === "tiles" && reviewing.dataset.view && tileList.querySelector(".tile");
+  if (first) show(first);
+  if (oneByOne) tileList.classList.add("one-at-a-time");
 }
 
 // Names of labels for a plain box -----------------------------------------------------------------

@@ -1,0 +1,250 @@
+"""What people met first and must not meet again: each was seen to fail before it was mended."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+from serve_accessibility import violations
+from serve_browser import listening
+
+from credibly import Predictions
+from credibly.app.served.images import Thumbnails
+from credibly.app.server import create_app
+
+HOSTS = ["testserver"]
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    with httpx.Client(base_url=address, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Photos of twelve megapixels, each a file of megabytes."""
+    folder = tmp_path_factory.mktemp("photos")
+    noise = np.random.default_rng(0).integers(0, 255, (300, 400, 3), dtype=np.uint8)
+    for name in ("a", "b", "c"):
+        Image.fromarray(noise).resize((4000, 3000)).save(folder / f"{name}.jpg", quality=95)
+    (folder / "damaged.jpg").write_bytes((folder / "a.jpg").read_bytes()[:90_000])
+    return folder
+
+
+def test_tiles_show_small_copies_of_large_photos(photos, tmp_path):
+    Predictions.from_arrays(
+        probabilities=[[0.5]] * 4, labels=["x"], ids=["a", "b", "c", "damaged"]
+    ).write(tmp_path / "p.parquet")
+    client = TestClient(create_app([tmp_path / "p.parquet"], images=photos, hosts=HOSTS))
+    page = client.get("/explore?q=x").text
+    sources = re.findall(r'<img loading="lazy" src="([^"]+)"', page)
+    assert len(sources) == 4
+    sizes = []
+    for source in sources:
+        answer = client.get(source.replace("&amp;", "&"))
+        assert "max-age" in answer.headers["cache-control"]
+        sizes.append(len(answer.content))
+        if "damaged" not in source:
+            assert max(Image.open(io.BytesIO(answer.content)).size) == 320
+    assert sum(sorted(sizes)[:3]) < 300_000
+    assert max(Image.open(io.BytesIO(client.get("/image?id=a").content)).size) == 4000
+
+
+def test_small_copies_stay_within_their_bound(photos):
+    plenty = Thumbnails()
+    first = plenty.path(photos / "a.jpg")
+    assert first is not None
+    few = Thumbnails(most_bytes=int(1.5 * first.stat().st_size))
+    made = [few.path(photos / f"{name}.jpg") for name in "abc"]
+    assert [path.exists() for path in made] == [False, False, True]
+    assert few.path(photos / "c.jpg") == made[2]
+    assert few.path(photos / "a.jpg").exists()
+    few.close()
+    assert not made[2].parent.exists()
+
+
+@pytest.mark.parametrize("path", ["/", "/labels", "/static/app.js", "/api/health", "/nowhere"])
+def test_head_is_answered_as_get_without_the_body(client, path):
+    got, head = client.get(path), client.head(path)
+    assert head.status_code == got.status_code
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert head.content == b""
+
+
+def test_files_of_the_app_are_kept_by_the_browser_until_they_change(client):
+    page = client.get("/").text
+    for name in re.findall(r'"(/static/[^"]+)"', page):
+        assert "?v=" in name
+        answer = client.get(name)
+        assert "immutable" in answer.headers["cache-control"]
+        tag = {"if-none-match": answer.headers["etag"]}
+        assert client.get(name, headers=tag).status_code == 304
+    assert client.get("/static/app.js?v=old").headers["cache-control"] == "no-cache"
+
+
+TITLES = (
+    "/",
+    "/explore",
+    "/labels",
+    "/label?name=fork",
+    "/decide",
+    "/review",
+    "/compare",
+    "/import",
+)
+
+
+def test_every_page_has_a_title_of_its_own_and_a_search_box(client):
+    titles = [re.search("<title>(.*?)</title>", client.get(path).text)[1] for path in TITLES]
+    assert len(set(titles)) == len(TITLES)
+    for path in TITLES:
+        text = client.get(path).text
+        assert 'id="q"' in text, path
+        assert 'rel="icon"' in text
+        assert 'class="chip rule-chip"' in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("", "threshold 50 %"),
+        ("threshold=0.2", "threshold 20 %"),
+        ("average_size=2", "2 labels per row"),
+        ("recall=0.9", "finds 90 % of the labels"),
+        ("miss=6&false_alarm=2", "a miss costs 3 times a false alarm"),
+    ],
+)
+def test_the_rule_in_force_is_shown_on_every_page(client, rule, words):
+    for path in ("/labels", "/explore", "/decide"):
+        assert words in client.get(f"{path}?{rule}").text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "field", "words"),
+    [
+        ({"by": "cost", "miss": "-3"}, "miss", "must be more than 0; got -3"),
+        ({"by": "cost", "miss": "5", "review": "x"}, "review", "must be a number; got x"),
+        ({"by": "threshold", "threshold": "2"}, "threshold", "must be at most 1; got 2"),
+        ({"by": "threshold", "label": "frok"}, "label", "Did you mean &#39;fork&#39;?"),
+        ({"by": "recall", "recall": "7"}, "recall", "must be at most 0.999; got 7"),
+    ],
+)
+def test_decide_says_what_is_wrong_beside_the_field(client, parameters, field, words):
+    answer = client.get("/decide", params=parameters)
+    assert answer.status_code == 422
+    said = re.search(rf'data-problem-of="{field}">(.*?)</span>', answer.text)[1]
+    assert words in said
+    assert re.search(r'id="result"[^>]*class="stale"', answer.text)
+
+
+@pytest.mark.browser
+def test_numbers_of_other_inputs_are_greyed_until_the_input_is_right(page):
+    page.goto("/decide?by=cost&miss=5")
+    page.fill("form[data-live] input[name=miss]", "-3")
+    page.wait_for_selector("#result.stale")
+    assert "more than 0" in page.locator('[data-problem-of="miss"]').inner_text()
+    page.fill("form[data-live] input[name=miss]", "7")
+    page.wait_for_selector("#result:not(.stale)")
+    assert page.locator('[data-problem-of="miss"]').inner_text() == ""
+    assert "miss=7" in page.url
+
+
+@pytest.mark.browser
+def test_the_cut_is_dragged_in_the_chart(page):
+    page.goto("/decide?by=threshold&threshold=0.5")
+    chart = page.locator("svg.draggable").first
+    area = chart.bounding_box()
+    line = page.locator("[data-cut]").first.bounding_box()
+    page.mouse.move(line["x"], area["y"] + area["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.8, area["y"] + area["height"] / 2, steps=4)
+    page.mouse.up()
+    page.wait_for_url(lambda address: "threshold=0.7" in address or "threshold=0.8" in address)
+
+
+@pytest.mark.browser
+def test_colours_are_chosen_and_kept(page):
+    page.goto("/")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Dark").click()
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert dark != before
+    page.goto("/labels")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+    assert violations(page, rules=["color-contrast"]) == []
+
+
+# Import -----------------------------------------------------------------------------------------
+
+
+def table(rows=300):
+    rng = np.random.default_rng(0)
+    p = rng.random((rows, 2))
+    y = rng.random(p.shape) < p
+    lines = ["image,prob_cat,prob_dog,true_cat,true_dog"]
+    lines += [
+        f"pic {k},{a:.4f},{b:.4f},{int(c)},{int(d)}"
+        for k, ((a, b), (c, d)) in enumerate(zip(p, y, strict=True))
+    ]
+    return "\n".join(lines).encode()
+
+
+def test_a_server_without_a_file_opens_on_drop_a_file():
+    client = TestClient(create_app([], hosts=HOSTS))
+    page = client.get("/")
+    assert page.url.path == "/import"
+    assert "Drop a file" in page.text
+    assert client.get("/explore").status_code == 400
+
+
+def test_a_foreign_file_opens_on_the_import_page_and_stays_where_it_is(tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_bytes(table())
+    app = create_app([path], hosts=HOSTS)
+    assert app.first_page.startswith("/import?token=")
+    with TestClient(app) as client:
+        page = client.get(app.first_page)
+        assert "other.csv" in page.text
+        assert 'name="id_column" value="image"' in page.text
+        assert 'name="loss" value="bce"' in page.text
+    assert path.read_bytes() == table()
+
+
+@pytest.mark.parametrize("method", ["none", "auto"])
+def test_what_is_imported_opens_in_every_page_with_its_ids(method):
+    with listening(create_app([])) as where, httpx.Client(base_url=where, timeout=120) as client:
+        client.follow_redirects = True
+        page = client.post("/import", files={"file": ("mine.csv", table())})
+        token = page.url.params["token"]
+        asked = {"token": token, "values": "probabilities", "method": method}
+        asked |= {"id_column": "image", "value_columns": "prob_*", "truth_columns": "true_*"}
+        opened = client.post("/import/open", data=asked)
+        assert opened.status_code == 200, opened.text
+        assert opened.url.path == "/"
+        assert "mine" in opened.text
+        for path in ("/labels", "/decide", "/explore?q=cat", "/label?name=cat"):
+            assert client.get(path).status_code == 200, path
+        assert client.get("/api/row?id=pic 7").json()["id"] == "pic 7"
+        assert client.get("/api/health").json()["predictions"][0]["rows"] == 300
+
+
+@pytest.mark.browser
+def test_importing_shows_that_it_is_at_work(open_page, tmp_path):
+    (tmp_path / "mine.csv").write_bytes(table())
+    with listening(create_app([tmp_path / "mine.csv"])) as where:
+        page = open_page(base_url=where)
+        page.goto("/import")
+        page.set_input_files("#file", str(tmp_path / "mine.csv"))
+        page.get_by_role("button", name="Import").click()
+        page.wait_for_url("**token=**")
+        page.check("input[value=probabilities]")
+        page.evaluate("addEventListener('submit', (event) => event.preventDefault())")
+        page.get_by_role("button", name="Calibrate").click()  # the answer takes its time
+        page.wait_for_selector("form.mapping [data-busy-note]:not([hidden])")
+        assert "Calibrating" in page.locator("form.mapping [data-busy-note]").inner_text()
