@@ -117,14 +117,11 @@ def test_labels_are_found_and_paged(client, sort):
     assert client.get("/api/labels", params={"prefix": "<label> 29"}).json()["total"] == 11
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/decide", "/pairs", "/api/sets?average_size=2", "/api/entries"],
-)
-def test_every_page_that_needs_all_labels_says_so(client, path):
-    answer = client.get(path)
-    assert answer.status_code == 400, path
-    text = answer.json()["error"] if path.startswith("/api/") else answer.text
+@pytest.mark.parametrize("page", ["/decide", "/pairs", "/api/sets?average_size=2", "/api/entries"])
+def test_every_page_that_needs_all_labels_says_so(client, page):
+    answer = client.get(page)
+    assert answer.status_code == 400
+    text = answer.json()["error"] if page.startswith("/api/") else answer.text
     assert "most probable labels of each row" in text
     home = client.get("/").text
     assert 'href="/labels"' in home
