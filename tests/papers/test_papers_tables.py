@@ -52,7 +52,7 @@ def one_label(tmp_path):
     rng = np.random.default_rng(0)
     targets = np.arange(120) % 3
     features = rng.normal(size=(120, 4)).astype(np.float32)
-    features[np.arange(120), targets] += 3
+    features[np.arange(120), targets] += 1
     path = tmp_path / "x.npz"
     np.savez(path, features=features, targets=targets, labels=["a", "b", "c"])
     return path
@@ -105,6 +105,20 @@ def test_top_1_error_is_the_share_of_wrong_first_labels(one_label, tmp_path, cap
     found = cr.Predictions.read(out / "predictions.parquet")
     wrong = found.probabilities.argmax(1) != found.targets.argmax(1)
     assert cr.load(out).metrics["top-1 error"] == pytest.approx(wrong.mean())
+
+
+def test_the_probe_is_chosen_and_reported_by_accuracy(one_label, tmp_path, capsys):
+    out = tmp_path / "probe"
+    code, shown, _ = run(capsys, "train", one_label, "--preset", "twl-probe", "--out", out)
+    assert code == 0
+    assert "top-1 error" in shown
+    settings = cr.load(out).settings
+    assert (settings.loss, settings.select, settings.sweep) == ("softmax", "accuracy", "l2")
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    tried = [entry for entry in log if "accuracy" in entry]
+    assert len(tried) == 45
+    best = tried[tried[-1]["best_epoch"] - 1]
+    assert best["accuracy"] == max(entry["accuracy"] for entry in tried)
 
 
 def test_the_command_lists_papers_and_protocols_and_refuses_others(capsys):

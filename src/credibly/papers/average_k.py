@@ -74,7 +74,7 @@ PRESETS: dict[str, Preset] = {
             warmup=0.0,
             weight_decay=1e-4,
         ),
-        says('"for K ∈ {2, 3, 5, 10}"', average_size=5.0),
+        says("K in 2, 3, 5 and 10; 5 here", average_size=5.0),
         says("ours: resolution", image_size=224),
     ),
 }

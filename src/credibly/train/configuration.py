@@ -19,7 +19,7 @@ from credibly.names import METHODS
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES = ("cosine", "linear", "constant", "step", "onecycle")
 PRECISIONS = ("float32", "bf16", "fp16")
-SELECTIONS = ("nll", "map", "average-k", "last")
+SELECTIONS = ("nll", "map", "accuracy", "average-k", "last")
 SOLVERS = ("auto", "steps", "lbfgs")
 STYLES = ("none", "shift", "shift+flip", "crop+flip", "imagenet")
 VIEWS = ("one", "flip", "crops")

@@ -32,7 +32,8 @@ class EpochEvaluator:
     The number is the log loss after an affine calibration of those same rows: a proper score, and
     the one the finished run will have, since calibration follows. Without it an epoch whose
     scores rank well but are too steep would lose to a worse one, and losses without a link could
-    not be judged at all. ``select`` may ask for mAP or for average-K accuracy instead.
+    not be judged at all. ``select`` may ask for mAP, for the accuracy of the first label
+    or for average-K accuracy instead.
     """
 
     sparse = False
@@ -69,6 +70,9 @@ class EpochEvaluator:
                 )
             ),
         }
+        if self.settings.select == "accuracy":
+            first = np.take_along_axis(self.targets.matrix, ranked.argmax(1)[:, None], axis=1)
+            figures["accuracy"] = float((first == 1).mean())
         if self.settings.select == "average-k":
             figures["average-k"] = self._coverage(estimates)
         return {**figures, "selection": self._selection(figures)}
