@@ -98,15 +98,15 @@ def settings_of(options: Own) -> Settings:
     return settings
 
 
-def data_options(options: Any) -> dict[str, Any]:
+def data_options(options: Any, resumed: Path | None = None) -> dict[str, Any]:
     """Return the options of the run to resume, then the preset's, then those that were given."""
     from credibly import papers
 
     stored = {}
-    if options.resume and (Path(options.out) / "config.toml").exists():
+    if resumed is not None and (resumed / "config.toml").exists():
         from credibly.train import read_config
 
-        stored = read_config(Path(options.out))["data"].get("reader", {})
+        stored = read_config(resumed)["data"].get("reader", {})
     printed = papers.preset(options.preset).data(options.data) if options.preset else {}
     return {**stored, **printed, **reader_options(options)}
 
@@ -157,7 +157,7 @@ def run(options: Own) -> int:
         options.data,
         seed=settings.split_seed,
         skip_bad_images=options.skip_bad_images,
-        **data_options(options),
+        **data_options(options, Path(options.out) if options.resume else None),
     )
     if rows.preparation is not None and not (options.json or options.quiet) and is_main():
         print_text(f"{rows.source}: {rows.preparation}")
