@@ -18,7 +18,7 @@ import torch
 from benchmarks.claims.sets import with_labels
 from credibly import data, models
 from credibly.data import Data
-from credibly.models import Network
+from credibly.models.network import Network
 from credibly.train import Settings, fit
 
 ROWS = 4000

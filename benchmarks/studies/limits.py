@@ -45,8 +45,7 @@ def cells(sets: list[str]) -> list[tuple[str, str, float]]:
 def line_of(name: str, model: str, limit: float) -> dict[str, Any]:
     """One model of one set with one limit."""
     import credibly as cr
-    from credibly import models
-    from credibly.train import Settings, build_loss, resolve_settings
+    from credibly.train import Settings, build_loss, candidates, resolve_settings
     from credibly.train.candidates import FIT
     from credibly.train.choice import choose, problem_of
     from credibly.train.run_folder import pooled
@@ -56,7 +55,7 @@ def line_of(name: str, model: str, limit: float) -> dict[str, Any]:
     rows = pooled(data, settings)
     loss = build_loss(settings, data, len(rows.part("train")))
     problem = problem_of(rows, loss, settings)
-    models.LIMIT = limit
+    candidates.LIMIT = limit
     if model == "auto":
         figures = problem.figures(choose(problem, settings).scores)
     else:

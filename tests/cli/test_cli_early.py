@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from credibly import names
+from credibly.models.building import MODELS
 
 WRONG = {
     "train digits --loss spaa --out x": "unknown loss 'spaa'. Did you mean 'spa'?",
@@ -64,11 +65,10 @@ def test_wrong_arguments_are_refused_before_anything_heavy_is_imported(tmp_path)
 
 
 def test_the_table_of_models_is_that_of_the_package():
-    from credibly import models
 
     known = {*names.MODELS, *(f"{prefix}NAME" for prefix in names.MODEL_PREFIXES)}
-    assert set(models.MODELS) <= known | {"python:MODULE:FACTORY"}
-    assert set(names.MODELS) == {name for name in models.MODELS if ":" not in name}
+    assert set(MODELS) <= known | {"python:MODULE:FACTORY"}
+    assert set(names.MODELS) == {name for name in MODELS if ":" not in name}
 
 
 @pytest.mark.parametrize("name", ["spa", "SPA", "ce", " spa +lpr", "asl(gamma_neg=4)+lpr"])

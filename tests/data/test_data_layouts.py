@@ -6,6 +6,7 @@ from layout_makers import LAYOUTS, cifar100, make_cifar10, make_wider, paint, re
 
 import credibly as cr
 from credibly import names
+from credibly.models.text import build_text
 
 
 def rows(data):
@@ -57,7 +58,7 @@ def test_inputs_become_tensors(name, tmp_path):
     LAYOUTS[name](tmp_path / "data")
     data = load(name, tmp_path / "data")
     if data.kind == "text":
-        data = data.encoded_by(cr.models.build_text("tfidf", data, 1).encode)
+        data = data.encoded_by(build_text("tfidf", data, 1).encode)
     for train in (True, False):
         inputs, targets, _ = data.torch_dataset(train, image_size=24, seed=1)[len(data) - 1]
         if data.kind == "text":

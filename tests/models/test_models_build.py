@@ -9,8 +9,9 @@ from safetensors.torch import save_file
 
 import credibly as cr
 from credibly.data import Data
-from credibly.models import LIMIT, Standardize, build, cache_features
+from credibly.models import build, cache_features
 from credibly.models import cached_features as features_module
+from credibly.models.network import LIMIT, Standardize
 
 MODELS = {
     "linear": ("linear", (6,), {}),

@@ -11,7 +11,9 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from credibly.models import Booster, BoostingOptions, ForestOptions, Stack, Trees, grow_forest
+from credibly.models.stack import Stack
+from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions, grow_forest
+from credibly.models.trees import Trees
 
 ROWS, COLUMNS = 120, 5
 

@@ -14,6 +14,7 @@ from credibly import Predictions, plot
 from credibly.app import report
 from credibly.app.report import examples
 from credibly.cli import main
+from credibly.plot.label_sets import coverage_line
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def test_overlapping_methods_differ_by_dashes_and_marks_and_axes_fit():
     y = rng.random(p.shape) < p
     ax = None
     for name in "abcdef":
-        ax = plot.coverage_line([1, 2, 3], [0.7, 0.8, 0.9], name=name, ax=ax)
+        ax = coverage_line([1, 2, 3], [0.7, 0.8, 0.9], name=name, ax=ax)
     looks = {(str(line._dash_pattern), line.get_marker()) for line in ax.lines}
     assert len(looks) == 6
     low, high = ax.get_ylim()

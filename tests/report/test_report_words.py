@@ -175,7 +175,7 @@ def test_labels_and_hits_count_known_entries_alone():
 
 def test_a_chart_says_what_it_is_without_breaking_out():
     ax = charts.plot.retrieval({1: 0.5})
-    assert 'aria-label="&quot;&gt;&lt;x"' in charts.plot.svg(ax, "n", '"><x')
+    assert 'aria-label="&quot;&gt;&lt;x"' in charts.svg(ax, "n", '"><x')
 
 
 def test_the_plotted_numbers_are_those_of_the_metrics():

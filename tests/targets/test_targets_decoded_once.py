@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from credibly import calibrate, decide, metrics, plot, retrieve, targets
+from credibly import calibrate, decide, metrics, retrieve, targets
 from credibly.app.views.overview import verdict
+from credibly.plot.label_sets import coverage_curve
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 
@@ -39,7 +40,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "calibrator": lambda y: calibrate.Affine().fit(PROBABILITIES, y).state(),
     "decision": lambda y: decide.BestF().fit(PROBABILITIES, y).state(),
     "joint": lambda y: retrieve.fit_joint(PROBABILITIES, y, LABELS).log_scores,
-    "coverage curve": lambda y: plot.coverage_curve(PROBABILITIES, y, [1.0, 2.0]),
+    "coverage curve": lambda y: coverage_curve(PROBABILITIES, y, [1.0, 2.0]),
     "predictions": lambda y: (
         Predictions.from_arrays(probabilities=PROBABILITIES, targets=y, labels=LABELS).targets
     ),

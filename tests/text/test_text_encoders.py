@@ -24,6 +24,8 @@ if importlib.util.find_spec("transformers") is None:
 
 from small_encoders import WORDS, edit_config, make_bert, make_lxmert, write_tokenizer
 
+from credibly.models.text import build_text
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the libraries, not ours
 
 LABELS = ["red", "dog", "fish"]
@@ -82,7 +84,7 @@ def test_an_encoder_trains_and_its_run_stands_alone(bert, tmp_path, columns, wei
 
 def test_scores_do_not_depend_on_the_batch(bert):
     rows = comments()
-    model = cr.models.build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
+    model = build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
     encoded = model.encode(rows.texts)
     assert encoded.lengths.max() == 64  # cut
     with torch.no_grad():
@@ -95,7 +97,7 @@ def test_pooling_is_the_mean_over_real_tokens(bert):
     from transformers import AutoModel, AutoTokenizer
 
     rows = comments()
-    model = cr.models.build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
+    model = build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
     tokenizer = AutoTokenizer.from_pretrained(str(bert))
     theirs = AutoModel.from_pretrained(str(bert)).eval()
     with torch.no_grad():
@@ -121,7 +123,7 @@ def test_cached_embeddings_train_the_head_of_a_frozen_encoder(bert, tmp_path, so
     run = cr.train.fit(rows, tmp_path / "run", settings)
     assert list((tmp_path / "run" / "features").glob("*.npy"))
     cached = np.load(next((tmp_path / "run" / "features").glob("*.npy")))
-    model = cr.models.build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
+    model = build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
     with torch.no_grad():
         direct = model.features(model.encode(rows.texts).batch(np.arange(len(rows)))).numpy()
     assert np.allclose(cached, direct, atol=1e-5)
@@ -190,7 +192,7 @@ def test_a_broken_folder_is_refused_by_name(case, bert, tmp_path):
 
 def test_too_many_tokens_are_refused(bert):
     with pytest.raises(cr.InputError, match="at most 64, its positions; got 65"):
-        cr.models.build_text(f"hf:{bert}", comments(), 3, max_length=65)
+        build_text(f"hf:{bert}", comments(), 3, max_length=65)
 
 
 # LXMERT ----------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ def test_lxmert_trains_one_epoch_on_questions_and_regions(questions, lxmert, tmp
 
 def test_regions_matter_to_lxmert(questions, lxmert):
     _, data = questions
-    model = cr.models.build_text(f"hf:{lxmert}", data, 2).eval()
+    model = build_text(f"hf:{lxmert}", data, 2).eval()
     rows = data.encoded_by(model.encode).torch_dataset(train=False)
     inputs = rows.batch([0, 1])[0]
     with torch.no_grad():
@@ -279,6 +281,6 @@ def test_texts_alone_and_regions_of_another_width_are_refused(questions, lxmert,
         (questions[1], wide, "takes regions of width 2048; those of the data have width 16"),
     ):
         with pytest.raises(cr.InputError, match=words):
-            cr.models.build_text(f"hf:{folder}", data, 2)
+            build_text(f"hf:{folder}", data, 2)
     with pytest.raises(cr.InputError, match="name a network for both"):
         cr.train.fit(questions[1], tmp_path / "run")

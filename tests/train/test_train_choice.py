@@ -13,6 +13,8 @@ import credibly as cr
 from credibly.checks import InputError
 from credibly.cli import main
 from credibly.data import Data
+from credibly.models.stack import Stack
+from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions
 from credibly.train import Settings, choice, fit, load
 from credibly.train import candidates as kinds
 from credibly.train.choice import Size, candidates, choose, problem_of
@@ -29,7 +31,7 @@ def quick(monkeypatch):
         monkeypatch.setattr(kinds, name, value)
     monkeypatch.setattr("credibly.train.choice.FOLDS", 2)
     monkeypatch.setitem(kinds.FIT, "mlp", _few_epochs)
-    monkeypatch.setattr(cr.models.ForestOptions.__init__, "__defaults__", (15, ("extra",), 1))
+    monkeypatch.setattr(ForestOptions.__init__, "__defaults__", (15, ("extra",), 1))
 
 
 def _few_epochs(problem):
@@ -159,7 +161,7 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
     assert run.candidates["members"] == ["mlp"] * 4
     test = rows.part("test")
     inputs = torch.from_numpy(test.features)
-    assert isinstance(run.model, cr.models.Stack)
+    assert isinstance(run.model, Stack)
     mean = torch.stack([member(inputs) for member in run.model.members]).mean(dim=0)
     torch.testing.assert_close(run.scores(test), mean)
     assert np.array_equal(
@@ -341,14 +343,14 @@ def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
     rows = Data(["a", "b"], targets, features=features, drawn=True)
     problem = problem_of(rows, cr.losses.BCE(), Settings(folds=3, loss="bce"))
     monkeypatch.setattr(kinds, "STAGES", (1, 2, 20, 40))
-    grown, options = [], cr.models.BoostingOptions
-    booster = cr.models.Booster
+    grown, options = [], BoostingOptions
+    booster = Booster
 
     def watched(features, targets, seed, given: options, **others):
         grown.append(given.iterations)
         return booster(features, targets, seed, given, **others)
 
-    monkeypatch.setattr(cr.models, "Booster", watched)
+    monkeypatch.setattr("credibly.train.candidates.Booster", watched)
     found = kinds.fit_boosting(problem)
     assert grown[0] == 40
     assert grown[1] == grown[2] < 40

@@ -202,7 +202,7 @@ def test_views_of_features_and_mixtures_of_single_labels_are_refused(tmp_path):
 
 def test_the_choices_are_those_of_the_packages_below():
     from credibly.data.rows import AUGMENTATIONS
-    from credibly.models import VIEWS
+    from credibly.models.network import VIEWS
     from credibly.train import configuration
 
     assert configuration.STYLES == AUGMENTATIONS

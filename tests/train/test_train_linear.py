@@ -12,6 +12,7 @@ from train_instances import awkward, pictures, pretrained_weights
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
+from credibly.models.network import Network
 from credibly.train import Settings, fit
 from credibly.train.folds import Folds
 from credibly.train.linear import loss_terms, solve
@@ -269,7 +270,7 @@ def test_a_given_penalty_is_the_one_that_is_solved(tmp_path):
     given = Settings(model="linear", l2=7.0, calibrate="none", select="last")
     run = fit(awkward(), tmp_path / "run", given)
     train, network = awkward().part("train"), run.model
-    assert isinstance(network, cr.models.Network)
+    assert isinstance(network, Network)
     inputs, targets = network.standardize.applied(train.features), train.dense_targets
     for label in range(4):
         known = targets[:, label] >= 0

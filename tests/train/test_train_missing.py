@@ -6,7 +6,7 @@ import torch
 
 import credibly as cr
 from credibly import InputError
-from credibly.models import Standardize
+from credibly.models.network import Standardize
 from credibly.train import Settings, fit
 
 NETWORKS = ("linear", "mlp")

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
-from credibly.models import build_text
+from credibly.models.text import build_text
 from credibly.train import Settings, linear
 
 WORDS = ["red", "green", "dog", "cat", "東京都", "привет", "tree", "of", "the", "car"]

@@ -79,7 +79,7 @@ def build(
     _not_texts(name, inputs)
     if name in TREES:
         raise InputError(
-            f"{name} is no network: `cr.models.Trees` holds it, and training grows it."
+            f"{name} is no network: training grows it. Choose it by `--model` or a recipe."
         )
     shape = _shape(inputs, image_size)
     if num_labels is None:
@@ -147,7 +147,9 @@ def _not_texts(name: str, inputs: Data | Sequence[int]) -> None:
     if name == "tfidf" or (isinstance(inputs, Data) and inputs.texts is not None):
         what = inputs.kind if isinstance(inputs, Data) else f"inputs of shape {tuple(inputs)}"
         if what.startswith("text"):
-            raise InputError("networks for texts are built by `cr.models.build_text`.")
+            raise InputError(
+                "networks for texts are built for the texts they are trained on; pass texts to `cr.train.fit`."
+            )
         raise InputError(f"tfidf takes texts; the data hold {what}. Use mlp or linear.")
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from credibly.checks import InputError
 from credibly.data import CALIBRATION, TEST, TRAIN
+from credibly.models.text import build_text
 from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.batches import mixed, rows_per_step
 from credibly.train.configuration import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from credibly.data import Data
     from credibly.losses import Loss
-    from credibly.models import Network
+    from credibly.models.network import Network
 
 SMALL_IMAGE = 64
 SPARSE_HIDDEN = (96, 512)
@@ -314,7 +315,7 @@ def build_model(
         del options["weights"]
     num_outputs = criterion.num_outputs(len(data.labels))
     if data.texts is not None:
-        model = models.build_text(
+        model = build_text(
             settings.model,
             data,
             num_outputs,

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from credibly.models.network import LIMIT
+from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions, grow_forest
 from credibly.pipeline import Pipeline
 from credibly.train import linear
 from credibly.train.assembly import set_prior_bias
@@ -143,7 +145,7 @@ def _linear(problem: Problem) -> tuple[Any, Any]:
         count,
         num_outputs=problem.criterion.num_outputs(count),
     )
-    network.standardize.fit(problem.features[problem.folds.trained], models.LIMIT)
+    network.standardize.fit(problem.features[problem.folds.trained], LIMIT)
     set_prior_bias(network.head, problem.criterion, problem.targets[problem.folds.trained])
     return network, network.standardize.applied(problem.features)
 
@@ -218,7 +220,7 @@ def _mlp(problem: Problem, features: Array, targets: Array, dropout: float | Non
         hidden=problem.steps.hidden,
         dropout=dropout,
     )
-    network.standardize.fit(features, models.LIMIT)
+    network.standardize.fit(features, LIMIT)
     set_prior_bias(network.head, problem.criterion, targets)
     return network
 
@@ -228,15 +230,14 @@ def _mlp(problem: Problem, features: Array, targets: Array, dropout: float | Non
 
 def fit_forest(problem: Problem) -> Candidate:
     """Grow a forest; rows that a tree did not see choose the size of the leaves."""
-    from credibly import models
 
     rows, best, trials = problem.folds.trained, None, []
     for leaf in LEAVES:
-        model, scores = models.grow_forest(
+        model, scores = grow_forest(
             problem.features[rows],
             problem.targets[rows],
             problem.seed,
-            models.ForestOptions(leaf=leaf),
+            ForestOptions(leaf=leaf),
             exclusive=problem.exclusive,
         )
         if not problem.crossed:
@@ -255,12 +256,11 @@ def fit_boosting(problem: Problem) -> Candidate:
 
     The first part bounds the iterations of the others: one stage more than were best for it.
     """
-    from credibly import models
 
-    options = models.BoostingOptions(iterations=STAGES[-1])
+    options = BoostingOptions(iterations=STAGES[-1])
 
-    def booster(rows: Array, most: int) -> models.Booster:
-        return models.Booster(
+    def booster(rows: Array, most: int) -> Booster:
+        return Booster(
             problem.features[rows],
             problem.targets[rows],
             problem.seed,

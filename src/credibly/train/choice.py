@@ -16,7 +16,9 @@ import torch
 from torch import nn
 
 from credibly.checks import InputError
-from credibly.models import ForestOptions
+from credibly.models.stack import Stack
+from credibly.models.tree_growing import ForestOptions
+from credibly.models.trees import TREES, Trees
 from credibly.pipeline import Pipeline
 from credibly.train.batches import mixed, number_of_batches, rows_per_step
 from credibly.train.callbacks import Callback
@@ -244,7 +246,6 @@ def _sparse(problem: Problem) -> int:
 
 
 def _combined(tried: list[Candidate], weights: list[float]) -> tuple[nn.Module, list[str]]:
-    from credibly import models
 
     members, shares, names = [], [], []
     for candidate, weight in zip(tried, weights, strict=True):
@@ -252,7 +253,7 @@ def _combined(tried: list[Candidate], weights: list[float]) -> tuple[nn.Module, 
             members += candidate.members
             shares += [weight / len(candidate.members)] * len(candidate.members)
             names += [candidate.name] * len(candidate.members)
-    return models.Stack(members, shares), names
+    return Stack(members, shares), names
 
 
 def _weights(problem: Problem, tried: list[Candidate]) -> tuple[list[float], Array]:
@@ -345,9 +346,9 @@ def empty_members(
 
     built: list[nn.Module] = []
     for name in members:
-        if name in models.TREES:
-            built.append(models.Trees(name, num_features, num_labels))
+        if name in TREES:
+            built.append(Trees(name, num_features, num_labels))
         else:
             hidden = settings.hidden if name == "mlp" else None
             built.append(models.build(name, (num_features,), num_labels, hidden=hidden))
-    return models.Stack(built)
+    return Stack(built)

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError
 from credibly.files import write_json
-from credibly.models import Network, Stack
+from credibly.models.network import Network
+from credibly.models.stack import Stack
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
 from credibly.train import assembly, linear
@@ -229,7 +230,8 @@ def _inputs(
     data = run.encoded(data)
     if not run.settings.features:
         return data, run.model
-    from credibly.models import Head, cache_features
+    from credibly.models import cache_features
+    from credibly.models.network import Head
 
     assert isinstance(run.model, Network)  # build_user_model refuses others
     keep = run.folder / "features"

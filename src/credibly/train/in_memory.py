@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError
 from credibly.data import SparseFeatures
+from credibly.models.network import LIMIT
 from credibly.pipeline import Pipeline
 from credibly.targets import Targets
 from credibly.train.assembly import set_prior_bias
@@ -254,6 +255,6 @@ def _mlp(rows: Any, targets: Array, criterion: Loss, settings: Settings) -> nn.M
         hidden=settings.hidden,
         dropout=settings.dropout,
     )
-    model.standardize.fit(rows, models.LIMIT)
+    model.standardize.fit(rows, LIMIT)
     set_prior_bias(model.head, criterion, targets)
     return model.double()

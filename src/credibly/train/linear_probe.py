@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from credibly.data import Data
     from credibly.losses import Loss
-    from credibly.models import Network
+    from credibly.models.network import Network
     from credibly.train.configuration import Settings
 
 

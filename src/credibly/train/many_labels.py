@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from credibly.calibrate.auto import fit_by_name
 from credibly.checks import InputError
 from credibly.losses import fused_linear
-from credibly.models import Scorer
+from credibly.models.network import Scorer
 from credibly.runtime import sigmoid
 from credibly.targets import SparseTargets, Targets
 from credibly.train.batches import stream

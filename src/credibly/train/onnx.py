@@ -64,7 +64,7 @@ TOKENIZER_OUTSIDE = (
 
 
 def _input_names(run: Run) -> tuple[str, ...]:
-    from credibly.models import TextNetwork
+    from credibly.models.text import TextNetwork
 
     if isinstance(run.model, TextNetwork):
         return run.model.input_names

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from credibly.models import Network
+from credibly.models.network import Network
 from credibly.train.configuration import Settings, highest_rate
 
 

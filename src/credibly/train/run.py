@@ -17,7 +17,9 @@ from credibly.checks import InputError, choice
 from credibly.data.columns import column_names, warn_of_position
 from credibly.data.preparation import Columns, Preparation
 from credibly.files import read_json_object, write_json
-from credibly.models import Stack, Trees
+from credibly.models.stack import Stack
+from credibly.models.text import build_text
+from credibly.models.trees import Trees
 from credibly.notebook import html_table
 from credibly.pipeline import LINKS, Pipeline
 from credibly.targets import Targets
@@ -437,7 +439,7 @@ def _empty_model(
         num_scores = len(data["labels"]) * criterion.scores_per_label
         return build_from_factory(settings.model, tuple(data["shape"]), num_scores)
     if data["kind"].startswith("text"):
-        return models.build_text(
+        return build_text(
             settings.model,
             tuple(data["shape"]),
             criterion.num_outputs(len(data["labels"])),

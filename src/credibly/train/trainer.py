@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError
 from credibly.losses import fused_linear
-from credibly.models import Network, Scorer
+from credibly.models.network import Network, Scorer
 from credibly.targets import MANY_LABELS
 from credibly.train import checkpoint as checkpoints
 from credibly.train.batches import (

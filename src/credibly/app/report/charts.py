@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly import metrics, plot
+from credibly.plot.label_sets import coverage_curve, coverage_line
+from credibly.plot.svg_text import svg
 from credibly.predictions import Predictions
 from credibly.retrieve import Joint
 from credibly.retrieve.joint.pairs import JointTally
@@ -78,7 +80,7 @@ def _reliability(methods: Mapping[str, WithTruth]) -> Chart:
     return Chart(
         "Does 80 % mean 80 %?",
         alt,
-        plot.svg(ax, "reliability", alt),
+        svg(ax, "reliability", alt),
         columns,
         rows,
     )
@@ -104,7 +106,7 @@ def _label_errors(name: str, one: WithTruth) -> Chart:
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
     rows = [[names[t], f"{errors[t]:.4f}"] for t in order]
     alt = f"Reliability diagrams of the {len(drawn)} labels of {name} with the largest gaps"
-    picture = plot.svg(drawn[0], "labels", alt)
+    picture = svg(drawn[0], "labels", alt)
     return Chart(f"The least calibrated labels ({name})", alt, picture, ["label", "ACE"], rows)
 
 
@@ -113,13 +115,13 @@ def _coverage(methods: Mapping[str, WithTruth]) -> Chart:
     budgets = [0.5, 1, 1.5, 2, 3, 4, 5, 7.5, 10]
     for name, one in methods.items():
         sizes = [size for size in budgets if size <= one.predictions.num_labels]
-        covered = plot.coverage_curve(one.probabilities, one.truth, sizes)
-        ax = plot.coverage_line(sizes, covered, name=name, ax=ax)
+        covered = coverage_curve(one.probabilities, one.truth, sizes)
+        ax = coverage_line(sizes, covered, name=name, ax=ax)
         pairs = zip(sizes, covered, strict=True)
         rows += [[name, size, f"{value:.4f}"] for size, value in pairs]
     assert ax is not None
     alt = "Share of true labels inside the sets against average set size"
-    picture = plot.svg(ax, "coverage", alt)
+    picture = svg(ax, "coverage", alt)
     return Chart("What a label budget buys", alt, picture, ["method", "size", "covered"], rows)
 
 
@@ -139,7 +141,7 @@ def _retrieval(methods: Mapping[str, WithTruth]) -> Chart:
     assert ax is not None
     alt = "Mean average precision of searches against the number of conditions in the query"
     columns = ["method", "conditions", "mAP", "queries"]
-    picture = plot.svg(ax, "retrieval", alt)
+    picture = svg(ax, "retrieval", alt)
     return Chart("How search holds up as queries grow", alt, picture, columns, rows)
 
 
@@ -163,7 +165,7 @@ def _hits(methods: Mapping[str, WithTruth]) -> Chart:
     assert ax is not None
     alt = "Expected against real number of hits, one point per query of one or two wanted labels"
     columns = ["method", "query", "expected", "real", "ratio"]
-    picture = plot.svg(ax, "hits", alt)
+    picture = svg(ax, "hits", alt)
     return Chart("Does search know how much it will find?", alt, picture, columns, rows)
 
 
@@ -191,7 +193,7 @@ def _together(name: str, one: WithTruth, joint: Joint, how: str) -> list[Chart]:
         Chart(
             f"Which labels go together ({name}, {kind})",
             alt,
-            plot.svg(ax, "joint-pairs" if how else "pairs", alt),
+            svg(ax, "joint-pairs" if how else "pairs", alt),
             ["number or pair", "value", "expected", "real"],
             rows,
         )
@@ -203,7 +205,7 @@ def _sizes(name: str, one: Predictions) -> Chart:
     ax = plot.set_sizes(sets)
     counts = np.bincount(sets.sum(1))
     alt = f"How many labels {name} gives at a threshold of one half"
-    picture = plot.svg(ax, "sizes", alt)
+    picture = svg(ax, "sizes", alt)
     rows = [["no label" if size == 0 else size, int(count)] for size, count in enumerate(counts)]
     return Chart(
         f"Labels per row at a threshold of one half ({name})",

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly import __version__, plot
+from credibly import __version__
 from credibly.app.report.charts import Chart, charts, reliability_rows
 from credibly.app.report.examples import ExampleMaker
 from credibly.app.views.comparisons import COLUMNS, comparison
@@ -18,6 +18,8 @@ from credibly.app.views.labels import label_table
 from credibly.app.views.overview import overview
 from credibly.app.views.top_k import TopSummary, top_summary
 from credibly.checks import require
+from credibly.plot.calibration import reliability_diagram
+from credibly.plot.svg_text import svg
 from credibly.predictions import Dataset, Predictions
 from credibly.retrieve import Joint
 
@@ -189,9 +191,9 @@ def _reliability(methods: Mapping[str, TopSummary]) -> Chart:
     ax, rows = None, []
     for name, found in methods.items():
         assert found.reliability is not None
-        ax = plot.reliability_diagram(found.reliability, name=name, ax=ax)
+        ax = reliability_diagram(found.reliability, name=name, ax=ax)
         rows += reliability_rows(name, found.reliability)
     assert ax is not None
     alt = "Reliability diagram of the labels held, for " + ", ".join(methods)
     columns = ["method", "bin", "count", "mean probability", "share present", "low", "high"]
-    return Chart("Does 80 % mean 80 %?", alt, plot.svg(ax, "reliability", alt), columns, rows)
+    return Chart("Does 80 % mean 80 %?", alt, svg(ax, "reliability", alt), columns, rows)
