@@ -148,7 +148,7 @@ def _not_texts(name: str, inputs: Data | Sequence[int]) -> None:
         what = inputs.kind if isinstance(inputs, Data) else f"inputs of shape {tuple(inputs)}"
         if what.startswith("text"):
             raise InputError(
-                "networks for texts are built for the texts they are trained on; pass texts to `cr.train.fit`."
+                "networks for texts are built from the texts they train on; use `cr.train.fit`."
             )
         raise InputError(f"tfidf takes texts; the data hold {what}. Use mlp or linear.")
 
