@@ -92,7 +92,7 @@ def _save(axes: Axes, path: Path) -> None:
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": path.stem}):
-        style.figure_of(axes).savefig(path, metadata={"Date": None})
+        style.figure_of(axes).savefig(path, metadata={"Date": None}, bbox_inches="tight")
 
 
 def _diagram(folder: Path) -> Axes | None:
