@@ -101,20 +101,10 @@ def test_a_link_takes_read_only_and_strided_arrays():
     np.testing.assert_array_equal(cr.losses.SPA().log_odds(scores), expected.numpy())
 
 
-OF_TEXTS = {"answer_accuracy", "count_accuracy", "normalize_answer", "vqa_accuracy"}
-"""Take answers in words, or counts of them."""
-
-OF_BATCHES = {"ranged_average_precision"}
-"""Take a function that returns batches of arrays."""
-
-OF_PARTS = {"ranked_total"}
-"""Take arrays of numpy only: one range of values, on a worker."""
-
 METRICS = [
     name
     for name, value in vars(cr.metrics).items()
     if name in cr.metrics.__all__ and inspect.isfunction(value)
-    if name not in OF_TEXTS | OF_BATCHES | OF_PARTS
 ]
 ARGUMENTS = {
     "scores": SCORES,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import credibly as cr
-from credibly.metrics import reliability, retrieval_map, summary_draws
+from credibly.metrics import reliability, retrieval_map
+from credibly.metrics.summaries import summary_draws
 from credibly.notebook import COLUMNS, ROWS
 from credibly.train import Run, Settings
 

@@ -178,13 +178,14 @@ def _numbers(
     probabilities: np.ndarray, targets: np.ndarray, counts: np.ndarray
 ) -> dict[str, float]:
     from credibly import metrics
+    from credibly.metrics.vqa import vqa_accuracy
 
     error = {
         kind: float(metrics.calibration_error(probabilities, targets, kind, coding="unknown"))
         for kind in ("ace", "mce")
     }
     values = (
-        100 * metrics.vqa_accuracy(probabilities, counts),
+        100 * vqa_accuracy(probabilities, counts),
         100 * error["ace"],
         100 * error["mce"],
         1000 * float(metrics.log_loss(probabilities, targets, coding="unknown")),

@@ -14,6 +14,7 @@ from credibly import Predictions, metrics
 from credibly.app import report
 from credibly.app.server import create_app
 from credibly.app.views.labels import label_table
+from credibly.metrics.summaries import MIN_COUNT
 
 LABELS = ["1", "two", "three"]
 
@@ -49,7 +50,7 @@ def test_every_page_gives_a_label_the_same_numbers(client, partial, label):
     t = LABELS.index(label)
     row = label_table(one)[t]
     p, y = one.probabilities[:, [t]], one.targets[:, [t]]
-    error = metrics.calibration_error(p, y, "ace", min_count=metrics.MIN_COUNT, coding="unknown")
+    error = metrics.calibration_error(p, y, "ace", min_count=MIN_COUNT, coding="unknown")
     assert row.error == pytest.approx(float(error))
     about = client.get("/api/label", params={"name": label}).json()
     assert about["calibration_error"] == pytest.approx(row.error)

@@ -18,6 +18,7 @@ from credibly.app.served.files import ServedPredictions
 from credibly.app.served.workbench import Workbench
 from credibly.app.server import create_app
 from credibly.checks import InputError
+from credibly.metrics.summaries import summary_draws
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_paired_intervals_cover_the_resampled_difference():
     from credibly.app.views.comparisons import COLUMNS, paired_difference
 
     nll = next(column for column in COLUMNS if column.name == "NLL")
-    draws = [metrics.summary_draws(each, y, resamples=2000, seed=0) for each in (p, q)]
+    draws = [summary_draws(each, y, resamples=2000, seed=0) for each in (p, q)]
     found = paired_difference(*draws, nll)
     loss = [-(y * np.log(each) + (1 - y) * np.log1p(-each)).mean(1) for each in (p, q)]
     apart = loss[0] - loss[1]

@@ -10,6 +10,7 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.cli import main
+from credibly.metrics.summaries import MIN_COUNT
 
 LABELS = ["dog", "[red] cat", "no truth", "no positive", "e"]
 
@@ -101,7 +102,7 @@ def test_intervals_hold_the_numbers(bins, tmp_path, capsys):
         low, high = found["intervals"][name]
         assert low <= found["numbers"][name] <= high
     whole = RECORDS["plain"]
-    options = {"bins": bins, "min_count": metrics.MIN_COUNT}
+    options = {"bins": bins, "min_count": MIN_COUNT}
     ace = metrics.calibration_error(whole.probabilities, whole.targets, **options)
     assert found["numbers"]["ACE"] == pytest.approx(float(ace))
 

@@ -12,6 +12,7 @@ import pytest
 
 from credibly import Predictions, decide, metrics
 from credibly.cli import main
+from credibly.metrics.label_sets import size_histogram
 
 LABELS = ["dog", 'a, "b"', "狗", "d", "e", "f"]
 
@@ -99,7 +100,7 @@ def test_the_file_holds_the_sets_of_the_rule(rule, ending, path, tmp_path, capsy
     assert numbers["coverage"] == pytest.approx(metrics.set_coverage(sets[held_out], truth))
     assert numbers["precision"] == pytest.approx(metrics.precision(sets[held_out], truth))
     assert numbers["F1"] == pytest.approx(metrics.f1(sets[held_out], truth))
-    counts = metrics.size_histogram(sets[held_out])
+    counts = size_histogram(sets[held_out])
     assert found["sizes"] == {str(k): v for k, v in enumerate(counts.tolist()) if v}
 
 

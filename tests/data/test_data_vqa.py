@@ -11,7 +11,7 @@ import pytest
 from layout_makers import make_vqa
 
 import credibly as cr
-from credibly.metrics import answer_accuracy, count_accuracy, normalize_answer, vqa_accuracy
+from credibly.metrics.vqa import answer_accuracy, count_accuracy, normalize_answer, vqa_accuracy
 from credibly.papers import vqa_counts
 
 IMAGES = (10, 11, 12)

@@ -194,7 +194,7 @@ def test_a_scorer_gives_the_metric_with_its_sign(name, many):
     X, Y = many
     forest = clone(FOREST).fit(X[:600], Y[:600])
     estimates = np.stack([p[:, 1] for p in forest.predict_proba(X[600:])], axis=1)
-    numbers = cr.metrics.measure(estimates, estimates, Y[600:])
+    numbers = cr.metrics.scorers.measure(estimates, estimates, Y[600:])
     sign = 1 if name.startswith("map") else -1
     score = cr.metrics.scorer(name)(forest, X[600:], Y[600:])
     assert score == pytest.approx(sign * numbers[name])

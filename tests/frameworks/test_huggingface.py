@@ -114,7 +114,7 @@ def test_metrics_of_the_trainer_are_those_of_the_link(tmp_path):
     numbers = trainer.evaluate()
     output = trainer.predict(rows())
     probabilities = loss.probabilities(output.predictions)
-    expected = cr.metrics.measure(output.predictions, probabilities, output.label_ids)
+    expected = cr.metrics.scorers.measure(output.predictions, probabilities, output.label_ids)
     for name, value in expected.items():
         assert numbers[f"eval_{name}"] == pytest.approx(value, rel=1e-5)
     expected_loss = loss(torch.tensor(output.predictions), torch.tensor(output.label_ids))

@@ -7,13 +7,14 @@ import pytest
 from metric_cases import make_case
 
 from credibly import metrics
+from credibly.metrics.summaries import summary_draws
 
 PROBABILITIES, TARGETS = make_case(rows=1500, labels=6, seed=3, ties=True)
 SETS = PROBABILITIES > 0.4
 
 
 def test_draws_spread_as_resamples_do():
-    found = metrics.summary_draws(PROBABILITIES, TARGETS, sets=SETS, resamples=400)
+    found = summary_draws(PROBABILITIES, TARGETS, sets=SETS, resamples=400)
     rng = np.random.default_rng(5)
     again = []
     for _ in range(200):

@@ -8,6 +8,7 @@ import torch
 from metric_cases import CASES
 
 from credibly import InputError, metrics
+from credibly.metrics.proper import expected_size
 
 
 def draw(rows, rng, labels=4):
@@ -72,7 +73,7 @@ def test_sizes_have_analytic_intervals():
     probabilities, _ = draw(500, np.random.default_rng(0))
     for metric, array in [
         (metrics.set_size, probabilities > 0.4),
-        (metrics.expected_size, probabilities),
+        (expected_size, probabilities),
     ]:
         one = metrics.interval(metric, array, method="analytic")
         assert one.estimate == pytest.approx(float(metric(array)))

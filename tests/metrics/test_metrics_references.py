@@ -10,7 +10,7 @@ import torch
 from metric_cases import CASES, make_case
 
 from credibly import metrics
-from credibly.metrics.label_sets import top_k_sets
+from credibly.metrics.label_sets import size_histogram, top_k_sets
 
 each_case = pytest.mark.parametrize(("probabilities", "targets"), CASES.values(), ids=CASES.keys())
 KNOWN = [(name, *CASES[name]) for name in ("plain", "ties", "one label", "many labels")]
@@ -228,7 +228,7 @@ def test_coverage_and_size_of_sets_are_their_definitions(seed):
     assert groups["few"] == pytest.approx((by_label[0] + by_label[4]) / 2)
     assert groups["medium"] == pytest.approx((by_label[1] + by_label[2]) / 2)
     assert groups["many"] == pytest.approx(by_label[3])
-    histogram = metrics.size_histogram(sets)
+    histogram = size_histogram(sets)
     assert len(histogram) == 7
     assert (histogram * np.arange(7)).sum() / 80 == pytest.approx(metrics.set_size(sets))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from credibly import InputError, metrics
+from credibly.metrics.top_labels import TopLabels
 from credibly.targets import SparseTargets
 
 ROWS, LABELS, K = 40, 25, 5
@@ -63,7 +64,7 @@ FIGURES = {metrics.precision_at_k: "p", metrics.ndcg_at_k: "n", metrics.recall_a
 def test_parts_merged_are_the_whole():
     top, truth = instance(0)
     sparse = SparseTargets.from_dense(truth)
-    whole, first, second = (metrics.TopLabels(3) for _ in range(3))
+    whole, first, second = (TopLabels(3) for _ in range(3))
     whole.update(top, sparse)
     first.update(top[:11], sparse[:11])
     second.update(top[11:], sparse[11:])

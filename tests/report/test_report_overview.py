@@ -13,6 +13,7 @@ from credibly.app import report
 from credibly.app.views.labels import label_atlas, label_pairs, label_table
 from credibly.app.views.overview import overview
 from credibly.cli import main
+from credibly.metrics.summaries import MIN_COUNT
 
 
 def drawn(rows=4000, labels=4, seed=0, off=()):
@@ -74,7 +75,7 @@ def test_the_noise_floor_is_what_right_probabilities_show():
     rows = label_atlas(list("abc"), p, y)
     for t, row in enumerate(rows):
         chance = metrics.calibration_noise(
-            p[:, [t]], y[:, [t]], repeats=60, min_count=metrics.MIN_COUNT, coding="unknown"
+            p[:, [t]], y[:, [t]], repeats=60, min_count=MIN_COUNT, coding="unknown"
         )
         assert row.noise == pytest.approx(float(chance), rel=0.12)
 

@@ -11,7 +11,7 @@ from local_session import LocalSession
 from spread_rows import RECORDS, ROWS, rows, splits, top_rows, write
 
 import credibly as cr
-from credibly import calibrate, decide, metrics
+from credibly import decide, metrics
 from credibly.calibrate.histogram import LogOddsHistogram
 from credibly.executors import Spark
 from credibly.metrics.bootstrap import GroupSums, TopGroupSums
@@ -56,6 +56,11 @@ def summary_numbers(each):
         "diagram": [diagram.counts, diagram.confidence, diagram.frequency],
         "ranges": vars(each.ranks.plan(20)),
     }
+
+
+def histogram_entries(p, y):
+    labels, known = np.broadcast_to(np.arange(6), p.shape), y >= 0
+    return labels[known], np.log((p + 0.01) / (1.01 - p))[known], y[known]
 
 
 def accumulators():
@@ -107,8 +112,8 @@ def accumulators():
         ),
         "LogOddsHistogram": (
             lambda: LogOddsHistogram(6),
-            lambda each, part: each.update(np.log((p[part] + 0.01) / (1.01 - p[part])), y[part]),
-            lambda each: [*each.entries(), each.fit(calibrate.PerLabel()).state()],
+            lambda each, part: each.update(*histogram_entries(p[part], y[part])),
+            lambda each: each.cells(),
         ),
     }
 

@@ -209,7 +209,7 @@ def test_lxmert_trains_one_epoch_on_questions_and_regions(questions, lxmert, tmp
     test = data.part("test")
     predictions = cr.load(tmp_path / "run").predict(test)
     counts = cr.papers.vqa_counts(root / "vqa", predictions.ids, predictions.labels)
-    assert 0 <= cr.metrics.vqa_accuracy(predictions.probabilities, counts) <= 1
+    assert 0 <= cr.metrics.vqa.vqa_accuracy(predictions.probabilities, counts) <= 1
     stored = cr.Predictions.read(run.folder / "predictions.parquet")
     assert np.allclose(stored.probabilities, predictions.probabilities)
     assert np.allclose(stored.targets, test.targets, atol=1e-6)  # soft

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from credibly.app.views.decisions import CostCurve
-from credibly.metrics import Reliability
+from credibly.metrics.calibration import Reliability
 from credibly.types import Array
 
 WIDTH, HEIGHT = 560, 250

@@ -24,6 +24,7 @@ import numpy as np
 from credibly import __version__, metrics
 from credibly.arrays import to_numpy
 from credibly.checks import InputError
+from credibly.metrics.scorers import measure
 from credibly.pipeline import Pipeline
 from credibly.targets import Coding, Targets
 from credibly.types import JsonObject
@@ -118,7 +119,7 @@ def compute_metrics(
         ranked = pipeline.ranking_scores(scores)
         assert pipeline.loss is not None
         values = pipeline.probabilities(scores) if pipeline.loss.has_link else None
-        return metrics.measure(ranked, values, targets, coding=coding)
+        return measure(ranked, values, targets, coding=coding)
 
     return metrics_of
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from credibly import metrics
 from credibly.checks import InputError, out_can_be_written
+from credibly.metrics.scorers import measure
 from credibly.pipeline import Pipeline
 from credibly.targets import Coding
 from credibly.train import WholeLoss, gather
@@ -96,7 +96,7 @@ class Module(pl.LightningModule):
         scores, targets = gather(scores.to(device)).cpu(), gather(targets.to(device)).cpu()
         link = Pipeline(self.loss)
         values = link.probabilities(scores) if self.loss.has_link else None
-        numbers = metrics.measure(link.ranking_scores(scores), values, targets, coding="unknown")
+        numbers = measure(link.ranking_scores(scores), values, targets, coding="unknown")
         for name in ("nll", "map"):
             if name in numbers:
                 self.log(f"val_{name}", numbers[name], prog_bar=True)

@@ -10,30 +10,30 @@ label (``None``), or the mean over labels (``"macro"``).
 ranking       average_precision, sample_average_precision, mean_average_precision, ranking_loss,
               one_error, coverage_error
 calibration   calibration_error, top_k_calibration_error, calibration_noise, reliability
-proper        log_loss, brier, kl_to_truth, expected_size
+proper        log_loss, brier, kl_to_truth
 sets          precision, recall, f1, top_k_f1, hamming, exact_match, set_coverage,
-              coverage_by_frequency, set_size, size_histogram
+              coverage_by_frequency, set_size
 zero labels   zero_label
 retrieval     retrieval_map
-many labels   precision_at_k, ndcg_at_k, recall_at_k, inverse_propensities, TopLabels (batches)
-answers       vqa_accuracy, count_accuracy, answer_accuracy, normalize_answer
-trust         interval, paired_interval, proportion_interval, GroupSums, TopGroupSums
+many labels   precision_at_k, ndcg_at_k, recall_at_k, inverse_propensities
+trust         interval, paired_interval, proportion_interval
 together      summary, summary_intervals, Summary (batches of rows), streaming (torchmetrics)
-elsewhere     scorer (scikit-learn), measure (its numbers by name)
+elsewhere     scorer (scikit-learn), vqa (answers to questions)
+
+Each metric has one accumulator (``update``, ``merge``, ``state``); a function feeds one batch to
+it, files, processes and workers many.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from credibly.metrics.bootstrap import Draws, GroupSums, TopGroupSums
 from credibly.metrics.calibration import (
-    Reliability,
     calibration_error,
     calibration_noise,
     reliability,
     top_k_calibration_error,
 )
-from credibly.metrics.intervals import Interval, interval, paired_interval
+from credibly.metrics.intervals import interval, paired_interval
 from credibly.metrics.label_sets import (
     coverage_by_frequency,
     exact_match,
@@ -43,12 +43,10 @@ from credibly.metrics.label_sets import (
     recall,
     set_coverage,
     set_size,
-    size_histogram,
     top_k_f1,
 )
-from credibly.metrics.proper import brier, expected_size, kl_to_truth, log_loss
+from credibly.metrics.proper import brier, kl_to_truth, log_loss
 from credibly.metrics.proportions import proportion_interval
-from credibly.metrics.ranges import RankCounts, RankPlan
 from credibly.metrics.ranking import (
     average_precision,
     coverage_error,
@@ -57,60 +55,29 @@ from credibly.metrics.ranking import (
     ranking_loss,
     sample_average_precision,
 )
-from credibly.metrics.retrieval import RetrievalMap, retrieval_map
-from credibly.metrics.scorers import Scorer, measure, scorer
-from credibly.metrics.summaries import (
-    MIN_COUNT,
-    TOP,
-    Summary,
-    summary,
-    summary_draws,
-    summary_intervals,
-)
+from credibly.metrics.retrieval import retrieval_map
+from credibly.metrics.scorers import scorer
+from credibly.metrics.summaries import Summary, summary, summary_intervals
 from credibly.metrics.top_labels import (
-    TopLabels,
     inverse_propensities,
     ndcg_at_k,
     precision_at_k,
     recall_at_k,
 )
-from credibly.metrics.vqa import (
-    answer_accuracy,
-    count_accuracy,
-    normalize_answer,
-    vqa_accuracy,
-)
-from credibly.metrics.zero_labels import ZeroLabel, ZeroLabels, zero_label
+from credibly.metrics.zero_labels import zero_label
 
 if TYPE_CHECKING:
     from credibly.metrics import streaming
 
 __all__ = [
-    "MIN_COUNT",
-    "TOP",
-    "Draws",
-    "GroupSums",
-    "Interval",
-    "RankCounts",
-    "RankPlan",
-    "Reliability",
-    "RetrievalMap",
-    "Scorer",
     "Summary",
-    "TopGroupSums",
-    "TopLabels",
-    "ZeroLabel",
-    "ZeroLabels",
-    "answer_accuracy",
     "average_precision",
     "brier",
     "calibration_error",
     "calibration_noise",
-    "count_accuracy",
     "coverage_by_frequency",
     "coverage_error",
     "exact_match",
-    "expected_size",
     "f1",
     "hamming",
     "interval",
@@ -118,9 +85,7 @@ __all__ = [
     "kl_to_truth",
     "log_loss",
     "mean_average_precision",
-    "measure",
     "ndcg_at_k",
-    "normalize_answer",
     "one_error",
     "paired_interval",
     "precision",
@@ -135,19 +100,16 @@ __all__ = [
     "scorer",
     "set_coverage",
     "set_size",
-    "size_histogram",
     "streaming",
     "summary",
-    "summary_draws",
     "summary_intervals",
     "top_k_calibration_error",
     "top_k_f1",
-    "vqa_accuracy",
     "zero_label",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "streaming":  # needs torch and torchmetrics; the rest does not
-        return import_module("credibly.metrics.streaming")
+    if name in ("streaming", "vqa"):  # streaming needs torch and torchmetrics; the rest does not
+        return import_module(f"credibly.metrics.{name}")
     raise AttributeError(f"module 'credibly.metrics' has no attribute {name!r}")

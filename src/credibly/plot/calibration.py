@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly import metrics
 from credibly.arrays import to_numpy
+from credibly.metrics.summaries import MIN_COUNT
 from credibly.plot import style
 from credibly.targets import Coding, Targets, TargetsLike
 from credibly.types import Array, ArrayLike
@@ -16,7 +17,7 @@ from credibly.types import Array, ArrayLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from credibly.metrics import Reliability
+    from credibly.metrics.calibration import Reliability
 
 
 def reliability(
@@ -97,7 +98,7 @@ def labels(
     *,
     count: int = 12,
     bins: int = 15,
-    min_count: int = metrics.MIN_COUNT,
+    min_count: int = MIN_COUNT,
     columns: int = 4,
     coding: Coding | None = None,
 ) -> Array:

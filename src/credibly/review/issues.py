@@ -241,7 +241,7 @@ class _Issues:
             targets = np.where(batch.held, targets, np.float32(np.nan))
         hard = (targets == 0) | (targets == 1)  # soft targets are passed over
         numbers = labels[hard] if self.histogram.num_labels > 1 else np.zeros(hard.sum(), int)
-        self.histogram.update_entries(numbers, _log_odds(p[hard]), targets[hard])
+        self.histogram.update(numbers, _log_odds(p[hard]), targets[hard])
         self.wrong += int(probably_wrong(p, targets).sum())
         rows, columns, disagreement = _disagreements(p, targets, self.kinds, self.least)
         each = disagreement[rows, columns]

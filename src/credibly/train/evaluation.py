@@ -56,6 +56,7 @@ class EpochEvaluator:
     def figures(self, odds: Array, ranked: Array) -> dict[str, float]:
         """Return the figures of log-odds, and of the scores that rows are ranked by."""
         from credibly import metrics
+        from credibly.metrics.summaries import MIN_COUNT
 
         if self.settings.calibrate != "none":
             odds = self._calibrated(odds)
@@ -65,9 +66,7 @@ class EpochEvaluator:
             "nll": float(metrics.log_loss(estimates, self.targets)),
             "map": float(np.nanmean(precision)) if not np.isnan(precision).all() else 0.0,
             "ace": float(
-                metrics.calibration_error(
-                    estimates, self.targets, "ace", min_count=metrics.MIN_COUNT
-                )
+                metrics.calibration_error(estimates, self.targets, "ace", min_count=MIN_COUNT)
             ),
         }
         if self.settings.select == "accuracy":

@@ -85,9 +85,9 @@ class ManyLabelsEvaluator(EpochEvaluator):
     def measure(
         self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
     ) -> dict[str, float]:
-        from credibly import metrics
+        from credibly.metrics.top_labels import TopLabels
 
-        tally, total, count = metrics.TopLabels(max(PLACES)), 0.0, 0
+        tally, total, count = TopLabels(max(PLACES)), 0.0, 0
         for rows, hidden, head in _hidden(model, self.rows, accelerator.device, self.settings):
             targets = self.sparse_targets[rows.numpy()]
             value = fused_linear(criterion, hidden, head.weight, head.bias, targets)
@@ -212,10 +212,11 @@ def top_predictions(
 def measured(predictions: Predictions) -> dict[str, float]:
     """Return the metrics of test rows: ranking, and calibration of the labels that rows keep."""
     from credibly import metrics
+    from credibly.metrics.top_labels import TopLabels
 
     if predictions.targets is None:
         return {}
-    tally = metrics.TopLabels(max(PLACES))
+    tally = TopLabels(max(PLACES))
     assert predictions.all_targets is not None
     tally.update(predictions.label_indices, predictions.all_targets)
     figures = {"precision": tally.precision(), "nDCG": tally.ndcg(), "recall": tally.recall()}

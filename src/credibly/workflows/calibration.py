@@ -18,6 +18,8 @@ from credibly.checks import InputError
 from credibly.executors import Executor, open_executor
 from credibly.frames import aligned, column_names, in_order
 from credibly.metrics.accumulators import Accumulator
+from credibly.metrics.intervals import Interval
+from credibly.metrics.summaries import summary_draws
 from credibly.notebook import number_table
 from credibly.pipeline import Pipeline
 from credibly.predictions import Dataset, Layout, Predictions, Writer
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     from credibly.calibrate import Calibrator
     from credibly.calibrate.auto import CalibratorCandidate
     from credibly.losses import Loss
-    from credibly.metrics import Draws, Interval, Reliability
+    from credibly.metrics.bootstrap import Draws
+    from credibly.metrics.calibration import Reliability
+    from credibly.metrics.intervals import Interval
 
 TEST, CALIBRATION = 1, 2
 
@@ -546,7 +550,7 @@ def _calibrate_table(
     stages = {**given, last: calibrated.probabilities[held_out]}
     truth = Targets(bare.targets[held_out])
     measured = {
-        name: metrics.summary_draws(probabilities, truth, ranking[held_out])
+        name: summary_draws(probabilities, truth, ranking[held_out])
         for name, probabilities in stages.items()
     }
     numbers = {name: found.estimates for name, found in measured.items()}
@@ -578,11 +582,11 @@ def _ace_change(after: Draws, before: list[Draws]) -> Interval:
     """Return the change of the lowest ACE before calibration with a 95 % interval."""
     known = [each for each in before if not np.isnan(each.estimates["ACE"])]
     if not known:
-        return metrics.Interval(np.nan, np.nan, np.nan)
+        return Interval(np.nan, np.nan, np.nan)
     lowest = min(known, key=lambda each: each.estimates["ACE"])
     change = after.estimates["ACE"] - lowest.estimates["ACE"]
     low, high = np.nanquantile(after.draws["ACE"] - lowest.draws["ACE"], [0.025, 0.975])
-    return metrics.Interval(change, float(low), float(high))
+    return Interval(change, float(low), float(high))
 
 
 def _change(new: Array, old: Array, truth: Targets) -> Interval:

@@ -274,6 +274,7 @@ def _figures_of(run: Run, conditions: int) -> dict[str, Any]:
 def _further(run: Run, conditions: int) -> dict[str, Any]:
     """Return calibration before the calibrator, and retrieval by number of conditions."""
     from credibly import metrics
+    from credibly.metrics.summaries import MIN_COUNT
     from credibly.pipeline import Pipeline
     from credibly.predictions import Predictions
 
@@ -283,7 +284,7 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
     assert targets is not None
     further: dict[str, Any] = {}
     sigmoid = Pipeline().probabilities(scores)
-    truth, options = Targets(targets), {"kind": "ace", "min_count": metrics.MIN_COUNT}
+    truth, options = Targets(targets), {"kind": "ace", "min_count": MIN_COUNT}
     further["ACE, sigmoid"] = float(metrics.calibration_error(sigmoid, truth, **options))
     if run.criterion.has_link and run.criterion.num_outputs(len(run.labels)) == len(run.labels):
         linked = Pipeline(run.criterion).probabilities(scores)

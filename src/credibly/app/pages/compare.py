@@ -37,6 +37,9 @@ from credibly.app.views.comparisons import (
 from credibly.app.views.labels import LabelSummary, summarize_columns
 from credibly.app.views.overview import Verdict, verdict
 from credibly.checks import InputError
+from credibly.metrics.bootstrap import Draws
+from credibly.metrics.calibration import Reliability
+from credibly.metrics.summaries import summary_draws
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 from credibly.types import Array
@@ -77,10 +80,10 @@ class SharedRows:
 class Measured:
     """The numbers of one file on the shared rows."""
 
-    draws: metrics.Draws
+    draws: Draws
     labels: list[LabelSummary]
     verdict: Verdict
-    diagram: metrics.Reliability
+    diagram: Reliability
 
 
 @dataclass(frozen=True)
@@ -271,7 +274,7 @@ def _same_rows(one: SharedRows, other: SharedRows) -> bool:
 def _measure(rows: Predictions) -> Measured:
     assert rows.targets is not None, "only files with truth are compared"
     p, truth = rows.probabilities, Targets(rows.targets)
-    draws = metrics.summary_draws(p, truth, rows.scores, resamples=RESAMPLES, seed=0)
+    draws = summary_draws(p, truth, rows.scores, resamples=RESAMPLES, seed=0)
     return Measured(
         draws,
         summarize_columns(rows.labels, p, rows.targets),

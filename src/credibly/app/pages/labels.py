@@ -20,7 +20,7 @@ from credibly.app.served.tables import table_response
 from credibly.app.server.templates import both_labels, page, wanted
 from credibly.app.views.labels import AtlasRow, Pairs, label_pairs, label_sentence
 from credibly.app.views.overview import label_lift
-from credibly.metrics import Reliability
+from credibly.metrics.calibration import Reliability
 from credibly.retrieve import parse
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly import metrics, plot
+from credibly.metrics.calibration import Reliability
+from credibly.metrics.summaries import MIN_COUNT
 from credibly.plot.label_sets import coverage_curve, coverage_line
 from credibly.plot.svg_text import svg
 from credibly.predictions import Predictions
@@ -86,7 +88,7 @@ def _reliability(methods: Mapping[str, WithTruth]) -> Chart:
     )
 
 
-def reliability_rows(name: str, found: metrics.Reliability) -> list[list[Any]]:
+def reliability_rows(name: str, found: Reliability) -> list[list[Any]]:
     """Return the numbers behind a reliability diagram, one row per bin that is not empty."""
     rows = []
     for k, count in enumerate(found.counts):
@@ -101,7 +103,7 @@ def _label_errors(name: str, one: WithTruth) -> Chart:
     names = one.predictions.labels
     drawn = plot.labels(one.probabilities, one.truth, names)
     errors = metrics.calibration_error(
-        one.probabilities, one.truth, "ace", min_count=metrics.MIN_COUNT, average=None
+        one.probabilities, one.truth, "ace", min_count=MIN_COUNT, average=None
     )
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")[: len(drawn)]
     rows = [[names[t], f"{errors[t]:.4f}"] for t in order]

@@ -29,6 +29,7 @@ from credibly.app.views.labels import AtlasRow, label_atlas, summarize_columns
 from credibly.app.views.overview import FirstLook, ThresholdCurve, first_look, threshold_curve
 from credibly.checks import InputError, nearest
 from credibly.decide import AverageSize, Recall, Threshold
+from credibly.metrics.calibration import Reliability
 from credibly.pipeline import Pipeline
 from credibly.predictions import Predictions
 from credibly.predictions.dataset import identity
@@ -68,7 +69,7 @@ class LabelReport:
     """
 
     about: dict[str, Any]
-    reliability: metrics.Reliability | None
+    reliability: Reliability | None
     curve: ThresholdCurve | None
     groups: dict[str, list[RowOfLabel]]
 

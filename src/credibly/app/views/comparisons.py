@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly import metrics
 from credibly.app.views.labels import RATE, discoveries
+from credibly.metrics.bootstrap import Draws
 from credibly.metrics.proper import entry_log_loss
+from credibly.metrics.summaries import MIN_COUNT, summary_draws
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 from credibly.types import Array
@@ -112,7 +113,7 @@ def comparison(
         seed: seed of the resamples.
         advance: called with the share of the work done since its last call.
     """
-    found: dict[str, metrics.Draws] = {}
+    found: dict[str, Draws] = {}
     first: list[str] | None = None
     for place, (name, one) in enumerate(methods.items()):
         if one.targets is not None:
@@ -120,7 +121,7 @@ def comparison(
             first = ids if first is None else first
             # The same rows get the same weights, other rows weights of their own.
             stream = seed if ids == first else seed + 1000 * (place + 1)
-            found[name] = metrics.summary_draws(
+            found[name] = summary_draws(
                 one.probabilities,
                 Targets(one.targets),
                 one.scores,
@@ -131,7 +132,7 @@ def comparison(
     return comparison_table(found)
 
 
-def comparison_table(found: Mapping[str, metrics.Draws]) -> dict[str, list[Cell]]:
+def comparison_table(found: Mapping[str, Draws]) -> dict[str, list[Cell]]:
     """Return the cells of each method from its draws, the best of each column marked if clear.
 
     Args:
@@ -141,7 +142,7 @@ def comparison_table(found: Mapping[str, metrics.Draws]) -> dict[str, list[Cell]
     return _marked(table, found) if len(table) > 1 else table
 
 
-def _cell(found: metrics.Draws, column: Column) -> Cell:
+def _cell(found: Draws, column: Column) -> Cell:
     draws = found.draws.get(column.name, np.full(1, np.nan))
     low, high = np.nan, np.nan
     if not np.isnan(draws).all():
@@ -150,9 +151,7 @@ def _cell(found: metrics.Draws, column: Column) -> Cell:
     return Cell(estimate, float(low), float(high))
 
 
-def _marked(
-    table: dict[str, list[Cell]], found: Mapping[str, metrics.Draws]
-) -> dict[str, list[Cell]]:
+def _marked(table: dict[str, list[Cell]], found: Mapping[str, Draws]) -> dict[str, list[Cell]]:
     marked = {name: list(cells) for name, cells in table.items()}
     for place, column in enumerate(COLUMNS):
         sign = 1.0 if column.better == "higher" else -1.0
@@ -163,7 +162,7 @@ def _marked(
     return marked
 
 
-def _clear(sign: float, one: metrics.Draws, other: metrics.Draws, name: str) -> bool:
+def _clear(sign: float, one: Draws, other: Draws, name: str) -> bool:
     if name not in one.draws or name not in other.draws:
         return False
     ahead: Array = sign * (one.draws[name] - other.draws[name])
@@ -193,7 +192,7 @@ class Difference:
         return self.better != 0
 
 
-def paired_difference(one: metrics.Draws, other: metrics.Draws, column: Column) -> Difference:
+def paired_difference(one: Draws, other: Draws, column: Column) -> Difference:
     """Return one number of a method minus that of another, whose draws share their weights.
 
     Args:
@@ -205,7 +204,7 @@ def paired_difference(one: metrics.Draws, other: metrics.Draws, column: Column) 
         >>> rng = np.random.default_rng(0)
         >>> p = rng.random((500, 2))
         >>> y = (rng.random(p.shape) < p).astype(int)
-        >>> right, wrong = metrics.summary_draws(p, y), metrics.summary_draws(1 - p, y)
+        >>> right, wrong = summary_draws(p, y), summary_draws(1 - p, y)
         >>> nll = Column("NLL", "log loss per entry", "lower", "nats")
         >>> paired_difference(right, wrong, nll).better
         1
@@ -262,7 +261,7 @@ def label_differences(one: Array, other: Array, targets: Array) -> LabelDifferen
     mean = apart.sum(0) / np.maximum(count, 1)
     spread = np.where(known, (apart - mean) ** 2, 0.0).sum(0)
     error = np.sqrt(spread / np.maximum(count - 1, 1) / np.maximum(count, 1))
-    enough = count >= metrics.MIN_COUNT  # the interval is that of a normal mean
+    enough = count >= MIN_COUNT  # the interval is that of a normal mean
     ratio = np.divide(np.abs(mean), error, out=np.zeros_like(mean), where=error > 0)
     named = discoveries(np.where(enough, _two_sided(ratio), 1.0), RATE)
     better = np.zeros(len(mean), dtype=np.int64)

@@ -10,6 +10,8 @@ import numpy as np
 
 from credibly import metrics
 from credibly.metrics import proportion_interval
+from credibly.metrics.calibration import Reliability
+from credibly.metrics.summaries import MIN_COUNT
 from credibly.predictions import Predictions
 from credibly.targets import Targets
 from credibly.types import Array
@@ -92,13 +94,13 @@ def label_sentence(about: Mapping[str, Any]) -> str:
     return f"{words}: {100 * abs(off):.0f} % too {'many' if off > 0 else 'few'}."
 
 
-def label_diagrams(p: Array, y: Array) -> metrics.Reliability:
+def label_diagrams(p: Array, y: Array) -> Reliability:
     """Return the reliability diagram of each column."""
     return metrics.reliability(p, Targets(y), per_label=True)
 
 
 def summarize_diagrams(
-    labels: list[str], p: Array, y: Array, diagrams: metrics.Reliability
+    labels: list[str], p: Array, y: Array, diagrams: Reliability
 ) -> list[LabelSummary]:
     """Return one summary per column whose diagram is known: its bins hold counts and sums."""
     counts = diagrams.counts
@@ -111,7 +113,7 @@ def summarize_diagrams(
         expected,
         present,
         metrics.average_precision(p, truth),
-        metrics.calibration_error(p, truth, "ace", min_count=metrics.MIN_COUNT, average=None),
+        metrics.calibration_error(p, truth, "ace", min_count=MIN_COUNT, average=None),
         metrics.log_loss(p, truth, average=None),
     )
     return [
@@ -220,7 +222,7 @@ class AtlasRow:
     summary: LabelSummary
     noise: float
     flag: str
-    diagram: metrics.Reliability | None = None
+    diagram: Reliability | None = None
 
 
 def label_atlas(
@@ -264,9 +266,9 @@ def label_atlas(
     ]
 
 
-def _of_label(diagrams: metrics.Reliability, label: int) -> metrics.Reliability:
+def _of_label(diagrams: Reliability, label: int) -> Reliability:
     names = ("counts", "confidence", "frequency", "lower", "upper")
-    return metrics.Reliability(
+    return Reliability(
         edges=diagrams.edges, **{name: getattr(diagrams, name)[label] for name in names}
     )
 
@@ -280,7 +282,7 @@ def calibration_floor(confidence: Array, counts: Array) -> Array:
     Args:
         confidence, counts: (labels, bins) of reliability diagrams.
     """
-    enough = counts >= metrics.MIN_COUNT
+    enough = counts >= MIN_COUNT
     chance = np.where(enough, np.nan_to_num(confidence), 0.0)
     each = np.sqrt(2 * chance * (1 - chance) / (np.pi * np.maximum(counts, 1)))
     number = enough.sum(-1)

@@ -12,6 +12,8 @@ import numpy as np
 
 from credibly import metrics
 from credibly.app.views.labels import AtlasRow, biased_labels, label_atlas
+from credibly.metrics.calibration import Reliability
+from credibly.metrics.summaries import MIN_COUNT
 from credibly.predictions import Predictions
 from credibly.review.issues import probably_wrong
 from credibly.targets import Targets
@@ -144,7 +146,7 @@ def _at_a_level(p: Array, y: Array) -> str:
 
 
 def _overall(p: Array, y: Array, calibrated: bool) -> tuple[Grade, str]:
-    few = metrics.MIN_COUNT
+    few = MIN_COUNT
     error = float(metrics.calibration_error(p, Targets(y), "ace", min_count=few))
     if np.isnan(error):
         return "unknown", (
@@ -354,7 +356,7 @@ def next_steps(predictions: Predictions, path: str) -> list[NextStep]:
         ]
     steps = []
     p, y = predictions.probabilities, predictions.targets
-    error = metrics.calibration_error(p, Targets(y), "ace", min_count=metrics.MIN_COUNT)
+    error = metrics.calibration_error(p, Targets(y), "ace", min_count=MIN_COUNT)
     if not predictions.metadata.get("calibrator") and error >= 0.03:
         steps.append(
             NextStep(
@@ -531,7 +533,7 @@ class FirstLook:
     labels: list[AtlasRow]
     wrong: int
     facts: list[Fact]
-    diagram: metrics.Reliability | None = None
+    diagram: Reliability | None = None
     curve: ThresholdCurve | None = None
     lift: LabelLift | None = None
     ranking: Sequence[tuple[int, float, float, float]] = ()

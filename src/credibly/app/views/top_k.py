@@ -16,7 +16,8 @@ from credibly.app.views.overview import (
     Overview,
     Verdict,
 )
-from credibly.metrics import Reliability, top_labels
+from credibly.metrics import top_labels
+from credibly.metrics.calibration import Reliability
 from credibly.metrics.summaries import MIN_COUNT
 from credibly.predictions import Dataset
 from credibly.types import Array
