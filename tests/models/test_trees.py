@@ -11,7 +11,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
-from credibly.models.stack import Stack
+from credibly.models.network import Stack
 from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions, grow_forest
 from credibly.models.trees import Trees
 

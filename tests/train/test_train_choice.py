@@ -13,7 +13,7 @@ import credibly as cr
 from credibly.checks import InputError
 from credibly.cli import main
 from credibly.data import Data
-from credibly.models.stack import Stack
+from credibly.models.network import Stack
 from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions
 from credibly.train import Settings, choice, fit, load
 from credibly.train import candidates as kinds

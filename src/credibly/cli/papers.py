@@ -139,6 +139,11 @@ def _show_table(options: Own, paper: str) -> int:
     )
     if table.note:
         print_text(table.note)
+    if (
+        options.data is not None
+        and table.blocks_for(options.data)[0].data != (options.data.partition(":")[0])
+    ):
+        print_text(f"{options.data} is not the paper's data: compare the order, not the numbers.")
     remaining = [f"{row['method']} ({row['block']})" for row in shown if not row["runs"]]
     if remaining:
         print_text(

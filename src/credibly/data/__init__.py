@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from credibly.data.augment import Augment
     from credibly.data.digits_scenes import digits
     from credibly.data.folds import StratifiedFolds
-    from credibly.data.image_files import decode_image
-    from credibly.data.image_folder import ImageFolder
+    from credibly.data.image_files import ImageFolder, decode_image
     from credibly.data.loading import from_arrays, load, load_new, load_texts
     from credibly.data.parsing import read_json
     from credibly.data.rows import Data
@@ -71,7 +70,7 @@ _WHERE = {
     "Data": "rows",
     "StratifiedFolds": "folds",
     "Encoded": "token_rows",
-    "ImageFolder": "image_folder",
+    "ImageFolder": "image_files",
     "MANY_FEATURES": "sparse_features",
     "SparseFeatures": "sparse_features",
     "SparseRows": "token_rows",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -204,3 +204,51 @@ def to_rgb(image: Image) -> Image:
         upper = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
         image = images.fromarray(upper.astype(np.uint8))
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+class ImageFolder:
+    """A folder of images whose names are row ids, with or without their ending.
+
+    Attributes:
+        folder: where they lie.
+        types: endings that count as images, with their media types. Not SVG: it can carry scripts.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "7.png").write_bytes(b"...")
+        >>> ImageFolder(folder).find("7").name
+        '7.png'
+    """
+
+    types: ClassVar[Mapping[str, str]] = {
+        ".jpg": "image/jpeg",
+        ".jpeg": "image/jpeg",
+        ".png": "image/png",
+        ".gif": "image/gif",
+        ".webp": "image/webp",
+        ".bmp": "image/bmp",
+    }
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder).resolve()
+        if not self.folder.is_dir():
+            raise InputError(f"images must be in a folder; {folder} is none.")
+        self.find = lru_cache(maxsize=4096)(self._find)
+
+    def _find(self, name: str) -> Path | None:
+        """Return the file of a row; None where there is none inside the folder.
+
+        Links are followed and what they lead to must lie inside as well.
+        """
+        if not name or "\0" in name or len(name) > 1000:
+            return None
+        for candidate in (name, *(name + ending for ending in self.types)):
+            try:
+                path = (self.folder / candidate).resolve(strict=True)
+            except (OSError, ValueError, RuntimeError):
+                continue
+            inside = path.is_relative_to(self.folder) and path.is_file()
+            if inside and path.suffix.lower() in self.types:
+                return path
+        return None

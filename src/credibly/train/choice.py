@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from credibly.checks import InputError
-from credibly.models.stack import Stack
+from credibly.models.network import Stack
 from credibly.models.tree_growing import ForestOptions
 from credibly.models.trees import TREES, Trees
 from credibly.pipeline import Pipeline

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from credibly.checks import InputError
 from credibly.files import write_json
-from credibly.models.network import Network
-from credibly.models.stack import Stack
+from credibly.models.network import Network, Stack
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
 from credibly.train import assembly, linear

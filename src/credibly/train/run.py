@@ -17,7 +17,7 @@ from credibly.checks import InputError, choice
 from credibly.data.columns import column_names, warn_of_position
 from credibly.data.preparation import Columns, Preparation
 from credibly.files import read_json_object, write_json
-from credibly.models.stack import Stack
+from credibly.models.network import Stack
 from credibly.models.text import build_text
 from credibly.models.trees import Trees
 from credibly.notebook import html_table
