@@ -29,7 +29,7 @@ SERVER.set_forkserver_preload(
             for package in ("calibrate", "decide", "metrics", "models", "retrieve")
         ),
         *(f"credibly.data.{name}" for name in ("loading", "npz", "target_columns")),
-        *(f"credibly.app.report.{name}" for name in ("charts", "page")),
+        "credibly.app.report.page",
         *(f"credibly.train.{name}" for name in ("fitting", "prediction")),
         *("accelerate", "jinja2", "matplotlib.backends.backend_svg", "matplotlib.figure"),
         *("numba.core.typing.arraydecl", "numba.cpython.randomimpl", "numba.np.arrayobj"),

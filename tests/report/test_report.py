@@ -77,10 +77,17 @@ def test_the_page_needs_no_network(page):
 def test_every_chart_has_a_name_and_a_table(page):
     parsed = Page(page)
     figures = parsed.tags.count("figure")
-    assert figures == 7
+    assert figures == 6  # of two files: reliability, found and right, labels that go together
     named = [v for tag, name, v in parsed.attributes if (tag, name) == ("svg", "aria-label")]
     assert len([text for text in named if text]) == figures
-    assert page.count("The numbers behind this chart") == figures
+    assert page.count("The numbers behind this chart") == 4
+
+
+def test_the_report_says_which_file_is_best_and_folds_its_metadata(page):
+    said = re.search(r'id="best">(.*?)</p>', page)[1]
+    assert "ours &lt;b&gt; is best in" in said
+    folded = page[page.index('id="made"') :]
+    assert "<details><summary>" in folded[:200]
 
 
 def test_identifiers_are_unique(page):

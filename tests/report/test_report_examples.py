@@ -37,7 +37,7 @@ def shelf(tmp_path_factory):
 
 
 def cards(page):
-    return re.findall(r"<li>(?:(?!</li>).)*row (r\d+)</small></p></li>", page, re.S)
+    return re.findall(r"<li class=\"tile\">(?:(?!</li>).)*row (r\d+)</small></p></li>", page, re.S)
 
 
 def kinds(page):

@@ -272,7 +272,6 @@ def test_evaluate_weigh_and_also_of_the_command(files, capsys):
             "other rows",
         ),
         (["evaluate", "TEST", "--joint-from", "TEST"], "other rows"),
-        (["report", "TEST", "--joint-from", "TEST", "--out", "OUT.html"], "other rows"),
         (["joint", "fit", "TEST"], "add --out"),
         (["joint", "weigh", "TEST"], "--joint-from joint.json"),
         (["joint", "fit", "TEST", "--out", "OUT.json", "--components", "two"], "whole numbers"),
@@ -283,24 +282,10 @@ def test_commands_say_what_is_missing(files, tmp_path, capsys, arguments, messag
         "TEST": f"{files}/test.parquet",
         "MODEL": f"{files}/joint.json",
         "OUT": str(tmp_path / "sets.csv"),
-        "OUT.html": str(tmp_path / "report.html"),
         "OUT.json": str(tmp_path / "joint.json"),
     }
     assert main([places.get(each, each) for each in arguments]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_the_report_maps_pairs(files):
-    from credibly.app import report
-    from credibly.workflows.joint_models import joint_from
-
-    one = Predictions.read(files / "test.parquet")
-    page = report.render({"mine": one}, resamples=5, joint=joint_from(files / "joint.json"))
-    assert "Which labels go together (mine, independent labels)" in page
-    assert "Which labels go together (mine, joint model)" in page
-    assert "joint log score" in page
-    with pytest.raises(InputError, match="only in `joint`"):
-        report.render({"mine": one}, joint=Joint.independent([*LABELS, "e"]))
 
 
 def test_contradictions_and_other_orders_of_labels_in_every_engine(tmp_path):

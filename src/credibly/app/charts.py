@@ -13,6 +13,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from credibly.app.views.decisions import CostCurve
+from credibly.app.views.overview import FirstLook
 from credibly.metrics.calibration import Reliability
 from credibly.types import Array
 
@@ -132,6 +133,20 @@ def reliability_chart(diagram: Reliability, alt: str) -> Markup:
     return _svg(left + side + 14, base + 38, alt, parts)
 
 
+def overview_charts(look: FirstLook, link: _Link | None = None) -> dict[str, Markup]:
+    """Return the charts of an overview by name; ``link`` gives the address of two labels."""
+    found = {}
+    if look.diagram is not None:
+        words = "Reliability: how often a label is really there, by what the model says"
+        found["reliability"] = reliability_chart(look.diagram, words)
+    if look.curve is not None:
+        at = look.curve.balanced()
+        found["threshold"] = threshold_chart(look.curve.found, look.curve.right, at)
+    if look.lift is not None:
+        found["lift"] = heat_map(look.lift.labels, look.lift.lift, look.lift.matters, link)
+    return found
+
+
 def small_reliability(diagram: Reliability) -> Markup:
     """Return a reliability diagram without axes, for a grid of many labels."""
     width, height = 100, 60
@@ -195,14 +210,16 @@ def threshold_chart(found: Array, right: Array, at: int) -> Markup:
     return _svg(width, height, alt, parts)
 
 
-def heat_map(labels: Sequence[str], lift: Array, matters: Array, link: _Link) -> Markup:
+def heat_map(
+    labels: Sequence[str], lift: Array, matters: Array, link: _Link | None = None
+) -> Markup:
     """Return which labels occur together: blue more than chance, red less, grey too few rows.
 
     Args:
         labels: names of rows and columns.
         lift: (labels, labels) times as often as by chance; NaN where that cannot be said.
         matters: which cells show their number.
-        link: the address that the cell of two labels opens.
+        link: the address that the cell of two labels opens; None without links.
     """
     size, left, top = 44, 110, 92
     side = size * len(labels)
@@ -230,12 +247,15 @@ def heat_map(labels: Sequence[str], lift: Array, matters: Array, link: _Link) ->
                 middle = f'x="{left + size * column + 21}" y="{top + size * row + 25}"'
                 strong = " strong" if _heat(value) == "more3" else ""
                 cell += f'<text class="number{strong}" {middle}>{value:.1f}×</text>'
-            parts.append(
-                f'<a href="{escape(link(first, second))}" aria-label="{words}">{cell}'
-                f"<title>{words}</title></a>"
-            )
+            inner = f"{cell}<title>{words}</title>"
+            if link is None:
+                parts.append(f"<g>{inner}</g>")
+            else:
+                where = escape(link(first, second))
+                parts.append(f'<a href="{where}" aria-label="{words}">{inner}</a>')
+    kind = "img" if link is None else "group"
     head = (
-        f'<svg viewBox="0 0 {left + side + 60} {top + side}" class="drawing heat" role="group" '
+        f'<svg viewBox="0 0 {left + side + 60} {top + side}" class="drawing heat" role="{kind}" '
         'aria-label="Which labels occur together, against chance">'
     )
     return Markup(head + "".join(parts) + "</svg>")

@@ -34,11 +34,6 @@ class Options:
     )
     texts: str | None = option(None, help="data that hold the texts of the rows", metavar="DATA")
     text: tuple[str, ...] | None = option(None, help="with --texts: the column of the texts")
-    joint_from: str | None = option(
-        None,
-        help="held-out predictions to fit joint probabilities on, or a .json of `joint fit`",
-        metavar="FILE",
-    )
     partial: bool = option(False, help="read a folder although some of its shards are missing")
     json: bool = option(False, help="print where it went as JSON")
     quiet: bool = option(False, help="print nothing")
@@ -51,7 +46,6 @@ def run(options: Options) -> int:
     from credibly.app import report
     from credibly.checks import InputError
     from credibly.cli.tables import print_json, print_text, progress
-    from credibly.workflows.joint_models import joint_from
 
     if options.images is not None and options.image_folder is None and options.texts is None:
         raise InputError(
@@ -63,13 +57,6 @@ def run(options: Options) -> int:
         from credibly.cli.search import texts_of
 
         texts = texts_of(options.predictions[0], options.texts, options.text)
-    joint = None
-    if options.joint_from is not None:
-        if options.joint_from in options.predictions:
-            raise InputError(
-                f"`--joint-from` must be other rows than those reported; got {options.joint_from}."
-            )
-        joint = joint_from(options.joint_from, partial=options.partial)
     with progress(options.out, total=1, quiet=options.quiet or options.json) as advance:
         page = report.write(
             options.predictions,
@@ -80,7 +67,6 @@ def run(options: Options) -> int:
             texts=texts,
             images=options.image_folder,
             examples=16 if options.images is None else options.images,
-            joint=joint,
             advance=advance,
         )
     if options.json:

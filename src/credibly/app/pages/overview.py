@@ -9,12 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from credibly.app.charts import heat_map, reliability_chart, small_reliability, threshold_chart
+from credibly.app.charts import overview_charts, small_reliability
 from credibly.app.pages.api import FAILURES, plain, state_of
 from credibly.app.pages.explore import explore_page
 from credibly.app.served.address import ExploreQuery, FileQuery
 from credibly.app.server.templates import both_labels, page
-from credibly.app.views.overview import SMALL_MULTIPLES, FirstLook
+from credibly.app.views.overview import SMALL_MULTIPLES
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 api = APIRouter(prefix="/api", tags=["api"])
@@ -38,26 +38,12 @@ def overview_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> 
         "overview.html",
         predictions=chosen,
         look=look,
-        charts=charts(look, partial(both_labels, file=asked.file, raw=asked.raw)),
+        charts=overview_charts(look, partial(both_labels, file=asked.file, raw=asked.raw)),
         small=small_reliability,
         wrong=state.workbench.entries(doubtful, 0, STRIP) if look.wrong else [],
         decided={} if state.reviewing is None else state.reviewing.decided(),
         shown_labels=look.labels[:SMALL_MULTIPLES],
     )
-
-
-def charts(look: FirstLook, link: Any) -> dict[str, Any]:
-    """Return the charts of an overview, by name; ``link`` gives the address of two labels."""
-    found = {}
-    if look.diagram is not None:
-        words = "Reliability: how often a label is really there, by what the model says"
-        found["reliability"] = reliability_chart(look.diagram, words)
-    if look.curve is not None:
-        at = look.curve.balanced()
-        found["threshold"] = threshold_chart(look.curve.found, look.curve.right, at)
-    if look.lift is not None:
-        found["lift"] = heat_map(look.lift.labels, look.lift.lift, look.lift.matters, link)
-    return found
 
 
 @api.get("/overview", responses=FAILURES)

@@ -10,7 +10,6 @@ from credibly.app.views.comparisons import names_of
 from credibly.checks import InputError
 from credibly.files import atomic_path
 from credibly.predictions import Dataset, Predictions
-from credibly.retrieve import Joint
 
 __all__ = ["render", "write"]
 
@@ -28,7 +27,6 @@ def write(
     texts: Mapping[str, str] | None = None,
     images: str | os.PathLike[str] | None = None,
     examples: int = 16,
-    joint: Joint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> Path:
     """Read predictions files and write the report; ``out`` is complete or not there.
@@ -44,7 +42,6 @@ def write(
         texts: texts by row id; the report then shows the worst rows with their texts.
         images: folder of images named by row ids; the worst rows are shown with small copies.
         examples: how many such rows of each file.
-        joint: a joint model fitted on other rows, for the charts of labels that go together.
         advance: called with the share of the work done since its last call.
     """
     called = list(names) if names else names_of([Path(path) for path in paths])
@@ -53,7 +50,7 @@ def write(
     sources = {name: Path(path) for name, path in zip(called, paths, strict=True)}
     datasets = {name: Dataset(path, partial=partial) for name, path in sources.items()}
     if any(dataset.top for dataset in datasets.values()):
-        _refuse_for_top(datasets, texts, images, joint)
+        _refuse_for_top(datasets, texts, images)
         page = _top_page(datasets, sources, advance)
         return _written(page, out)
     methods, total_rows = {}, {}
@@ -69,7 +66,6 @@ def write(
         texts=texts,
         images=images,
         examples=examples,
-        joint=joint,
         advance=lambda share: advance(0.9 * share),
     )
     return _written(page, out)
@@ -89,9 +85,7 @@ def _top_page(
     return top_page(datasets, sources=sources, advance=advance)
 
 
-def _refuse_for_top(
-    datasets: Mapping[str, Dataset], texts: object, images: object, joint: object
-) -> None:
+def _refuse_for_top(datasets: Mapping[str, Dataset], texts: object, images: object) -> None:
     """Say what a report on the most probable labels of each row cannot show."""
     first, *others = datasets.items()
     for name, dataset in others:
@@ -106,9 +100,9 @@ def _refuse_for_top(
                 f"a report compares predictions of the same labels; those of {first[0]!r} and "
                 f"{name!r} differ."
             )
-    if texts is not None or images is not None or joint is not None:
+    if texts is not None or images is not None:
         raise InputError(
-            "texts, images and joint probabilities need files with a column per label; "
+            "texts and images need files with a column per label; "
             f"{first[1].path} holds the most probable labels of each row. Leave them out."
         )
 
@@ -134,7 +128,6 @@ def render(
     texts: Mapping[str, str] | None = None,
     images: str | os.PathLike[str] | None = None,
     examples: int = 16,
-    joint: Joint | None = None,
     advance: Callable[[float], None] = lambda share: None,
 ) -> str:
     """Return the report as HTML text.
@@ -148,7 +141,6 @@ def render(
         texts: texts by row id; the report then shows the worst rows with their texts.
         images: folder of images named by row ids; the worst rows are shown with small copies.
         examples: how many such rows of each file.
-        joint: a joint model fitted on other rows, for the charts of labels that go together.
         advance: called with the share of the work done since its last call.
 
     Example:
@@ -174,8 +166,6 @@ def render(
                 f"a report compares predictions of the same labels; those of {first!r} and "
                 f"{other!r} differ. Use `Predictions.select` to keep the shared ones."
             )
-    if joint is not None:
-        joint.check(methods[first].labels)
     total = {name: len(one) for name, one in methods.items()} | dict(total_rows or {})
     return page(
         methods,
@@ -184,6 +174,5 @@ def render(
         ExampleMaker(examples, texts, None if images is None else ImageFolder(images)),
         resamples=resamples,
         seed=seed,
-        joint=joint,
         advance=advance,
     )

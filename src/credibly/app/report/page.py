@@ -1,30 +1,60 @@
-"""Fill the template. Jinja2 escapes every name that comes from a file."""
+"""Fill the template of the report: the Overview of each file, frozen, and how it was made."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from credibly import __version__
-from credibly.app.report.charts import Chart, charts, reliability_rows
+from credibly.app.charts import overview_charts, small_reliability
 from credibly.app.report.examples import ExampleMaker
-from credibly.app.views.comparisons import COLUMNS, comparison
-from credibly.app.views.labels import label_table
-from credibly.app.views.overview import overview
-from credibly.app.views.top_k import TopSummary, top_summary
+from credibly.app.views.comparisons import COLUMNS, best_sentence, comparison
+from credibly.app.views.labels import AtlasRow
+from credibly.app.views.overview import SMALL_MULTIPLES, FirstLook, first_look
+from credibly.app.views.top_k import top_first_look, top_summary
 from credibly.checks import require
-from credibly.plot.calibration import reliability_diagram
-from credibly.plot.svg_text import svg
 from credibly.predictions import Dataset, Predictions
-from credibly.retrieve import Joint
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+MOST_LABELS = 500
+"""Labels of the table of a file with the top labels of each row; all would make a large page."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One file of the report.
+
+    Attributes:
+        look: its overview.
+        labels: every label, or those that differ most from what was expected.
+        total: rows of the file.
+        measured: rows that the numbers come from.
+        num_labels: labels of the file.
+        metadata: of the file.
+    """
+
+    look: FirstLook
+    labels: Sequence[AtlasRow]
+    total: int
+    measured: int
+    num_labels: int
+    metadata: Mapping[str, Any]
+
+    @property
+    def charts(self) -> dict[str, Markup]:
+        """Return its charts by name."""
+        return overview_charts(self.look)
 
 
 def page(
@@ -35,42 +65,74 @@ def page(
     *,
     resamples: int,
     seed: int,
-    joint: Joint | None,
     advance: Callable[[float], None],
 ) -> str:
-    """Return the whole page."""
-    overviews = {
-        name: overview(one, _shown(sources.get(name, Path(f"{name}.parquet"))))
-        for name, one in methods.items()
-    }
-    advance(0.25)
+    """Return the page on files with a column per label."""
+    judged = {}
+    for name, one in methods.items():
+        look = first_look(one, _shown(sources.get(name, Path(f"{name}.parquet"))))
+        order = {label: place for place, label in enumerate(one.labels)}
+        labels = sorted(look.labels, key=lambda row: order[row.summary.label])
+        judged[name] = Judged(
+            look, labels, total_rows[name], len(one), one.num_labels, one.metadata
+        )
+        advance(0.5 / len(methods))
     numbers = comparison(
-        methods, resamples=resamples, seed=seed, advance=lambda share: advance(0.35 * share)
+        methods, resamples=resamples, seed=seed, advance=lambda share: advance(0.4 * share)
     )
-    tables = {name: label_table(one) for name, one in methods.items()}
-    advance(0.1)
-    drawings = charts(methods, joint)
-    advance(0.25)
     examples = {name: maker.examples(one) for name, one in methods.items()}
-    advance(0.05)
+    advance(0.1)
     intervals = f"95 %, Poisson bootstrap over rows, {resamples} resamples, seed {seed}"
-    about = {name: one.metadata for name, one in methods.items()}
+    return _filled(
+        judged,
+        sources,
+        {"intervals": intervals},
+        comparison=numbers,
+        best=best_sentence(numbers),
+        candidates={name: rows for name, one in methods.items() if (rows := _candidates(one))},
+        examples={name: found for name, found in examples.items() if found},
+        examples_cut=maker.full,
+    )
+
+
+def top_page(
+    datasets: Mapping[str, Dataset],
+    *,
+    sources: Mapping[str, Path],
+    advance: Callable[[float], None],
+) -> str:
+    """Return the page on files that hold the most probable labels of each row."""
+    judged, figures = {}, {}
+    for name, dataset in datasets.items():
+        each = lambda share: advance(share / len(datasets))  # noqa: E731
+        found = top_summary(dataset, advance=each)
+        labels = [found.row(int(number)) for number in found.by_surprise()[:MOST_LABELS]]
+        figures[name] = found.figures
+        rows, count = found.num_rows, len(found.names)
+        judged[name] = Judged(top_first_look(found), labels, rows, rows, count, dataset.metadata)
+    return _filled(judged, sources, {}, figures={n: f for n, f in figures.items() if f})
+
+
+def _filled(
+    judged: Mapping[str, Judged],
+    sources: Mapping[str, Path],
+    settings: Mapping[str, str],
+    **values: object,
+) -> str:
+    about = {name: one.metadata for name, one in judged.items()}
+    usual = dict.fromkeys(("comparison", "best", "candidates", "examples", "figures"))
+    style = (files("credibly.app") / "static" / "style.css").read_text(encoding="utf-8")
     return (
         environment()
         .get_template("template.html")
         .render(
-            methods=methods,
-            total_rows=total_rows,
-            overviews=overviews,
+            **{**usual, "examples_cut": False, **values},
+            judged=judged,
             columns=COLUMNS,
-            comparison=numbers,
-            candidates={name: rows for name, one in methods.items() if (rows := _candidates(one))},
-            charts=drawings,
-            labels=tables,
-            examples={name: found for name, found in examples.items() if found},
-            examples_cut=maker.full,
-            made=how(about, {"intervals": intervals}) | origins(sources),
-            version=__version__,
+            small=small_reliability,
+            multiples=SMALL_MULTIPLES,
+            style=Markup(style),
+            made=how(about, settings) | origins(sources),
         )
     )
 
@@ -147,53 +209,3 @@ def how(metadata: Mapping[str, Mapping[str, Any]], settings: Mapping[str, str]) 
             kept["data"] = kind + colon + _shown(Path(place))
         about[name] = json.dumps(kept, ensure_ascii=False, default=str)[:4000]
     return about
-
-
-MOST_LABELS = 500
-"""Labels of the table; all of them would make a page of tens of megabytes."""
-
-
-def top_page(
-    datasets: Mapping[str, Dataset],
-    *,
-    sources: Mapping[str, Path],
-    advance: Callable[[float], None],
-) -> str:
-    """Return the whole page."""
-    summaries = {}
-    for name, dataset in datasets.items():
-        each = lambda share: advance(0.8 * share / len(datasets))  # noqa: E731
-        summaries[name] = top_summary(dataset, advance=each)
-    measured = {name: found for name, found in summaries.items() if found.has_truth}
-    drawings = [_reliability(measured)] if measured else []
-    advance(0.2)
-    metadata = {name: dataset.metadata for name, dataset in datasets.items()}
-    return (
-        environment()
-        .get_template("top_labels.html")
-        .render(
-            methods=summaries,
-            summaries=summaries,
-            measured=measured,
-            charts=drawings,
-            labels={
-                name: [found.label(int(number)) for number in found.by_surprise()[:MOST_LABELS]]
-                for name, found in summaries.items()
-            },
-            most_labels=MOST_LABELS,
-            made=how(metadata, {}) | origins(sources),
-            version=__version__,
-        )
-    )
-
-
-def _reliability(methods: Mapping[str, TopSummary]) -> Chart:
-    ax, rows = None, []
-    for name, found in methods.items():
-        assert found.reliability is not None
-        ax = reliability_diagram(found.reliability, name=name, ax=ax)
-        rows += reliability_rows(name, found.reliability)
-    assert ax is not None
-    alt = "Reliability diagram of the labels held, for " + ", ".join(methods)
-    columns = ["method", "bin", "count", "mean probability", "share present", "low", "high"]
-    return Chart("Does 80 % mean 80 %?", alt, svg(ax, "reliability", alt), columns, rows)

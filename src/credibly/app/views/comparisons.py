@@ -142,6 +142,31 @@ def comparison_table(found: Mapping[str, Draws]) -> dict[str, list[Cell]]:
     return _marked(table, found) if len(table) > 1 else table
 
 
+def best_sentence(table: Mapping[str, Sequence[Cell]]) -> str:
+    """Return which method is clearly best in what; empty for a single one.
+
+    Example:
+        >>> ours = [Cell(0.9, 0.8, 1.0, best=True), *[Cell(0.1, 0.0, 0.2)] * 5]
+        >>> best_sentence({"ours": ours, "theirs": [Cell(0.5, 0.4, 0.6)] * 6})
+        'ours is best in mAP@y. No other difference is clear.'
+    """
+    if len(table) < 2:
+        return ""
+    wins = {
+        name: [column.name for column, cell in zip(COLUMNS, cells, strict=True) if cell.best]
+        for name, cells in table.items()
+    }
+    won = [f"{name} is best in {_listing(names)}" for name, names in wins.items() if names]
+    if not won:
+        return "None of them is clearly better than the others."
+    unclear = sum(map(len, wins.values())) < len(COLUMNS)
+    return "; ".join(won) + "." + (" No other difference is clear." if unclear else "")
+
+
+def _listing(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def _cell(found: Draws, column: Column) -> Cell:
     draws = found.draws.get(column.name, np.full(1, np.nan))
     low, high = np.nan, np.nan
