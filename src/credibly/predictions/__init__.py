@@ -18,7 +18,7 @@ how it names rows and labels.
 """
 
 from credibly.predictions.dataset import Dataset
-from credibly.predictions.importing import Layout
+from credibly.predictions.file_formats import Layout
 from credibly.predictions.table import Predictions
 from credibly.predictions.writer import Writer
 

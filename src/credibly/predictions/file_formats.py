@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, fits_memory, nearest
 from credibly.predictions import file_schema, validation
@@ -67,19 +69,37 @@ class ImportedTable:
 
 
 @dataclass(frozen=True)
-class ColumnNames:
-    """What the columns of a table, or the arrays of a file, are called.
+class Layout:
+    """How rows and labels are named in a file or table from elsewhere.
 
     Attributes:
-        values: the columns of scores or probabilities, ``*`` standing for the label, such as
-            ``pred_*``; one column, or one array, without a star. None for the usual names.
-        truth: the columns of the truth, likewise.
+        labels: names of the labels: which columns to read, or the names of the columns of an array.
+        id_column: the column that holds the ids; by default ``id``, ``image_id`` and the like.
+        suffix: taken off the end of ids where it is there, such as ``".jpg"``.
+        label_column: in the truth, the column that lists the labels of a row; by default
+            ``labels``, ``tags`` and the like.
+        separator: between the labels of such a list; by default the one with which every part is a
+            known label.
+        value_columns: the columns of the values, ``*`` standing for the label, such as ``pred_*``;
+            in files of arrays, the name of the array. By default the usual names.
+        truth_columns: the columns of the truth, or its array, likewise.
     """
 
-    values: str | None = None
-    truth: str | None = None
+    labels: Sequence[str] | None = None
+    id_column: str | None = None
+    suffix: str = ""
+    label_column: str | None = None
+    separator: str | None = None
+    value_columns: str | None = None
+    truth_columns: str | None = None
 
-    def usual(self, names: Sequence[str], kept: Sequence[str], prefix: str) -> dict[str, str]:
+    def without_suffix(self, ids: Array | None) -> Array | None:
+        """Return the ids without the suffix."""
+        if ids is None or not self.suffix:
+            return ids
+        return np.array([str(name).removesuffix(self.suffix) for name in ids.tolist()], object)
+
+    def usual_names(self, names: Sequence[str], kept: Sequence[str], prefix: str) -> dict[str, str]:
         """Return the columns to read and what they are usually called.
 
         Args:
@@ -88,21 +108,28 @@ class ColumnNames:
             prefix: of the values, ``s:`` or ``p:``.
 
         Example:
-            >>> ColumnNames("pred_*", "true_*").usual(["id", "pred_a", "true_a"], ["id"], "p:")
+            >>> layout = Layout(value_columns="pred_*", truth_columns="true_*")
+            >>> layout.usual_names(["id", "pred_a", "true_a"], ["id"], "p:")
             {'id': 'id', 'pred_a': 'p:a', 'true_a': 'y:a'}
         """
         others = [name for name in names if name not in kept]
-        values, truth = _matching(self.values, others), _matching(self.truth, others)
-        if self.values == "*":  # a star alone takes what the other pattern leaves
+        values, truth = _matching(self.value_columns, others), _matching(self.truth_columns, others)
+        if self.value_columns == "*":  # a star alone takes what the other pattern leaves
             values = {name: label for name, label in values.items() if name not in truth}
-        elif self.truth == "*":
+        elif self.truth_columns == "*":
             truth = {name: label for name, label in truth.items() if name not in values}
-        if self.values is not None and "*" not in self.values + (self.truth or ""):
-            truth = dict.fromkeys(truth, self.values)  # one label, whose columns differ in name
+        if self.value_columns is not None and "*" not in self.value_columns + (
+            self.truth_columns or ""
+        ):
+            truth = dict.fromkeys(
+                truth, self.value_columns
+            )  # one label, whose columns differ in name
         rest = [name for name in others if name not in truth]
-        if self.values is not None:
+        if self.value_columns is not None:
             rest = [
-                name for name in rest if self.truth is None and name.startswith(file_schema.TRUTH)
+                name
+                for name in rest
+                if self.truth_columns is None and name.startswith(file_schema.TRUTH)
             ]
         return {
             **{name: name for name in (*kept, *rest)},
@@ -138,76 +165,58 @@ def _matching(pattern: str | None, names: Sequence[str]) -> dict[str, str]:
 
 def read_table(
     path: str | os.PathLike[str],
+    layout: Layout | None = None,
     *,
-    kind: Kind | None = None,
     plain: Meaning = "probabilities",
-    labels: Sequence[str] | None = None,
     coding: Coding | None = None,
     partial: bool = False,
-    id_column: str | None = None,
-    names: ColumnNames | None = None,
 ) -> ImportedTable:
-    """Read a file by its ending, or as ``kind``.
+    """Read a file by its ending.
 
     Args:
         path: an ``.npz``, ``.npy``, ``.pt`` (tensors only), ``.csv``, ``.parquet``, ``.arrow`` or
             ``.feather`` file, or a folder of Parquet files.
-        kind: of the file, where its ending does not say.
+        layout: how rows and labels are named there.
         plain: what columns with plain label names, and arrays without a name, hold.
-        labels: which columns are labels, all but ids and ``split`` if not given; for arrays, the
-            names of their columns.
         coding: how to read targets of only −1 and +1.
         partial: whether a folder may lack shards of a prediction; otherwise that is an error.
-        id_column: the column that holds the ids; by default the first of ``ID_NAMES``.
-        names: what the columns or arrays are called, where they have other names.
     """
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    arrays, columns = open_file(
-        path, id_column, kind=kind, plain=plain, partial=partial, names=names
-    )
+    path, layout = Path(path), layout or Layout()
+    arrays, columns = open_file(path, layout, plain=plain, partial=partial)
     if columns is None:
-        return from_arrays(arrays or {}, f"{path}: ", labels, coding)
-    return from_columns(columns, f"{path}: ", plain, labels, coding, id_column)
+        return from_arrays(arrays or {}, f"{path}: ", layout.labels, coding)
+    return from_columns(columns, f"{path}: ", plain, layout, coding)
 
 
 def open_file(
-    path: Path,
-    id_column: str | None = None,
-    *,
-    kind: Kind | None = None,
-    plain: str = "targets",
-    partial: bool = False,
-    names: ColumnNames | None = None,
+    path: Path, layout: Layout, *, plain: str = "targets", partial: bool = False
 ) -> tuple[dict[str, Array] | None, pa.Table | None]:
     """Return the arrays of a file by name, or its columns; one of the two is None.
 
-    Where ``names`` says what they are called, they are renamed as usual.
+    Where the layout says what they are called, they are renamed as usual.
     """
-    kind = kind or file_kind(path)
-    names = names or ColumnNames()
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    kind = file_kind(path)
     if kind in ("npz", "npy", "pt"):
-        return _arrays(path, kind, plain, names), None
+        return _arrays(path, kind, plain, layout), None
     if kind == "parquet":
         table = _parquet(path, partial)
     else:
-        table = _csv(path, id_column) if kind == "csv" else _arrow(path)
-    return None, _with_usual_names(table, names, id_column, plain, f"{path}: ")
+        table = _csv(path, layout.id_column) if kind == "csv" else _arrow(path)
+    return None, _with_usual_names(table, layout, plain, f"{path}: ")
 
 
-def _with_usual_names(
-    table: pa.Table, names: ColumnNames, id_column: str | None, plain: str, where: str
-) -> pa.Table:
-    """Return the columns that ``names`` speaks of, called as usual; all if it speaks of none."""
-    if names == ColumnNames():
+def _with_usual_names(table: pa.Table, layout: Layout, plain: str, where: str) -> pa.Table:
+    """Return the columns that the layout speaks of, called as usual; all if it speaks of none."""
+    if layout.value_columns is None and layout.truth_columns is None:
         return table
     given: list[str] = table.column_names
-    id_found = id_name(given, id_column, where)
+    id_found = id_name(given, layout.id_column, where)
     kept = [name for name in given if name == "split" or name == id_found]
     prefix = file_schema.PROBABILITY if plain == "probabilities" else file_schema.SCORE
     try:
-        usual = names.usual(given, kept, prefix)
+        usual = layout.usual_names(given, kept, prefix)
     except InputError as error:
         raise InputError(f"{where}{error}") from error
     return table.select(list(usual)).rename_columns(list(usual.values()))
@@ -237,21 +246,21 @@ def file_kind(path: Path) -> Kind:
     return KINDS[path.suffix.lower()]
 
 
-def _arrays(path: Path, kind: Kind, plain: str, names: ColumnNames) -> dict[str, Array]:
+def _arrays(path: Path, kind: Kind, plain: str, layout: Layout) -> dict[str, Array]:
     """Return the arrays of a file by name; one without a name has the meaning ``plain``."""
     if kind == "npy":
         return {plain: read_array(path)}
-    own = tuple(name for name in (names.values, names.truth) if name is not None)
+    own = tuple(name for name in (layout.value_columns, layout.truth_columns) if name is not None)
     read = read_tensors(path, plain, own) if kind == "pt" else read_arrays(path, (*NAMES, *own))
     for name in own:
         if name not in read:
             hint = nearest(name, list(read))
             raise InputError(f"{path}: there must be an array called {name!r}. {hint}")
     kept = {name: array for name, array in read.items() if name not in own}
-    if names.values is not None:
+    if layout.value_columns is not None:
         kept = {n: array for n, array in kept.items() if n not in ("scores", "probabilities")}
-        kept[plain] = read[names.values]
-    return kept if names.truth is None else {**kept, "targets": read[names.truth]}
+        kept[plain] = read[layout.value_columns]
+    return kept if layout.truth_columns is None else {**kept, "targets": read[layout.truth_columns]}
 
 
 def from_arrays(
@@ -382,9 +391,8 @@ def from_columns(
     table: pa.Table,
     where: str,
     plain: Meaning,
-    labels: Sequence[str] | None = None,
+    layout: Layout,
     coding: Coding | None = None,
-    id_column: str | None = None,
 ) -> ImportedTable:
     """Return the columns of a table: ``p:<label>``, ``s:<label>``, ``y:<label>`` or plain ones."""
     names = table.column_names
@@ -399,9 +407,11 @@ def from_columns(
     }
     prefixed = found[file_schema.PROBABILITY] or found[file_schema.SCORE]
     used = {prefix + name for prefix, group in found.items() for name in group}
-    id_column = id_name(names, id_column, where)
+    id_column = id_name(names, layout.id_column, where)
     chosen = validation.as_labels(
-        labels or prefixed or [n for n in names if n not in used and n not in (id_column, "split")],
+        layout.labels
+        or prefixed
+        or [n for n in names if n not in used and n not in (id_column, "split")],
         where,
     )
 
@@ -494,7 +504,7 @@ def preview_file(path: str | os.PathLike[str], rows: int = 5) -> FilePreview:
         kinds = [f"{dtype} {shape}" for shape, dtype in headers.values()]
         first = next((shape for shape, _ in headers.values() if shape), (0,))
         return FilePreview(int(first[0]), list(headers), kinds, [], tabular=False)
-    _, table = open_file(path, kind=kind)
+    _, table = open_file(path, Layout())
     assert table is not None
     head = table.slice(0, rows).to_pydict()
     cells = [

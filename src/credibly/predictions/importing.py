@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,7 @@ from credibly import checks
 from credibly.arrays import is_tensor, to_numpy
 from credibly.checks import InputError, nearest
 from credibly.predictions import file_formats, validation
-from credibly.predictions.file_formats import ColumnNames, ImportedTable
+from credibly.predictions.file_formats import ImportedTable, Layout
 from credibly.predictions.table import Predictions
 from credibly.targets import Coding, as_decoded
 from credibly.types import Array, ArrowTable
@@ -30,37 +30,6 @@ Values = Literal["logits", "probabilities"]
 """What imported numbers are: logits or probabilities."""
 SEPARATORS = (" ", ",", ";", "|")
 LIST_NAMES = ("labels", "label", "tags", "classes", "categories", "attributes", "attribute_ids")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How rows and labels are named in a file or table from elsewhere.
-
-    Attributes:
-        labels: names of the labels: which columns to read, or the names of the columns of an array.
-        id_column: the column that holds the ids; by default ``id``, ``image_id`` and the like.
-        suffix: taken off the end of ids where it is there, such as ``".jpg"``.
-        label_column: in the truth, the column that lists the labels of a row; by default
-            ``labels``, ``tags`` and the like.
-        separator: between the labels of such a list; by default the one with which every part is a
-            known label.
-        value_columns: the columns of the values, ``*`` standing for the label, such as ``pred_*``;
-            in files of arrays, the name of the array. By default the usual names.
-        truth_columns: the columns of the truth, or its array, likewise.
-    """
-
-    labels: Sequence[str] | None = None
-    id_column: str | None = None
-    suffix: str = ""
-    label_column: str | None = None
-    separator: str | None = None
-    value_columns: str | None = None
-    truth_columns: str | None = None
-
-    def without_suffix(self, ids: Array | None) -> Array | None:
-        if ids is None or not self.suffix:
-            return ids
-        return np.array([str(name).removesuffix(self.suffix) for name in ids.tolist()], object)
 
 
 def import_predictions(
@@ -130,19 +99,10 @@ def read_values(
     """
     plain = "scores" if values == "logits" else "probabilities"
     if isinstance(source, (str, os.PathLike)):
-        table = file_formats.read_table(
-            source,
-            plain=plain,
-            labels=layout.labels,
-            coding=coding,
-            partial=partial,
-            id_column=layout.id_column,
-            names=ColumnNames(layout.value_columns, None if apart else layout.truth_columns),
-        )
+        own = replace(layout, truth_columns=None) if apart else layout
+        table = file_formats.read_table(source, own, plain=plain, coding=coding, partial=partial)
     elif isinstance(source, ArrowTable):
-        table = file_formats.from_columns(
-            _arrow(source, layout), "", plain, layout.labels, coding, layout.id_column
-        )
+        table = file_formats.from_columns(_arrow(source, layout), "", plain, layout, coding)
     else:
         table = file_formats.from_arrays({plain: as_matrix(source)}, "", layout.labels, coding)
     if ids is not None:
@@ -298,10 +258,7 @@ def _truth_file(
     path: Path, labels: Sequence[str], layout: Layout, coding: Coding | None
 ) -> tuple[Array | None, Array, str]:
     where = f"{path}: "
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    names = ColumnNames(truth=layout.truth_columns)
-    arrays, columns = file_formats.open_file(path, layout.id_column, names=names)
+    arrays, columns = file_formats.open_file(path, replace(layout, value_columns=None))
     if columns is not None:
         return _truth_columns(columns, where, labels, layout, coding)
     assert arrays is not None

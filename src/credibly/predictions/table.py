@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from credibly.losses import Loss
     from credibly.predictions.dataset import Dataset
-    from credibly.predictions.importing import Layout, Values
+    from credibly.predictions.file_formats import Layout
+    from credibly.predictions.importing import Values
 
 
 class Evaluated(Protocol):
