@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,10 +27,8 @@ from credibly.predictions.shard import (
     Selection,
     Shard,
     rows_at_once,
-    with_unknown,
 )
 from credibly.predictions.table import Predictions, Rows, label_mismatch, needs_columns, row_index
-from credibly.targets import UNKNOWN
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ What = Literal["probabilities", "scores"]
 _IDS = Selection([], [ID], BATCH_ROWS)
 _CHECKED: dict[tuple[Any, ...], None] = {}
 """Files whose ids were compared in this process, the latest last."""
-_MOST_CHECKED = 64
+_MAX_CHECKED = 64
 
 
 class Dataset:
@@ -117,13 +116,13 @@ class Dataset:
             table = self._read_top(labels)
             return table if rows is None else table[self._row_numbers(rows)]
         if rows is None:
-            table = self._predictions(names, self._gather(names, kinds))
+            table = self._gather(names, kinds).table(names, self.metadata, soft=self.soft)
             validation.check_unique(table.ids, f"{self.path}: ")
             return table
         ordered, back = np.unique(self._row_numbers(rows), return_inverse=True)
         keep = np.zeros(self.num_rows, dtype=bool)
         keep[ordered] = True
-        picked = self._predictions(names, self._gather(names, kinds, keep))
+        picked = self._gather(names, kinds, keep).table(names, self.metadata, soft=self.soft)
         return picked if len(back) == len(ordered) and (np.diff(back) == 1).all() else picked[back]
 
     def _read_top(self, labels: Sequence[str] | None) -> Predictions:
@@ -152,7 +151,7 @@ class Dataset:
             raise InputError(f"`rows` must be at least 1; got {rows!r}.")
         if not self.top:
             for batch in self._batches(Selection(names, kinds, rows)):
-                yield self._predictions(names, batch)
+                yield batch.table(names, self.metadata, soft=self.soft)
             return
         for shard in self.shards:
             for held in shard.top_batches(rows, truth=self.has_targets):
@@ -231,13 +230,10 @@ class Dataset:
         Targets are −1, unknown, where there are none.
         """
         kind = SCORE if what == "scores" else PROBABILITY
-        kinds = [kind, TRUTH] if self.has_targets else [kind]
-        wanted = Selection(self.check_labels([label]), kinds, self.batch_rows)
+        wanted = Selection(self.check_labels([label]), [kind, TRUTH], self.batch_rows)
         for batch in self._batches(wanted):
-            values = _present(batch.scores if what == "scores" else batch.probabilities)[:, 0]
-            targets = batch.targets
-            unknown = np.full(len(values), UNKNOWN, dtype=np.int8)
-            yield values, unknown if targets is None else targets[:, 0]
+            values = batch.scores if what == "scores" else batch.probabilities
+            yield _present(values)[:, 0], _present(batch.targets)[:, 0]
 
     def column(self, label: str, what: What = "probabilities") -> tuple[Array, Array | None]:
         """Return values and targets of one label over all rows, each (rows,)."""
@@ -282,7 +278,7 @@ class Dataset:
         if (hashes[1:] == hashes[:-1]).any():  # equal ids, or (hardly ever) only equal hashes
             validation.check_unique(self.ids(), f"{self.path}: ")
         _CHECKED[self._fingerprint()] = None
-        while len(_CHECKED) > _MOST_CHECKED:
+        while len(_CHECKED) > _MAX_CHECKED:
             del _CHECKED[next(iter(_CHECKED))]
 
     def _written_together(self) -> bool:
@@ -322,14 +318,10 @@ class Dataset:
     def _batches(self, wanted: Selection, keep: Array | None = None) -> Iterator[Batch]:
         if any(kind != ID for kind in wanted.kinds):
             self.check_dense("reading values of all labels")
-        first = 0
+        wanted, first = replace(wanted, labels_at_once=self.labels_at_once), 0
         for shard in self.shards:
             mask = None if keep is None else keep[first : first + shard.num_rows]
-            lacks_truth = TRUTH in wanted.kinds and not shard.schema.has_targets
-            kinds = [kind for kind in wanted.kinds if not (lacks_truth and kind == TRUTH)]
-            chosen = Selection(wanted.labels, kinds, wanted.rows, self.labels_at_once)
-            for batch in shard.batches(chosen, mask):
-                yield with_unknown(batch) if lacks_truth else batch
+            yield from shard.batches(wanted, mask)
             first += shard.num_rows
 
     def _gather(
@@ -359,19 +351,6 @@ class Dataset:
         if start != rows:
             raise InputError(f"{self.path} must hold {rows} rows, as it claims; it holds {start}.")
         return Batch(0, *(arrays.get(name) for name in Batch._fields[1:]))
-
-    def _predictions(self, names: list[str], batch: Batch) -> Predictions:
-        targets = batch.targets
-        if targets is not None and self.soft:
-            targets = targets.astype(np.float32, copy=False)
-        return Predictions(
-            _present(batch.probabilities),
-            names,
-            _present(batch.ids),
-            targets,
-            batch.scores,
-            self.metadata,
-        )
 
 
 def parquet_files(path: Path) -> list[Path]:

@@ -21,8 +21,8 @@ from credibly.types import Array
 PLAIN = "buifUS"
 """Kinds of cells that are only numbers or text."""
 
-LONGEST_EMPTY = 1_000_000
-MOST_ARRAYS = 1000
+MAX_EMPTY = 1_000_000
+MAX_ARRAYS = 1000
 
 
 def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dict[str, Array]:
@@ -52,16 +52,9 @@ def read_arrays(path: Path, wanted: Sequence[str], *, only: bool = False) -> dic
 
 def read_array(path: Path) -> Array:
     """Return the array of an ``.npy`` file; pickled objects are refused."""
-    try:
-        fits_memory(f"{path}", path.stat().st_size, itemsize=1)
-        with path.open("rb") as file:
-            return _content(file, path.stat().st_size, f"{path}")
-    except (ValueError, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{path} must be a complete .npy file of numbers (numpy.save); {error}."
-        ) from error
+    fits_memory(f"{path}", path.stat().st_size, itemsize=1)
+    with path.open("rb") as file:
+        return _array(file, path.stat().st_size, f"{path}")
 
 
 def parse_array(content: bytes, where: str) -> Array:
@@ -78,8 +71,12 @@ def parse_array(content: bytes, where: str) -> Array:
         >>> parse_array(file.getvalue(), "the file")
         array([0, 1, 2])
     """
+    return _array(io.BytesIO(content), len(content), where)
+
+
+def _array(file: IO[bytes], size: int, where: str) -> Array:
     try:
-        return _content(io.BytesIO(content), len(content), where)
+        return _content(file, size, where)
     except (ValueError, EOFError) as error:
         if isinstance(error, InputError):
             raise
@@ -98,7 +95,7 @@ def array_headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
                 return {"": (shape, dtype)}
             found = {}
             with zipfile.ZipFile(file) as archive:
-                for one in archive.infolist()[:MOST_ARRAYS]:
+                for one in archive.infolist()[:MAX_ARRAYS]:
                     with archive.open(one) as member:
                         shape, _, dtype = _header(member)
                     found[one.filename.removesuffix(".npy")] = (shape, dtype)
@@ -126,7 +123,7 @@ def _content(file: IO[bytes], size: int, where: str) -> Array:
         raise InputError(f"{where} must be plain arrays (no pickled objects); got {dtype}.")
     if not shape or min(shape) < 0:
         raise InputError(f"{where} must be an array with rows; got shape {shape}.")
-    if not math.prod(shape) and max(shape) > LONGEST_EMPTY:
+    if not math.prod(shape) and max(shape) > MAX_EMPTY:
         raise InputError(f"{where} must hold something; got shape {shape}.")
     needed = math.prod(shape) * dtype.itemsize
     if needed != size - file.tell():

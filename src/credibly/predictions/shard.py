@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Arrow takes 9 kB for each column that it reads, beside its values: with 50,000 labels and their
 # truth 0.9 GB, and some labels at a time are even read faster.
 LABELS_AT_ONCE = 2048
-_MOST_CELLS = 2**26  # of a row group, which is then in memory as a whole
+_MAX_CELLS = 2**26  # of a row group, which is then in memory as a whole
 
 BATCH_ROWS = 65_536
 """Rows that are read at a time."""
@@ -57,6 +57,17 @@ class Batch(NamedTuple):
     def num_rows(self) -> int:
         """Return the number of rows."""
         return next(len(cells) for cells in self[1:] if cells is not None)
+
+    def table(
+        self, labels: list[str], metadata: dict[str, Any] | None = None, *, soft: bool
+    ) -> Predictions:
+        """Return ids and values as predictions; ``soft`` truth is float32 in every batch."""
+        assert self.probabilities is not None
+        assert self.ids is not None
+        truth = self.targets
+        if truth is not None and soft:
+            truth = truth.astype(np.float32, copy=False)
+        return Predictions(self.probabilities, labels, self.ids, truth, self.scores, metadata or {})
 
 
 @dataclass(frozen=True)
@@ -128,8 +139,11 @@ class Shard:
     ) -> Iterator[Batch]:
         """Yield batches of the rows; ``keep`` is a mask over them, ``groups`` selects row groups.
 
-        Row groups without any row to keep are not read.
+        Row groups without any row to keep are not read. Truth that the file lacks is unknown.
         """
+        lacking = TRUTH in wanted.kinds and not self.schema.has_targets
+        if lacking:
+            wanted = replace(wanted, kinds=[kind for kind in wanted.kinds if kind != TRUTH])
         if _identity(self.path) != self.identity:
             raise InputError(f"{self.path} has changed since it was opened. Open it again.")
         first = 0
@@ -137,7 +151,8 @@ class Shard:
             for group, size in enumerate(self.group_rows):
                 asked = groups is None or group in groups
                 if asked and (keep is None or keep[first : first + size].any()):
-                    yield from self._group(file, group, first, wanted, keep)
+                    for batch in self._group(file, group, first, wanted, keep):
+                        yield _with_unknown(batch) if lacking else batch
                 first += size
 
     def top_batches(
@@ -204,7 +219,7 @@ class Shard:
     def _is_wide(self, group: int, wanted: Selection) -> bool:
         """Return whether a group is better read some labels at a time: many columns, few rows."""
         cells = self.group_rows[group] * len(wanted.labels)
-        return len(wanted.labels) > wanted.labels_at_once and 0 < cells <= _MOST_CELLS
+        return len(wanted.labels) > wanted.labels_at_once and 0 < cells <= _MAX_CELLS
 
     def _by_rows(
         self, file: pq.ParquetFile, group: int, first: int, wanted: Selection
@@ -391,10 +406,7 @@ class PieceReader:
 
     def batches(self, piece: Piece) -> Iterator[tuple[int, Predictions]]:
         """Yield (number of the first row in the dataset, rows)."""
-        shard = self._shard(piece)
-        lacks_truth = TRUTH in self.kinds and not shard.schema.has_targets
-        kinds = [kind for kind in self.kinds if not (lacks_truth and kind == TRUTH)]
-        rows = rows_at_once(self.batch_rows, len(self.labels))
+        shard, rows = self._shard(piece), rows_at_once(self.batch_rows, len(self.labels))
         first, groups = piece.first_row, range(piece.first_group, piece.last_group)
         if self.top:
             truth = TRUTH in self.kinds
@@ -402,28 +414,17 @@ class PieceReader:
                 yield first, held.reordered(self.labels)
                 first += len(held)
             return
-        for each in shard.batches(Selection(self.labels, kinds, rows), groups=groups):
-            batch = with_unknown(each) if lacks_truth else each
-            assert batch.probabilities is not None
-            assert batch.ids is not None
-            truth = batch.targets
-            if truth is not None and self.soft:
-                truth = truth.astype(np.float32, copy=False)
-            yield (
-                first,
-                Predictions(batch.probabilities, self.labels, batch.ids, truth, batch.scores),
-            )
-            first += len(batch.ids)
+        for batch in shard.batches(Selection(self.labels, self.kinds, rows), groups=groups):
+            yield first, batch.table(self.labels, soft=self.soft)
+            first += batch.num_rows
 
     def ranking(self, piece: Piece) -> Iterator[tuple[Array, Array]]:
         """Yield what ranks rows (scores where there are some, else probabilities) and the truth."""
         shard = self._shard(piece)
         kind = SCORE if SCORE in self.kinds else PROBABILITY
-        kinds = [kind, TRUTH] if shard.schema.has_targets else [kind]
         groups = range(piece.first_group, piece.last_group)
-        wanted = Selection(self.labels, kinds, rows_at_once(self.batch_rows, len(self.labels)))
-        for each in shard.batches(wanted, groups=groups):
-            batch = each if each.targets is not None else with_unknown(each)
+        rows = rows_at_once(self.batch_rows, len(self.labels))
+        for batch in shard.batches(Selection(self.labels, [kind, TRUTH], rows), groups=groups):
             values = batch.scores if batch.probabilities is None else batch.probabilities
             assert values is not None
             assert batch.targets is not None
@@ -441,7 +442,7 @@ class PieceReader:
         return shard
 
 
-def with_unknown(batch: Batch) -> Batch:
+def _with_unknown(batch: Batch) -> Batch:
     """Return the batch with truth that is unknown throughout."""
     values = batch.scores if batch.probabilities is None else batch.probabilities
     assert values is not None

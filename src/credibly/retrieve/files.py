@@ -33,7 +33,7 @@ Run = Callable[[str], list[Row]]
 
 
 @dataclass(frozen=True)
-class Engine:
+class Opened:
     """Predictions that an engine has opened, and how it runs statements on them.
 
     Attributes:
@@ -136,7 +136,7 @@ def _search_table(
     return replace(answer, hits=hits)
 
 
-def _weighted(opened: Engine, joint: Joint, *, partial: bool) -> Engine:
+def _weighted(opened: Opened, joint: Joint, *, partial: bool) -> Opened:
     """Return the engine with the weights of its rows under ``joint``, where both have them."""
     if opened.dataset is None:
         return opened
@@ -162,8 +162,8 @@ def _weighted(opened: Engine, joint: Joint, *, partial: bool) -> Engine:
 
 
 def _with_stored_weights(
-    opened: Engine, add_file: Callable[[str, Path], object], joint: Joint
-) -> Engine:
+    opened: Opened, add_file: Callable[[str, Path], object], joint: Joint
+) -> Opened:
     """Return the engine with stored weights; without any, its statements compute them."""
     from credibly.retrieve.joint.row_weights import stored_row_weights
 
@@ -197,7 +197,7 @@ def _check_names(labels: Sequence[str], where: str) -> None:
             )
 
 
-def _answer(asked: Query, compiled: Diagram, opened: Engine, statements: sql.Statements) -> Answer:
+def _answer(asked: Query, compiled: Diagram, opened: Opened, statements: sql.Statements) -> Answer:
     truth = statements.truth
     rows, bad, mass, bad_truth, expected, *known = opened.run(statements.totals)[0]
     if opened.dataset is not None and rows != opened.dataset.num_rows:
@@ -255,7 +255,7 @@ def _hit(asked: Query, compiled: Diagram, statements: sql.Statements, row: Row) 
     return Hit(name, probability, each, None if real is None else real == 1, file)
 
 
-def _first_bad(opened: Engine, statements: sql.Statements, prefix: str, count: int) -> str:
+def _first_bad(opened: Opened, statements: sql.Statements, prefix: str, count: int) -> str:
     """Return the message about the first row that holds a value it must not hold."""
     letter = "p" if prefix == PROBABILITY else "y"
     must = "probabilities must lie in [0, 1]"
@@ -284,13 +284,13 @@ def _first_bad(opened: Engine, statements: sql.Statements, prefix: str, count: i
 # DuckDB ---------------------------------------------------------------------------------------
 
 
-def _duckdb_engine(path: str | os.PathLike[str], *, partial: bool) -> Engine:
+def _duckdb_engine(path: str | os.PathLike[str], *, partial: bool) -> Opened:
     if is_remote(path):
         raise InputError(f"{path} is an address; only `engine='spark'` reads those.")
     connection = _database().cursor()  # one per thread
     dataset, sources = _opened(str(path), partial, identity(path))
     run = _duckdb(path, connection)
-    return Engine(
+    return Opened(
         str(path), dataset.labels, sources, '"', run, dataset, connection.register, has_largest=True
     )
 
@@ -375,7 +375,7 @@ _ARROW = {
 
 def _spark_engine(
     path: str | os.PathLike[str], session: Any = None, *, partial: bool = False
-) -> Engine:
+) -> Opened:
     """Return the predictions at ``path``, opened by Spark."""
     spark = spark_session() if session is None else session
     # Label names may differ by case alone; Spark takes them for one unless told otherwise.
@@ -384,7 +384,7 @@ def _spark_engine(
         frame = spark.read.parquet(str(path))
         frame.createOrReplaceTempView(_VIEW)
         schema = Schema.from_arrow(_arrow_schema(frame.schema), None, f"{path}: ")
-        return Engine(
+        return Opened(
             str(path), schema.labels, [sql.Source(_VIEW, schema)], "`", _runner(spark, path)
         )
     dataset = Dataset(path, partial=partial)
@@ -399,7 +399,7 @@ def _spark_engine(
         spark.read.parquet(file_address(str(file))).createOrReplaceTempView(name)
 
     run = _runner(spark, path)
-    return Engine(str(path), dataset.labels, sources, "`", run, dataset, add_file=add_file)
+    return Opened(str(path), dataset.labels, sources, "`", run, dataset, add_file=add_file)
 
 
 def _runner(spark: Any, path: str | os.PathLike[str]) -> Run:
