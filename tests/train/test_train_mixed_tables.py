@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 
 import credibly as cr
 from credibly.app.server import create_app
 from credibly.cli import main
+from credibly.data.preparation import Columns
 
 LABELS = ["diabetes", "hypertension"]
 ROWS = 300
@@ -141,6 +143,16 @@ def test_a_row_gets_one_probability_by_every_door(world, door, tmp_path):
 
 
 @pytest.mark.filterwarnings(LEFT_OUT)
+def test_a_frame_of_features_beside_an_array_of_targets_is_prepared_alike():
+    rows = frame("everything").drop(columns=LABELS)
+    targets = np.stack([RISK > 0, RISK > 1], axis=1).astype(float)
+    loaded = cr.data.load(frame("everything"), labels=LABELS)
+    data = cr.data.from_arrays(features=rows, targets=targets, labels=LABELS)
+    assert data.feature_names == loaded.feature_names
+    np.testing.assert_array_equal(data.features, loaded.features)
+
+
+@pytest.mark.filterwarnings(LEFT_OUT)
 def test_training_by_the_command_line_gives_the_same_run(tmp_path, capsys):
     rows = frame("everything")
     data, run = train(rows, tmp_path / "a")
@@ -160,6 +172,82 @@ def test_training_by_the_command_line_gives_the_same_run(tmp_path, capsys):
     np.testing.assert_allclose(
         other.predict(rows).probabilities, run.predict(rows).probabilities, atol=1e-5
     )
+
+
+@pytest.mark.filterwarnings(LEFT_OUT)
+def test_new_categories_and_gaps_are_zeros_and_counted(tmp_path):
+    rows = frame("categories")
+    run = train(rows, tmp_path / "run")[1]
+    run.predict(rows).write(tmp_path / "all.parquet")
+    new = rows.drop(columns=LABELS).iloc[:4].assign(colour=["red", "teal", None, "pink"])
+    with pytest.warns(UserWarning, match=r"a category that training did not have.*'colour' \(2\)"):
+        found = run.predict(new).probabilities
+    features = run.preparation.transform(Columns(pa.Table.from_pandas(new)))
+    assert features[1:, 1:].tolist() == [[0, 0, 0]] * 3
+    gap = run.predict(new.assign(colour=[None] * 4)).probabilities
+    np.testing.assert_allclose(found[1:], gap[1:], rtol=1e-5)
+    app = create_app([tmp_path / "all.parquet"], run=tmp_path / "run", hosts=["testserver"])
+    records = json.loads(new.to_json(orient="records"))
+    answer = TestClient(app).post("/api/predict", json={"features": records}).json()
+    assert answer["unseen"] == {"colour": 2}
+    np.testing.assert_allclose(answer["probabilities"], found, rtol=1e-4)
+
+
+def test_the_run_reads_new_rows_with_the_options_of_its_training(tmp_path):
+    images = tmp_path / "pictures"
+    images.mkdir()
+    for row in range(40):
+        Image.new("L", (8, 8), 200 * (row % 2)).save(images / f"no {row}.png")
+    labels = ["light big" if row % 2 else "dark" for row in range(40)]
+    rows = pd.DataFrame({"what": [f"no {row}" for row in range(40)], "is": labels})
+    rows.to_csv(tmp_path / "train.csv", index=False)
+    read = {"images": images, "suffix": ".png", "separator": " ", "image-column": "what"}
+    read |= {"label-column": "is", "test": 0.5}
+    options = {"model": "linear", "epochs": 2, "out": tmp_path / "run", "image-size": 8}
+    given = [f"--{name}={value}" for name, value in (options | read).items()]
+    assert main(["train", str(tmp_path / "train.csv"), *given, "--quiet"]) == 0
+    resumed = ["train", str(tmp_path / "train.csv"), "--out", str(tmp_path / "run"), "--resume"]
+    assert main([*resumed, "--quiet"]) == 0
+    rows[["what"]].to_csv(tmp_path / "new.csv", index=False)
+    command = ["predict", str(tmp_path / "run"), str(tmp_path / "new.csv"), "--quiet"]
+    for name in ("wide", "lists"):
+        assert main([*command, "--format", name, "--out", str(tmp_path / f"{name}.csv")]) == 0
+    wide, lists = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("wide", "lists"))
+    assert wide.columns.tolist() == ["what", "big", "dark", "light"]
+    assert lists.columns.tolist() == ["what", "is"]
+    assert wide["what"].tolist() == lists["what"].tolist() == rows["what"].tolist()
+    for row, names in enumerate(lists["is"].fillna("").str.split()):
+        assert set(names) == {name for name in wide.columns[1:] if wide[name][row] > 0.5}
+    assert (
+        main(
+            [
+                *command[:2],
+                str(tmp_path / "train.csv"),
+                "--part",
+                "test",
+                "--quiet",
+                "--out",
+                str(tmp_path / "test.parquet"),
+            ]
+        )
+        == 0
+    )
+    written = cr.Predictions.read(tmp_path / "run" / "predictions.parquet")
+    again = cr.Predictions.read(tmp_path / "test.parquet")
+    assert again.ids.tolist() == written.ids.tolist()
+    assert len(again) == 20
+
+
+def test_a_changed_preparation_is_refused(tmp_path):
+    train(frame("categories"), tmp_path / "run")
+    config = tmp_path / "run" / "config.toml"
+    (tmp_path / "run" / "manifest.json").unlink()
+    text = config.read_text("utf-8")
+    for old, new in (('"categorical"', '"colour"'), ('"values" = [', '"values" = [3, ')):
+        assert old in text
+        config.write_text(text.replace(old, new, 1), "utf-8")
+        with pytest.raises(cr.InputError, match=r"config\.toml: `preparation` must be a list of"):
+            cr.load(tmp_path / "run")
 
 
 @pytest.mark.parametrize("model", ["linear", "forest", "boosting", "mlp"])

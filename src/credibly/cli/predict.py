@@ -21,6 +21,7 @@ class Own:
     Examples:
       credibly predict runs/digits digits --part test --out predictions.parquet
       torchrun --nproc-per-node 4 -m credibly predict runs/coco coco:data --shards 16 --out parts/
+      credibly predict runs/x new.csv --format lists --out submission.csv
       credibly predict runs/auto rows.csv --members members/ --out predictions.parquet
       credibly predict model.onnx tables/ --engine spark --out parts/
     """
@@ -33,6 +34,12 @@ class Own:
     part: str = option("all", help="which rows", choices=("all", "train", "calibration", "test"))
     shards: int | None = option(
         None, help="number of parts (default: one per process)", between=(1, 99_999)
+    )
+    format: str = option(
+        "predictions",
+        help="of a .csv file: predictions, as in Parquet; wide: ids and probabilities; lists: ids "
+        "and label sets",
+        choices=("predictions", "wide", "lists"),
     )
     members: str | None = option(
         None, help="folder for the predictions of each member too, before the calibrator"
@@ -56,8 +63,8 @@ def run(options: Own) -> int:
     from credibly.checks import InputError, out_can_be_written
 
     if options.engine == "spark" or options.folder.endswith(".onnx"):
-        if options.members is not None:
-            raise InputError("--members takes the folder of a run and --engine local.")
+        if options.members is not None or options.format != "predictions":
+            raise InputError("--members and --format take the folder of a run and --engine local.")
         return _predict_dataset(options)
     out_can_be_written(options.out, folder=not options.out.endswith((".parquet", ".csv")))
     from credibly import train
@@ -79,6 +86,7 @@ def run(options: Own) -> int:
             shards=options.shards or processes,
             process=process,
             processes=processes,
+            format=options.format,
             advance=advance,
         )
     if options.members is not None and process == 0:

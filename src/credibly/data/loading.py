@@ -15,7 +15,8 @@ from credibly import checks
 from credibly.arrays import to_numpy
 from credibly.checks import InputError, input_file, nearest
 from credibly.data.columns import column_names, listed
-from credibly.data.images import LazyImages
+from credibly.data.image_files import EXTENSIONS
+from credibly.data.images import ImageFiles, LazyImages
 from credibly.data.readers import (
     EMBEDDED,
     FRAME,
@@ -201,9 +202,8 @@ def from_arrays(
     Args:
         targets: (n, L), class indices of shape (n,), or ``SparseTargets``; see
             ``credibly.targets``.
-        features: (n, d) numbers: an array, a data frame, whose column names a run then asks for,
-            or a ``scipy.sparse`` matrix, which stays sparse. One of these, ``images`` and
-            ``texts``.
+        features: (n, d) numbers; a data frame, which is prepared as a table is; or a
+            ``scipy.sparse`` matrix, which stays sparse. One of these, ``images`` and ``texts``.
         images: (n, h, w[, c]) uint8.
         texts: n texts, or n pairs of texts.
         labels: names of the labels; by default ``label-0``, ``label-1``, ….
@@ -224,11 +224,20 @@ def from_arrays(
         whole = truth.ndim == 1 and truth.dtype.kind in "iu"
         count = int(truth.max(initial=0)) + 1 if whole else truth.shape[-1]
         labels = default_labels(count)
+    names = column_names(features)
+    columns = None
+    if names is not None:
+        import pyarrow as pa
+
+        from credibly.data.preparation import Columns
+
+        columns = Columns(pa.table(features).select(names), "`features`")
+        features = None
     rows = Data(
         labels=list(labels),
         targets=truth,
         features=features if features is None or is_sparse_matrix(features) else to_numpy(features),
-        feature_names=column_names(features),
+        columns=columns,
         images=None if images is None else to_numpy(images),
         texts=texts,
         augmentation="none" if images is None else "shift",
@@ -379,11 +388,14 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     missing = data.images.missing()
     if not skip:
         if missing:
-            listed = ", ".join(data.images.names[row] for row in missing[:3])
+            absent = [data.images.names[row] for row in missing]
+            ending = _ending(data.images, absent)
+            advice = "Add them, or load with `skip_bad_images=True` to leave them out."
+            if ending is not None:
+                advice = f'There is a file {absent[0]}{ending}; pass `suffix="{ending}"`.'
             raise InputError(
-                f"{data.source}: {len(missing)} of {len(data)} images are missing: {listed}"
-                f"{', …' if len(missing) > 3 else ''}. Add them, or load with "
-                "`skip_bad_images=True` to leave them out."
+                f"{data.source}: {len(missing)} of {len(data)} images are missing: "
+                f"{listed(absent, str, 3)}. {advice}"
             )
         return data
     bad = {*missing, *(row for row, _ in data.images.bad())}
@@ -392,6 +404,14 @@ def _without_bad_images(data: Data, skip: bool) -> Data:
     if not len(good):
         raise InputError(f"{data.source}: not one of its {len(data)} images decodes.")
     return dataclasses.replace(data.take(good), skipped=skipped)
+
+
+def _ending(images: LazyImages, names: Sequence[str]) -> str | None:
+    """Return the ending that the first of the missing ``names`` lacks, if there is such a file."""
+    if not isinstance(images, ImageFiles):
+        return None
+    endings = (*EXTENSIONS, *map(str.upper, EXTENSIONS))
+    return next((each for each in endings if (images.folder / f"{names[0]}{each}").is_file()), None)
 
 
 def _split(

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -344,19 +345,26 @@ def as_dates(cells: pa.ChunkedArray, format: str) -> pa.ChunkedArray:
     Raises:
         pa.ArrowInvalid: if a cell is none.
     """
-    if format != ISO and pa.types.is_string(cells.type):
-        try:
-            return pc.strptime(cells, format=format, unit="us")
-        except pa.ArrowInvalid:
-            pass  # also ISO is understood
     if pa.types.is_string(cells.type):
-        try:
-            return cells.cast(pa.timestamp("us"))
-        except pa.ArrowInvalid:  # with a zone
-            return cells.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+        instants = {text: _instant(text, format) for text in pc.unique(cells).to_pylist()}
+        found = [instants[text] for text in cells.to_pylist()]
+        return pa.chunked_array([pa.array(found, pa.timestamp("us"))])
     if not (pa.types.is_temporal(cells.type) or pa.types.is_null(cells.type)):
         raise pa.ArrowInvalid("not a date")
     return cells.cast(pa.timestamp("us"), safe=False)
+
+
+def _instant(text: str | None, format: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            found = datetime.strptime(text, format)
+        except ValueError as error:
+            raise pa.ArrowInvalid(str(error)) from None
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
 
 def _date_parts(dates: pa.ChunkedArray) -> list[Array]:
@@ -416,7 +424,8 @@ def _date_formats(known: pa.ChunkedArray) -> list[str]:
 
 def _is_date(known: pa.ChunkedArray, format: str) -> bool:
     try:
-        return as_dates(known, format).null_count == 0
+        as_dates(known, format)
+        return True
     except pa.ArrowInvalid:
         return False
 

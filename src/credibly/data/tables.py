@@ -81,7 +81,7 @@ def from_table(table: pa.Table, path: Path, layout: Layout) -> Data:
     if texts is not None and layout.text is None and not layout.to_predict:
         reader.warn_of_features()
     if ids is None and isinstance(images, ImageFiles):
-        ids = np.array(images.names)
+        ids = np.array([name.removesuffix(layout.suffix) for name in images.names])
     return Data(
         labels=labels,
         targets=as_decoded(targets),

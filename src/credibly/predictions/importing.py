@@ -278,9 +278,11 @@ def _places(labels: Sequence[str], known: Sequence[str], where: str) -> list[int
     place = {name: position for position, name in enumerate(known)}
     for name in labels:
         if name not in place:
+            numbered = list(labels) == [str(number) for number in range(len(labels))]
+            advice = "The scores have no label names: give them, in order, by `labels`."
             raise InputError(
                 f"{where}the truth must have every label; {name!r} is missing. "
-                f"{nearest(str(name), known)}"
+                f"{advice if numbered else nearest(str(name), known)}"
             )
     return [place[name] for name in labels]
 

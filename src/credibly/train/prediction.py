@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.checks import InputError, at_least
+from credibly.checks import InputError, at_least, choice
 from credibly.files import atomic_path, sweep
 from credibly.train.run import CALIBRATION, MODEL, Run
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from credibly.data import Data
 
 CHUNK = 16_384
+FORMATS = ("predictions", "wide", "lists")
 
 
 def predict_to(
@@ -28,6 +30,7 @@ def predict_to(
     shards: int = 1,
     process: int = 0,
     processes: int = 1,
+    format: str = "predictions",
     advance: Callable[[float], None] = lambda rows: None,
 ) -> list[Path]:
     """Predict ``rows`` into one file, or into a folder with one file per shard.
@@ -43,6 +46,9 @@ def predict_to(
             else is a folder of parts, which reads as one file.
         shards: number of parts.
         process, processes: which share of the parts is this process's.
+        format: ``"predictions"``; for a ``.csv`` file also ``"wide"``, ids and one column of
+            probabilities per label, or ``"lists"``, ids and the labels of the run's rule, joined
+            as in the training file.
         advance: called with the number of rows done.
 
     Returns:
@@ -53,14 +59,21 @@ def predict_to(
     out = Path(out)
     rows = run.check(rows)
     at_least("shards", shards, 1)
+    choice("format", format, FORMATS)
+    if format != "predictions" and out.suffix != ".csv":
+        raise InputError(f"`format={format}` writes a .csv file; got {out}.")
     if out.suffix in (".parquet", ".csv"):
         if shards > 1 or processes > 1:
             raise InputError(
                 f"{shards} shards by {processes} processes need a folder; got the file {out}. "
                 f"Use --out {out.with_suffix('')}, which reads as one file."
             )
-        write = _write_csv if out.suffix == ".csv" else _write
-        write(run, rows, out, {}, advance)
+        if format != "predictions":
+            _write_rows(run, rows, out, format, advance)
+        elif out.suffix == ".csv":
+            _write_csv(run, rows, out, {}, advance)
+        else:
+            _write(run, rows, out, {}, advance)
         return [out]
     origin = {"run": run_hash(run.folder), "rows": rows.fingerprint(), "shards": shards}
     sweep(out)  # shards that are there are not written again, and so not swept one by one
@@ -123,25 +136,55 @@ def _is_there(part: Path, origin: dict[str, Any]) -> bool:
     return True
 
 
-def _write_csv(
-    run: Run, rows: Data, path: Path, extra: dict[str, Any], advance: Callable[[float], None]
-) -> None:
-    """Write the columns of a predictions file as CSV."""
-    import pyarrow.parquet as pq
-    from pyarrow import csv
-
+def _refuse_top_labels(run: Run, path: Path) -> None:
     if run.keeps_top_labels:
         raise InputError(
             f"{run.folder} keeps the most probable labels of each row, which are lists; a CSV file "
             f"has none. Use --out {path.with_suffix('.parquet')}."
         )
+
+
+def _write_rows(
+    run: Run, rows: Data, path: Path, format: str, advance: Callable[[float], None]
+) -> None:
+    """Write ids with probabilities or with label sets, as competitions ask for."""
+    _refuse_top_labels(run, path)
+    read = run.data.get("reader", {})  # version 0.2 did not write it
+    spaces = any(" " in label for label in run.labels)
+    separator = read.get("separator", "none")  # none: a cell of the training file is one name
+    separator = ("|" if spaces else " ") if separator == "none" else separator
+    titles = run.labels if format == "wide" else [read.get("label_column", "labels")]
+    name = read.get("id_column") or read.get("image_column") or "id"
+    with atomic_path(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow([name, *titles])
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows.take(np.arange(start, min(start + CHUNK, len(rows))))
+            found = run.predictions(chunk, run.scores(chunk), truth=False).probabilities
+            cells = [[f"{each:.6g}" for each in row] for row in found]
+            if format == "lists":
+                names = np.array(run.labels, dtype=object)
+                sets = run.pipeline.rule.predict(found)
+                cells = [[separator.join(names[row])] for row in sets]
+            table.writerows([key, *row] for key, row in zip(chunk.ids, cells, strict=True))
+            advance(len(chunk))
+
+
+def _write_csv(
+    run: Run, rows: Data, path: Path, extra: dict[str, Any], advance: Callable[[float], None]
+) -> None:
+    """Write the columns of a predictions file as CSV."""
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    _refuse_top_labels(run, path)
     with TemporaryDirectory() as folder:
         whole = Path(folder) / "predictions.parquet"
         _write(run, rows, whole, extra, advance)
         with (
             atomic_path(path) as beside,
             pq.ParquetFile(whole) as file,
-            csv.CSVWriter(beside, file.schema_arrow) as writer,
+            pyarrow.csv.CSVWriter(beside, file.schema_arrow) as writer,
         ):
             for batch in file.iter_batches():
                 writer.write_batch(batch)

@@ -258,7 +258,7 @@ class Run:
             names = self.preparation.feature_names
             made = self.preparation.transform(given)
             return Data(self.labels, unknown, features=made, feature_names=names)
-        array = given if self.data["kind"] == "text" else to_numpy(given)
+        array: Any = given if self.data["kind"] == "text" else to_numpy(given)
         if self.data["kind"] == "text+regions":
             raise InputError(
                 f"{self.folder} takes questions with regions of images; load them by "
