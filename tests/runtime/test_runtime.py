@@ -197,3 +197,21 @@ def test_a_missing_file_and_wrong_columns_are_refused(tmp_path):
         found.probabilities(scores[:, :3])
     with pytest.raises(InputError, match="must be a matrix"):
         found.probabilities(scores[0])
+
+
+@pytest.mark.parametrize("loss", [None, "asl", "softmax", "avgk"])
+def test_a_map_becomes_onnx_by_the_command_line(loss, tmp_path, capsys):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from credibly.cli import main
+
+    pipeline = pipeline_of(loss, "affine", decide.TopK(2))
+    scores = scores_of(losses.BCE() if loss is None else pipeline.loss)
+    pipeline.fit(scores, np.eye(LABELS, dtype=int)[CLASSES])
+    found = saved(pipeline, tmp_path)
+    out = tmp_path / "map.onnx"
+    assert main(["export", str(tmp_path / "map.json"), "--out", str(out)]) == 0
+    session = onnxruntime.InferenceSession(str(out))
+    _, probabilities, sets = session.run(None, {"inputs": scores})
+    np.testing.assert_allclose(probabilities, found.probabilities(scores), atol=1e-5)
+    np.testing.assert_array_equal(sets, found.sets(scores))
+    assert "Largest difference" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""``credibly export RUN``: one ONNX file from inputs to calibrated probabilities and sets."""
+"""``credibly export SOURCE``: one ONNX file to calibrated probabilities and sets."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from credibly.cli.command import option
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Export a run to ONNX: inputs → scores → link → calibrator → probabilities → label sets.
+    """Export a run or a map to ONNX: inputs → scores → link → calibrator → probabilities → sets.
+
+    A map, as ``credibly calibrate --save map.json`` writes it, takes scores in place of inputs.
 
     The file is run in onnxruntime and compared with the run before it gets its name: probabilities
     on noise, label sets also on the scores in the run's predictions.
 
     Example:
       credibly export runs/digits --out digits.onnx
+      credibly export map.json --out map.onnx
     """
 
-    folder: str = option(help="folder of a finished run", positional=True, metavar="RUN")
+    folder: str = option(help="a finished run, or a map.json", positional=True, metavar="SOURCE")
     out: str = option(help="the .onnx file to write")
     allow_python: bool = option(False, help="import the code that a python: run names")
     json: bool = option(False, help="print the result as JSON")
@@ -31,8 +34,14 @@ def run(options: Options) -> int:
     from credibly import train
     from credibly.cli.tables import print_json, print_text
 
-    run = train.load(options.folder, allow_python=options.allow_python)
-    result = train.export(run, options.out)
+    if options.folder.endswith(".json"):
+        from credibly.pipeline import Pipeline
+        from credibly.train.onnx import export_map
+
+        result = export_map(Pipeline.read(options.folder), options.out)
+    else:
+        run = train.load(options.folder, allow_python=options.allow_python)
+        result = train.export(run, options.out)
     if options.json:
         print_json({"file": options.out, **result})
     else:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from credibly import __version__
 from credibly.checks import InputError
 from credibly.files import atomic_path
+from credibly.pipeline import Pipeline
 from credibly.train.batches import mixed
 from credibly.train.run import Run
 from credibly.types import Array
@@ -123,6 +124,37 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
         result["encoder"] = VOCABULARY_OUTSIDE if single else TOKENIZER_OUTSIDE
         result["inputs"] = list(module.names)
     return result
+
+
+def export_map(pipeline: Pipeline, path: str | Path) -> dict[str, Any]:
+    """Write a map of scores as ONNX: input ``inputs``, (rows, scores of a row), float32.
+
+    Outputs and the check by onnxruntime are those of ``export``.
+    """
+    onnx = _library("onnx")
+    _library("onnxruntime")
+    if pipeline.labels is None:
+        raise InputError(
+            "a map must hold the names of its labels to become ONNX; got none. Save it by "
+            "`credibly calibrate --save`, or give `labels` to `Pipeline`."
+        )
+    count = len(pipeline.labels)
+    shape = (count if pipeline.loss is None else pipeline.loss.num_outputs(count),)
+    with atomic_path(path) as beside:
+        _write(pipeline.to_module(), SINGLE, _inputs(2, shape), beside)
+        model = onnx.load(str(beside))
+        about = {"labels": pipeline.labels, "loss": pipeline.loss_name, "credibly": __version__}
+        onnx.helper.set_model_props(model, {"credibly": json.dumps(about, ensure_ascii=False)})
+        onnx.save(model, str(beside))
+        scores = _inputs(7, shape)[0].numpy()
+        estimates = _run(beside, SINGLE, [scores])[1]
+        difference = float(np.abs(pipeline.probabilities(scores) - estimates).max())
+        if not difference <= TOLERANCE:
+            raise InputError(
+                f"the ONNX form of the map differs from torch by {difference:.2g} in probability, "
+                f"more than {TOLERANCE:g}; nothing was written."
+            )
+    return {"shape": list(shape), "labels": pipeline.labels, "difference": difference, "rows": 0}
 
 
 def _library(name: str) -> Any:
