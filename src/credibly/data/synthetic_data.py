@@ -8,7 +8,7 @@ from credibly import checks
 from credibly.checks import InputError
 from credibly.data.rows import Data
 from credibly.data.splits import split_rows
-from credibly.targets import Targets
+from credibly.targets import as_decoded
 from credibly.types import Array
 
 
@@ -70,7 +70,7 @@ def synthetic(
     hidden = generator.random(size=targets.shape) < unknown
     return Data(
         labels=[f"label-{label:0{len(str(num_labels - 1))}d}" for label in range(num_labels)],
-        targets=Targets(np.where(hidden, np.float32(-1), targets)),
+        targets=as_decoded(np.where(hidden, np.float32(-1), targets)),
         split=split_rows(targets, test=test, calibration=calibration, seed=seed),
         features=features,
         truth=truth,

@@ -15,7 +15,7 @@ from credibly.data.rows import Data
 from credibly.data.splits import CALIBRATION, TEST, TRAIN
 from credibly.data.target_columns import listed_targets
 from credibly.papers.datasets.folders import first_folder, holding
-from credibly.targets import Targets, from_signed
+from credibly.targets import as_decoded, from_signed
 
 WIDER_IMAGES = ("Image", "image", "images")
 
@@ -49,7 +49,7 @@ def read_wider(path: Path) -> Data:
     return Data(
         labels=labels,
         # In the files 1 is present, −1 absent and 0 unspecified.
-        targets=Targets(from_signed(np.array(targets, dtype=np.int8).reshape(-1, len(labels)))),
+        targets=as_decoded(from_signed(np.array(targets, dtype=np.int8).reshape(-1, len(labels)))),
         ids=np.array(ids, dtype=str),
         split=np.array(split),
         images=ImageFiles(folder, names, source=str(folder), boxes=np.array(boxes)),

@@ -12,7 +12,7 @@ from credibly.data.parsing import read_lines, read_xml
 from credibly.data.rows import Data
 from credibly.data.splits import TEST, TRAIN
 from credibly.papers.datasets.folders import holding
-from credibly.targets import UNKNOWN, Targets, from_signed
+from credibly.targets import UNKNOWN, as_decoded, from_signed
 from credibly.types import Array
 
 LABELS = (
@@ -50,7 +50,7 @@ def read_voc(path: Path) -> Data:
     files = [f"JPEGImages/{name}.jpg" for name in ids]
     return Data(
         labels=list(LABELS),
-        targets=Targets(np.concatenate(targets)),
+        targets=as_decoded(np.concatenate(targets)),
         ids=np.array(ids),
         split=np.array(split),
         images=ImageFiles(root, files, source=str(root)),

@@ -17,7 +17,7 @@ from credibly.data.splits import TEST, TRAIN
 from credibly.metrics.vqa import normalize_answer
 from credibly.papers.datasets.folders import holding
 from credibly.papers.datasets.regions import Regions, image_number, open_regions
-from credibly.targets import SparseTargets, Targets
+from credibly.targets import SparseTargets, as_decoded
 from credibly.types import Array
 
 QUESTIONS = "v2_OpenEnded_mscoco_{}_questions.json"
@@ -81,7 +81,7 @@ def read_vqa(
         )
     return Data(
         labels=answers,
-        targets=targets if len(questions) * len(answers) > DENSE else Targets(targets.dense()),
+        targets=targets if len(questions) * len(answers) > DENSE else as_decoded(targets.dense()),
         ids=np.array([question.number for question in questions]),
         split=np.array([question.part for question in questions], dtype=np.int8),
         texts=[question.text for question in questions],
@@ -104,8 +104,8 @@ def _targets(questions: Sequence[Question], answers: Sequence[str], share: float
         offsets.append(len(indices))
     values = np.minimum(1, np.array(counts, np.float32) * np.float32(share))
     known = np.array([bool(question.answers) for question in questions])
-    rows = (np.array(each, np.int64) for each in (offsets, indices))
-    return SparseTargets(*rows, len(answers), values, None if known.all() else known)
+    starts, columns = np.array(offsets, np.int64), np.array(indices, np.int64)
+    return SparseTargets(starts, columns, len(answers), values, None if known.all() else known)
 
 
 def read_questions(path: Path) -> list[Question]:
