@@ -8,6 +8,7 @@ import pytest
 from credibly import InputError, metrics
 from credibly.metrics.ranges import RankCounts, RankPlan
 from credibly.metrics.ranking import precisions
+from credibly.metrics.zero_labels import ZeroLabels
 
 VALUES = {
     "probabilities": lambda g: g.random(2000),
@@ -68,3 +69,23 @@ def test_the_influence_of_cells_is_that_of_values_where_cells_hold_one_value_eac
     found = counts.influence().of_rows(values, targets)
     np.testing.assert_allclose(found, precision_influence(values, targets), atol=1e-12)
     assert np.abs(found).max() > 1e-4
+
+
+@pytest.mark.parametrize("exact", [300, 2**20])
+def test_confidences_past_a_limit_count_as_ties_and_change_the_auroc_alone(exact):
+    generator = np.random.default_rng(0)
+    values = generator.random((5000, 3)).astype(np.float32)
+    targets = (generator.random(values.shape) < values**3).astype(np.int8)
+    targets[generator.random(values.shape) < 0.05] = -1
+    whole, merged = ZeroLabels(3), ZeroLabels(3, exact)
+    whole.update(values, targets)
+    for rows in np.array_split(np.arange(5000), 7):
+        part = ZeroLabels(3, exact)
+        part.update(values[rows], targets[rows])
+        merged.merge(part.state())
+    found, expected = merged.compute(), whole.compute()
+    assert len(merged.state()["keys"]) <= exact
+    assert found.auroc == pytest.approx(expected.auroc, rel=1e-12 if exact > 5000 else 1e-2)
+    for name in ("accuracy", "mean_confidence_in", "mean_confidence_out", "rows_in", "rows_out"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12)
+    assert expected.rows_out > 100

@@ -66,8 +66,8 @@ class _GroupSums(Accumulator):
 
     Args:
         names: of the numbers, in the order of the terms.
-        bins: by name of a number, its calibration error and the sums that it is of.
-        shapes: of the sums of bins.
+        errors: by name of a number, its calibration error and the sums that it is of.
+        bins: number of bins.
         groups: number of groups.
     """
 

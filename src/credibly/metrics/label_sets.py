@@ -299,7 +299,7 @@ def set_counts(chosen: Array, truth: Array, axis: int | None) -> Array:
 def hamming_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
     """Return how many entries of each row differ, and how many are known."""
     hits, returned, present = set_counts(chosen, truth, 1)
-    return returned + present - 2 * hits, (truth >= 0).sum(1, dtype=np.float64)
+    return returned + present - 2 * hits, np.count_nonzero(truth >= 0, axis=1).astype(np.float64)
 
 
 def exact_match_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:

@@ -14,9 +14,6 @@ from credibly.metrics.inputs import hard, probability_pair
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 
-EXACT = 2**20
-"""So many different confidences are told apart; with more, the closest count as ties."""
-
 
 @dataclass(frozen=True)
 class ZeroLabel:
@@ -63,14 +60,16 @@ def zero_label(
 class ZeroLabels(Accumulator):
     """``zero_label`` over batches of rows, from the number of rows by confidence.
 
-    Past ``EXACT`` different confidences, those that agree in their leading bits (14 or more of the
-    mantissa) count as ties in the AUROC; everything else stays exact.
+    Past ``exact`` different confidences, those that agree in their leading bits (by default 14 or
+    more of the mantissa) count as ties in the AUROC; everything else stays exact.
 
     Args:
         num_labels: number of labels.
+        exact: how many different confidences are told apart.
     """
 
-    def __init__(self, num_labels: int) -> None:
+    def __init__(self, num_labels: int, exact: int = 2**20) -> None:
+        self._exact = exact
         self.sums = {
             "inside": np.zeros(3),  # rows, hits and sum of confidences of rows with a label
             "seen": np.zeros(num_labels),  # how often each label is known
@@ -107,7 +106,7 @@ class ZeroLabels(Accumulator):
             counts, confidence = counts * [1.0, 0.0], 0.0
         self._confidence_out += confidence
         self._waiting.append((keys, counts))
-        if sum(len(each) for each, _ in self._waiting) >= EXACT:
+        if sum(len(each) for each, _ in self._waiting) >= self._exact:
             self._compact()
 
     def _compact(self) -> None:
@@ -117,7 +116,7 @@ class ZeroLabels(Accumulator):
         while True:
             shift = np.uint64(64 - self._bits)
             found, places = np.unique(keys >> shift << shift, return_inverse=True)
-            if len(found) <= EXACT:
+            if len(found) <= self._exact:
                 break
             self._bits = min(self._bits, 27) - 1  # 12 bits of sign and exponent
         self._keys = found
@@ -135,12 +134,6 @@ class ZeroLabels(Accumulator):
         known, confidence, bits = state["about"]
         self._bits = min(self._bits, int(bits))
         self._add(int(known), float(confidence), state["keys"], np.array(state["counts"]))
-
-    @property
-    def defined(self) -> bool:
-        """Whether some rows have a label, and others are known to have none."""
-        found = self.compute()
-        return bool(found.rows_in and found.rows_out)
 
     def compute(self) -> ZeroLabel:
         """Return the numbers of all rows."""
@@ -203,7 +196,7 @@ def _rows(probabilities: Array, targets: Array) -> tuple[Array, Array, Array, Ar
     known = targets >= 0
     values = np.where(known, probabilities.astype(np.float64), 0.0)
     confidence = values.max(1, initial=0.0) + 0.0  # −0 and 0 are equal
-    inside = (targets > 0).any(1)
+    inside = np.asarray((targets > 0).any(1))
     top = known & (values == confidence[:, None])
     share = (top & (targets > 0)).sum(1) / np.maximum(top.sum(1), 1)
     return inside, np.where(inside, 0, known.sum(1)), confidence, share

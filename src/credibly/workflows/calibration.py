@@ -475,6 +475,7 @@ def _calibrated(pipeline: Pipeline, batch: Predictions, *, logits: bool) -> Pred
         mapped[held] = pipeline.probabilities(column)[:, 0].astype(np.float32)
         return batch.with_probabilities(mapped)
     given = batch.scores if logits else as_log_odds(batch.probabilities)
+    assert given is not None  # checked before any work was done
     mapped = pipeline.probabilities(given).astype(np.float32)
     return Predictions(mapped, batch.labels, batch.ids, batch.targets, batch.scores)
 
