@@ -12,10 +12,9 @@ from credibly.retrieve.joint.choice import fit_joint
 from credibly.retrieve.joint.label_sets import JointCoverage, MostProbableSet
 from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.joint.pairs import seen_together
-from credibly.retrieve.memory import Index
+from credibly.retrieve.memory import Index, probability
 from credibly.retrieve.query.formula import Query
 from credibly.retrieve.query.parser import parse
-from credibly.retrieve.query.probabilities import probability
 
 __all__ = [
     "Answer",

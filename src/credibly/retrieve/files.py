@@ -22,7 +22,7 @@ from credibly.retrieve.answer import Answer, Hit, checked_top, conditions
 from credibly.retrieve.memory import Index
 from credibly.retrieve.query.diagram import Diagram, diagram
 from credibly.retrieve.query.formula import Query
-from credibly.retrieve.query.probabilities import as_query
+from credibly.retrieve.query.parser import as_query
 from credibly.targets import as_decoded
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Predictions kept in memory for many queries."""
+"""Queries over rows in memory: their probability, and an index for many queries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly import checks
-from credibly.arrays import to_numpy
+from credibly.arrays import like, to_numpy
 from credibly.checks import InputError
 from credibly.predictions import Dataset
 from credibly.retrieve.answer import Answer, Hit, checked_top, conditions, holds
-from credibly.retrieve.query.diagram import ALWAYS, Diagram, diagram
+from credibly.retrieve.query.diagram import ALWAYS, Diagram, diagram, evaluate
 from credibly.retrieve.query.formula import Query
-from credibly.retrieve.query.probabilities import as_query, evaluate_rows
+from credibly.retrieve.query.parser import as_query
 from credibly.targets import UNKNOWN, Coding, decode
 from credibly.types import Array, ArrayLike
 
@@ -311,3 +311,43 @@ class Index:
             Hit(name, value, dict(zip(texts, each, strict=True)), truth)
             for name, value, each, truth in zip(ids, best.tolist(), chances, truths, strict=True)
         ]
+
+
+def probability(
+    query: str | Query,
+    probabilities: ArrayLike,
+    labels: Sequence[str],
+    joint: Joint | None = None,
+) -> Array:
+    """Return the probability that each row satisfies the query.
+
+    Labels are independent unless a ``joint`` is given.
+
+    A conjunction is the product of its conditions' probabilities; any other formula is exact too,
+    a label that occurs twice included. Probabilities count as float32, as files hold them.
+
+    Example:
+        >>> probability("dog | cat & dog", [[0.5, 0.25]], labels=["dog", "cat"])
+        array([0.5])
+    """
+    chances = np.asarray(to_numpy(probabilities), np.float32)
+    checks.matrix("probabilities", chances)
+    checks.probabilities(chances)
+    names = {name: place for place, name in enumerate(labels)}
+    if len(names) != chances.shape[1]:
+        raise InputError(
+            f"`labels` must name each of the {chances.shape[1]} columns once; got {len(names)}."
+        )
+    asked = as_query(query, list(names))
+    found = diagram(asked)
+    return like(evaluate_rows(found, names, chances.T, joint), probabilities)
+
+
+def evaluate_rows(
+    found: Diagram, names: dict[str, int], columns: Array, joint: Joint | None
+) -> Array:
+    """Return the same from float32 ``columns`` of shape (labels, rows)."""
+    if joint is None:
+        return evaluate(found, [columns[names[x]].astype(np.float64) for x in found.labels])
+    joint.check(list(names))
+    return joint.evaluate_columns(found, names, np.ascontiguousarray(columns))

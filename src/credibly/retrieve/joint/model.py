@@ -36,9 +36,10 @@ from credibly.arrays import to_numpy
 from credibly.checks import InputError
 from credibly.files import atomic_path, read_json_object
 from credibly.retrieve.joint.fitting import NODE, Parameters
+from credibly.retrieve.memory import probability
 from credibly.retrieve.query.diagram import ALWAYS, NEVER, Diagram, Keep, evaluate
 from credibly.retrieve.query.formula import And, Label, query_of
-from credibly.retrieve.query.probabilities import as_query, probability
+from credibly.retrieve.query.parser import as_query
 from credibly.targets import Coding, TargetsLike
 from credibly.types import Array, ArrayLike
 

@@ -12,7 +12,7 @@ from credibly.arrays import to_numpy
 from credibly.retrieve.joint.model import Joint
 from credibly.retrieve.query.diagram import Diagram, diagram, evaluate
 from credibly.retrieve.query.formula import Query
-from credibly.retrieve.query.probabilities import as_query
+from credibly.retrieve.query.parser import as_query
 from credibly.targets import Targets
 from credibly.types import Array, ArrayLike
 

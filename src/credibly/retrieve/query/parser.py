@@ -205,6 +205,11 @@ def _pointing(text: str, position: int, reason: str) -> str:
     return f"query: {reason}\n    {shown}\n    {' ' * position}^"
 
 
+def as_query(query: str | Query, labels: Sequence[str]) -> Query:
+    """Return the query, parsed if it is text; every label must be one of ``labels``."""
+    return parse(query, labels) if isinstance(query, str) else query.check(labels)
+
+
 @lru_cache(maxsize=2**16)
 def folded(text: str) -> str:
     """Return text for comparison: without case and accents.
