@@ -75,7 +75,7 @@ def test_the_command_trains_the_rows_that_remain_and_keeps_the_others(one_label,
     assert not (tmp_path / "t").exists()
     assert run(capsys, *table, *how, "--run")[0] == 0
     code, shown, _ = run(capsys, *table, *how, "--json")
-    rows = {row["method"]: row for row in json.loads(shown)}
+    rows = {row["method"]: row for row in json.loads(shown)["rows"]}
     assert rows["Softmax"]["runs"] == 2
     assert rows["Softmax"]["printed"] == {"top-1 error": 5.2}
     errors = [
@@ -125,7 +125,7 @@ def test_the_probe_is_chosen_and_reported_by_accuracy(one_label, tmp_path, capsy
 def test_the_command_lists_papers_and_protocols_and_refuses_others(capsys):
     code, shown, _ = run(capsys, "papers", "--json")
     assert code == 0
-    assert [row["paper"] for row in json.loads(shown)] == list(PAPERS)
+    assert [row["paper"] for row in json.loads(shown)["papers"]] == list(PAPERS)
     code, shown, _ = run(capsys, "papers", "--preset", "spa-coco")
     assert "batch_size = 256" in shown
     code, _, error = run(capsys, "papers", "spa", "--table", "9")

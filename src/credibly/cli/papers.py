@@ -81,7 +81,7 @@ def run(options: Own) -> int:
     ]
     columns = ["paper", "title", "tables", "presets"]
     if options.json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        print_json({"papers": [dict(zip(columns, row, strict=True)) for row in rows]})
         return 0
     print_table("papers", columns, rows)
     print_text("Next: credibly papers PAPER --table NUMBER, credibly papers --preset NAME.")
@@ -99,7 +99,7 @@ def _show_preset(name: str, as_json: bool) -> int:
         for kind, options in found.of_data.items()
     ]
     if as_json:
-        print_json([{"words": words, "settings": settings} for words, settings in rows])
+        print_json({"statements": [{"words": words, "settings": values} for words, values in rows]})
     else:
         print_table(name, ["the paper", "settings"], rows)
     return 0
@@ -129,7 +129,7 @@ def _show_table(options: Own, paper: str) -> int:
             _train(options, block, runs)
         shown += _rows(table, block, runs)
     if options.json:
-        print_json(shown)
+        print_json({"rows": shown})
         return 0
     columns = ["", "data", "runs", *table.columns]
     print_table(
