@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from credibly import Predictions, metrics
 from credibly.app import report
 from credibly.app.server import create_app
-from credibly.app.views.labels import label_table
+from credibly.app.views.labels import summarize_columns
 from credibly.metrics.summaries import MIN_COUNT
 
 LABELS = ["1", "two", "three"]
@@ -48,7 +48,7 @@ def client(partial):
 def test_every_page_gives_a_label_the_same_numbers(client, partial, label):
     _, one = partial
     t = LABELS.index(label)
-    row = label_table(one)[t]
+    row = summarize_columns(one.labels, one.probabilities, one.targets)[t]
     p, y = one.probabilities[:, [t]], one.targets[:, [t]]
     error = metrics.calibration_error(p, y, "ace", min_count=MIN_COUNT, coding="unknown")
     assert row.error == pytest.approx(float(error))

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from credibly import Predictions
 from credibly.app.server import create_app
-from credibly.app.views.labels import label_table
+from credibly.app.views.labels import summarize_columns
 from credibly.checks import InputError
 from credibly.review import Review, ReviewLog, apply_reviews, label_issues, label_studio
 
@@ -139,7 +139,10 @@ def test_the_effect_is_that_of_the_corrected_file(client, ours):
     changed = int((corrected.targets != ours.targets).sum())
     text = client.get("/review/effect").text
     assert f'<strong id="changed">{changed}</strong>' in text
-    before, after = ({row.label: row for row in label_table(each)} for each in (ours, corrected))
+    before, after = (
+        {row.label: row for row in summarize_columns(each.labels, each.probabilities, each.targets)}
+        for each in (ours, corrected)
+    )
     for label in {label for _, label, _ in chosen}:
         for row in (before[label], after[label]):
             assert f"<td>{row.average_precision:.4f}</td>" in text

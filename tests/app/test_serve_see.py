@@ -14,7 +14,11 @@ from serve_accessibility import violations
 from serve_browser import listening
 
 from credibly import Predictions
+from credibly.app.pages.try_model import tried
+from credibly.app.served.address import FileQuery
+from credibly.app.served.files import ServedPredictions
 from credibly.app.served.images import Thumbnails
+from credibly.app.served.workbench import Workbench
 from credibly.app.server import create_app
 
 HOSTS = ["testserver"]
@@ -178,6 +182,22 @@ def test_colours_are_chosen_and_kept(page):
     page.goto("/labels")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
     assert violations(page, rules=["color-contrast"]) == []
+
+
+@pytest.mark.parametrize(
+    ("tried_row", "unlike"), [([0.9, 0.05, 0.05], False), ([0.5, 0.5, 0.5], True)]
+)
+def test_a_row_unlike_all_known_ones_is_told(tmp_path, tried_row, unlike):
+    rng = np.random.default_rng(0)
+    p = np.full((300, 3), 0.05)
+    p[np.arange(300), rng.integers(0, 3, 300)] = 0.9
+    p += rng.uniform(0, 0.02, p.shape)
+    y = (p > 0.5).astype(int)
+    labels = ["a", "b", "c"]
+    Predictions.from_arrays(probabilities=p, targets=y, labels=labels).write(tmp_path / "p.parquet")
+    bench = Workbench([ServedPredictions(tmp_path / "p.parquet")])
+    answer = {"labels": labels, "probabilities": [tried_row], "sets": [["a"]], "decision": ""}
+    assert tried(bench, FileQuery(), answer).unlike == unlike
 
 
 # Import -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.app import report
-from credibly.app.views.labels import label_atlas, label_pairs, label_table
+from credibly.app.views.labels import label_atlas, label_pairs, summarize_columns
 from credibly.app.views.overview import overview
 from credibly.cli import main
 from credibly.metrics.summaries import MIN_COUNT
@@ -67,7 +67,9 @@ def test_the_atlas_has_the_numbers_of_every_table():
     p, y = drawn()
     y[np.random.default_rng(1).random(y.shape) < 0.3] = -1
     one = Predictions.from_arrays(probabilities=p, targets=y, labels=list("abcd"), coding="unknown")
-    assert [row.summary for row in label_atlas(one.labels, p, y)] == label_table(one)
+    assert [row.summary for row in label_atlas(one.labels, p, y)] == summarize_columns(
+        one.labels, one.probabilities, one.targets
+    )
 
 
 def test_the_noise_floor_is_what_right_probabilities_show():

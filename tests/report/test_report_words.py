@@ -5,7 +5,7 @@ import pytest
 
 from credibly import Predictions, metrics
 from credibly.app.views.comparisons import COLUMNS, Cell, comparison
-from credibly.app.views.labels import biased_labels, label_table
+from credibly.app.views.labels import biased_labels, summarize_columns
 from credibly.app.views.overview import _listed, verdict
 
 
@@ -155,7 +155,7 @@ def test_intervals_do_not_fall_below_zero_and_hold_the_estimate():
 
 def test_labels_without_truth_say_so():
     p = np.array([[0.5, 0.25], [0.5, 0.75]])
-    rows = label_table(Predictions.from_arrays(probabilities=p, labels=["a", "b"]))
+    rows = summarize_columns(["a", "b"], np.asarray(p), None)
     assert [(row.present, row.expected) for row in rows] == [(None, 1.0), (None, 1.0)]
     assert all(np.isnan(row.present_share) for row in rows)
 
@@ -164,16 +164,8 @@ def test_labels_and_hits_count_known_entries_alone():
     p = np.array([[0.5, 0.25], [0.5, 0.75], [1.0, 0.5]])
     y = np.array([[1, 0], [-1, 1], [0, 1]], dtype=np.int8)
     one = predictions(p, y)
-    rows = label_table(one)
+    rows = summarize_columns(one.labels, one.probabilities, one.targets)
     assert [(row.present, row.expected) for row in rows] == [(1, 1.5), (2, 1.5)]
-
-
-def test_a_chart_says_what_it_is_without_breaking_out():
-    from credibly import plot
-    from credibly.plot.svg_text import svg
-
-    ax = plot.retrieval({1: 0.5})
-    assert 'aria-label="&quot;&gt;&lt;x"' in svg(ax, "n", '"><x')
 
 
 def test_the_plotted_numbers_are_those_of_the_metrics():

@@ -297,53 +297,21 @@ def _points(pairs: list[tuple[float, float]]) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in pairs)
 
 
-def reliability_drawing(diagrams: Mapping[str, Mapping[str, Sequence[float | None]]]) -> Markup:
-    """Return reliability diagrams as SVG: one line of dots per stage, the diagonal of right ones.
+def reliability_lines(diagrams: Mapping[str, Mapping[str, Sequence[float | None]]]) -> Markup:
+    """Return reliability diagrams in one chart, a line each.
 
     Args:
         diagrams: by stage, ``confidence``, ``frequency`` and ``counts`` of the bins.
     """
-    side, left, top = 320, 46, 10
-
-    def x(value: float) -> float:
-        return left + value * side
-
-    def y(value: float) -> float:
-        return top + (1 - value) * side
-
-    parts = [f'<path class="axis" d="M{left} {top}V{top + side}H{left + side}"/>']
-    parts.append(f'<path class="diagonal" d="M{x(0)} {y(0)}L{x(1)} {y(1)}"/>')
-    for value in (0, 0.25, 0.5, 0.75, 1):
-        at = f'x="{x(value):.1f}" y="{top + side + 16}"'
-        parts.append(f'<text {at} text-anchor="middle">{value:g}</text>')
-        parts.append(
-            f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>'
-        )
-    drawn = []
-    for place, bins in enumerate(diagrams.values()):
-        if bins in drawn:  # a link that changes nothing
-            continue
-        drawn.append(bins)
-        most = max(filter(None, bins["counts"]), default=1)
-        dots = [
-            (x(p), y(f), 2 + 4 * (count / most) ** 0.5)
-            for p, f, count in zip(
-                bins["confidence"], bins["frequency"], bins["counts"], strict=True
-            )
-            if p is not None and f is not None and count
-        ]
-        line = _points([(across, up) for across, up, _ in dots])
-        marks = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{r:.1f}"/>' for a, b, r in dots)
-        parts.append(f'<g class="stage s{place}"><polyline points="{line}"/>{marks}</g>')
-    middle = left + side / 2
-    low = top + side + 34
-    parts.append(f'<text x="{middle}" y="{low}" text-anchor="middle">probability given</text>')
-    up = f'<text transform="translate(12 {top + side / 2}) rotate(-90)" text-anchor="middle">'
-    parts.append(f"{up}share present</text>")
-    size = f"0 0 {left + side + 12} {low + 8}"
-    alt = "Reliability of each stage; the numbers are in the table."
-    head = f'<svg viewBox="{size}" role="img" aria-label="{alt}" class="drawing reliability">'
-    return Markup(head + "".join(parts) + "</svg>")
+    lines = []
+    for place, (name, bins) in enumerate(diagrams.items()):
+        pairs = zip(bins["confidence"], bins["frequency"], bins["counts"], strict=True)
+        points = [(p, f) for p, f, count in pairs if p is not None and f is not None and count]
+        if all(points != line.points for line in lines):  # a link may change nothing
+            lines.append(Line(name, place, points))
+    title = "Reliability of each stage: share present against probability given"
+    axes = Axes(title, "probability given", (0.0, 1.0), (0.0, 1.0), diagonal=True)
+    return line_chart(lines, axes)
 
 
 STYLES = 8

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from credibly.app.charts import reliability_drawing
+from credibly.app.charts import reliability_lines, swatch
 from credibly.app.pages.api import state_of
 from credibly.app.served.files import ServedPredictions
 from credibly.app.server import import_worker
@@ -427,8 +427,9 @@ def _page(
         preview=preview,
         shown_columns=SHOWN_COLUMNS,
         result=None if result is None else result.numbers,
-        drawing="" if result is None else reliability_drawing(result.numbers.get("diagrams", {})),
+        drawing="" if result is None else reliability_lines(result.numbers.get("diagrams", {})),
         declared={n: v for n, v in asked.model_dump(exclude={"show"}).items() if v},
+        swatch=swatch,
         columns=STAGE_COLUMNS,
         command="" if upload is None or result is None else command(upload, asked),
         downloads="/import/file?" + address,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from anyio import create_task_group, sleep, to_thread
@@ -139,7 +139,7 @@ class AppState:
         return sorted([*alone, *listed], key=lambda each: (each.file is None, each.file or 0))
 
     def warm_up(self) -> None:
-        """Read the files, answer one search each and predict a row: the first request is fast."""
+        """Read the files, search each and predict a row; then work out what the first page shows."""
         for file in self.files[:WARM]:
             with suppress(InputError, OSError):  # told to whoever asks
                 file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
@@ -147,9 +147,6 @@ class AppState:
             with suppress(InputError, OSError):
                 self.model.warm_up()
                 _ = self.images
-
-    def begin(self) -> None:
-        """Work out ahead what the first pages need."""
         for file in self.files[:1]:
             file.begin()
 
@@ -273,9 +270,8 @@ def _app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = WORKERS
-    # Kernels are compiled and files read before the first request is answered.
-    await to_thread.run_sync(app.state.served.warm_up)
-    app.state.served.begin()
+    # Pages answer meanwhile, with what is worked out or with a page that says what is awaited.
+    Thread(target=app.state.served.warm_up, name="warm up", daemon=True).start()
     async with create_task_group() as tasks:
         tasks.start_soon(_give_back_memory, app.state.served.uploads)
         yield

@@ -12,7 +12,6 @@ from credibly import metrics
 from credibly.metrics import proportion_interval
 from credibly.metrics.calibration import Reliability
 from credibly.metrics.summaries import MIN_COUNT
-from credibly.predictions import Predictions
 from credibly.targets import Targets
 from credibly.types import Array
 
@@ -50,20 +49,15 @@ class LabelSummary:
         return (self.present or 0.0) / self.rows if known else float("nan")
 
 
-def label_table(predictions: Predictions) -> list[LabelSummary]:
-    """Return one summary per label.
+def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[LabelSummary]:
+    """Return one summary per column; ``y`` are decoded targets, None without truth.
 
     Example:
-        >>> rows = label_table(Predictions.from_arrays(
-        ...     probabilities=[[0.9], [0.4], [0.2]], targets=[[1], [-1], [0]], labels=["a"]))
+        >>> p, y = np.array([[0.9], [0.4], [0.2]]), np.array([[1], [-1], [0]])
+        >>> rows = summarize_columns(["a"], p, y)
         >>> rows[0].rows, round(rows[0].expected, 1), rows[0].present
         (2, 1.1, 1.0)
     """
-    return summarize_columns(predictions.labels, predictions.probabilities, predictions.targets)
-
-
-def summarize_columns(labels: list[str], p: Array, y: Array | None) -> list[LabelSummary]:
-    """Return one summary per column."""
     if y is None:
         nothing = float("nan")
         sums = p.sum(0, dtype=np.float64)
