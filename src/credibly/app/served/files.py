@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from credibly import metrics
 from credibly.app.served.address import LabelOrder, Rule
 from credibly.app.served.entries import Item, Neighbour, item_at, neighbours, usual_distance
-from credibly.app.server.background import Pending
+from credibly.app.server.background import NotReady, Pending
 from credibly.app.views.decisions import (
     Budget,
     EntryCosts,
@@ -284,7 +285,8 @@ class ServedPredictions(ServedFile):
     def label_counts(self) -> list[float]:
         """Return how many rows carry each label, or are expected to; empty while not measured."""
         if self.scan.num_rows * len(self.labels) <= COUNTED_AT_ONCE:
-            self._listed.wait()
+            with suppress(NotReady):  # search does not wait for it
+                self._listed.wait()
         found = [row.summary for row in self.__dict__.get("_atlas", ())]
         return [each.expected if each.present is None else each.present for each in found]
 

@@ -139,7 +139,7 @@ class AppState:
         return sorted([*alone, *listed], key=lambda each: (each.file is None, each.file or 0))
 
     def warm_up(self) -> None:
-        """Read the files, search each and predict a row; then work out what the first page shows."""
+        """Read the files, search each, predict a row; then work out what the first page shows."""
         for file in self.files[:WARM]:
             with suppress(InputError, OSError):  # told to whoever asks
                 file.search(f'"{file.labels[0]}"' if file.labels else "", 1)
