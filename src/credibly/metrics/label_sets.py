@@ -305,7 +305,7 @@ def hamming_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
 def exact_match_terms(chosen: Array, truth: Array) -> tuple[Array, Array]:
     """Return 1 for each row whose known labels are all right, and 1 for each with any."""
     known = hard(truth, "exact_match") >= 0
-    rows = known.any(1)
+    rows = np.asarray(known.any(1))
     right = ((chosen == truth) | ~known).all(1) & rows
     return right.astype(np.float64), rows.astype(np.float64)
 
