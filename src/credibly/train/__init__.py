@@ -28,7 +28,6 @@ prediction, onnx    predictions of many rows in parts; export
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from credibly.checks import require
 from credibly.train.configuration import Settings
 
 if TYPE_CHECKING:
@@ -93,5 +92,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'credibly.train' has no attribute {name!r}")
+    from credibly.checks import require  # it imports numpy, and --help must not
+
     require("train", "accelerate", "safetensors", "PIL")
     return getattr(import_module(f"credibly.train.{_MODULES[name]}"), name)
