@@ -185,7 +185,6 @@ def fit_by_name(
     *,
     exclusive: bool = False,
     seed: int = 0,
-    coding: Coding | None = None,
 ) -> Calibrator:
     """Return the calibrator that ``method`` names, fitted; ``auto`` chooses it as ``choose`` does.
 
@@ -195,10 +194,9 @@ def fit_by_name(
         Temperature(slope=0.314, floor=-2.708, ceiling=2.708)
     """
     if method != "auto":
-        return from_name(method).fit(log_odds, targets, weights, coding=coding)
+        return from_name(method).fit(log_odds, targets, weights)
     stages = {"log-odds": log_odds}
-    options = {"exclusive": exclusive, "seed": seed, "coding": coding}
-    return choose(stages, targets, weights, **options).calibrator
+    return choose(stages, targets, weights, exclusive=exclusive, seed=seed).calibrator
 
 
 def _compared_rows(entries: Entries, seed: int) -> Array:
