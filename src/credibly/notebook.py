@@ -40,14 +40,24 @@ def html_table(
     head = "".join(f"<th>{escape(str(name))}</th>" for name in columns[:COLUMNS])
     body = "".join(f"<tr>{_cells(row[:COLUMNS], wide)}</tr>" for row in shown)
     head += "<th>…</th>" if wide else ""
-    below = [f"{missing:,} more rows."] if missing > 0 else []
-    below += [f"{len(columns) - COLUMNS:,} more columns."] if wide else []
+    below = [_more(missing, "row")] if missing > 0 else []
+    below += [_more(len(columns) - COLUMNS, "column")] if wide else []
     below += [note] if note else []
     text = f"<p>{escape(' '.join(below))}</p>" if below else ""
     return (
         f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>{text}"
     )
+
+
+def _more(count: int, noun: str) -> str:
+    """Return a sentence on what is cut.
+
+    Example:
+        >>> _more(1, "row"), _more(2000, "row")
+        ('1 more row.', '2,000 more rows.')
+    """
+    return f"{count:,} more {noun}{'' if count == 1 else 's'}."
 
 
 def number_table(caption: str, stages: Mapping[str, Mapping[str, float]], *, note: str = "") -> str:
