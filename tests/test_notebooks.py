@@ -12,6 +12,7 @@ from credibly.metrics import reliability, retrieval_map
 from credibly.metrics.summaries import summary_draws
 from credibly.notebook import COLUMNS, ROWS
 from credibly.train import Run, Settings
+from credibly.workflows.comparison import Comparison
 
 HOSTILE = '<script>alert("x")</script>'
 RNG = np.random.default_rng(0)
@@ -37,7 +38,7 @@ def shown(tmp_path_factory):
         "evaluation": cr.evaluate(folder / "p.parquet"),
         "calibrated scores": cr.calibrate_scores(np.log(P / (1 - P)), Y, "bce", labels=LABELS),
         "sets": cr.write_sets(folder / "p.parquet", cr.decide.AverageSize(2), folder / "s.parquet"),
-        "comparison": cr.workflows.comparison.Comparison(
+        "comparison": Comparison(
             HOSTILE, "", 10, 2.0, 1, "rows", {"bce": figures, HOSTILE: figures}, {}
         ),
         "reliability": reliability(P, Y),

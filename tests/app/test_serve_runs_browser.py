@@ -58,10 +58,10 @@ def test_the_comparison_works_without_scripts(open_page):
     assert page.locator("#matrix tbody tr").count() == 3
     assert page.locator("svg.lines polyline").count() >= 3 + 4  # reliability, then curves
     page.select_option("select[name=by]", "ACE")
-    page.get_by_role("button", name="Show").click()
+    page.locator("main").get_by_role("button", name="Show").click()
     page.wait_for_url("**by=ACE**")
     page.locator("#against a", has_text="where they disagree").first.click()
-    page.wait_for_url("**/errors?**kind=disagreement**")
+    page.wait_for_url("**/explore?**kind=disagreement**")
     assert page.locator(".tile").count() > 0
     complete(page)
     page.locator("#runs tbody a", has_text="good").click()

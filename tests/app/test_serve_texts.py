@@ -110,7 +110,7 @@ def test_the_report_shows_examples_escaped(world, tmp_path):
     assert "Examples" not in page
     texts = {str(key): f"{HOSTILE} {key}" for key in predictions.ids}
     page = report.render({"mine": predictions}, resamples=10, texts=texts)
-    assert "Examples" in page
+    assert "Worst rows" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     out = tmp_path / "report.html"
     command = ["report", str(world / "all.parquet"), "--texts", str(world / "comments.jsonl")]
