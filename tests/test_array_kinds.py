@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
+import types
 
 import numpy as np
 import pytest
 import torch
 
 import credibly as cr
+from credibly.arrays import is_data_frame, is_tensor
 from credibly.calibrate.auto import CALIBRATORS
 from credibly.losses import Loss
 
@@ -204,3 +207,9 @@ def test_a_pipeline_returns_the_kind_it_was_given():
         return pipeline.log_odds(scores), pipeline.probabilities(scores), pipeline.sets(scores)
 
     assert_same_in_both_kinds(fitted, SCORES, TARGETS)
+
+
+@pytest.mark.parametrize("module", ["pandas", "torch"])
+def test_a_module_that_another_thread_is_importing_is_no_trouble(module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
+    assert not is_data_frame([1.0]) if module == "pandas" else not is_tensor([1.0])

@@ -12,14 +12,20 @@ from credibly.types import Array, ArrayLike
 
 def is_tensor(value: object) -> bool:
     """Return whether ``value`` is a torch tensor, without importing torch to find out."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    return isinstance(value, _class_of("torch", "Tensor"))
 
 
 def is_data_frame(value: object) -> bool:
     """Return whether ``value`` is a pandas data frame, without importing pandas to find out."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(value, pandas.DataFrame)
+    return isinstance(value, _class_of("pandas", "DataFrame"))
+
+
+def _class_of(module: str, name: str) -> Any:
+    """Return a class of a module that is imported; () where there can be no instance of it yet.
+
+    Another thread may be importing the module, which then lacks the class.
+    """
+    return getattr(sys.modules.get(module), name, ())
 
 
 def to_numpy(value: Any) -> Array:

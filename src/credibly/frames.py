@@ -97,8 +97,10 @@ def aligned(values: Any, targets: Any, name: str, what: str = "targets") -> Any:
 
 def _row_ids(value: Any) -> Any:
     """Return the index of a pandas object; None if it is the default one, or there is none."""
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(value, (pandas.DataFrame, pandas.Series)):
+    pandas: Any = sys.modules.get("pandas")  # perhaps still being imported, by another thread
+    if not hasattr(pandas, "RangeIndex"):
+        return None
+    if not isinstance(value, (pandas.DataFrame, pandas.Series)):
         return None
     return None if value.index.equals(pandas.RangeIndex(len(value))) else value.index
 
