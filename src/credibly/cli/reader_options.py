@@ -46,14 +46,16 @@ def with_named_readers(options: type[DataclassInstance], argv: Sequence[str]) ->
 
 def _sources(argv: Sequence[str]) -> list[str]:
     """Return the data that a TOML file names; what is wrong with the file is said later."""
-    import tomllib
-    from pathlib import Path
-
     for option, value in itertools.zip_longest(argv, argv[1:], fillvalue=""):
         name, _, joined = option.partition("=")
         if name == "--config":
+            import tomllib
+
+            from credibly.files import read_text
+
             try:
-                return [str(tomllib.loads(Path(joined or value).read_text()).get("data", ""))]
+                table = tomllib.loads(read_text(joined or value, max_bytes=2**20))
+                return [str(table.get("data", ""))]
             except (OSError, ValueError, RecursionError):
                 break
     return []
