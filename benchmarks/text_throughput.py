@@ -22,9 +22,9 @@ from torch import nn
 import credibly as cr
 from benchmarks.timing import in_turns, median, ratio
 from credibly.data import Data, Tensors
-from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve_settings
+from credibly.train import Network
+from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve
 from credibly.train.batches import epoch_batches
-from credibly.train.configuration import Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.optimizer import build_optimizer
 from credibly.train.trainer import Trainer
@@ -46,8 +46,8 @@ def _row(name: str) -> dict[str, object]:
     data = _texts(rows, words)
     with tempfile.TemporaryDirectory() as folder:
         model = "tfidf" if name == "tfidf" else f"hf:{_encoder(Path(folder))}"
-        settings = Settings(model=model, solver="steps", batch_size=64, checkpoint_seconds=1e9)
-        settings = resolve_settings(settings, data)
+        settings = Network(model=model, batch_size=64, checkpoint_seconds=1e9)
+        settings = resolve(settings, data)
         bare = _bare_tfidf if name == "tfidf" else _bare_encoder
         loops = {"bare": bare(data, settings), "ours": _ours(data, settings, Path(folder) / "s")}
         seconds = in_turns(loops, repeats=7, at_least=0.0)
@@ -88,17 +88,17 @@ def _encoder(folder: Path) -> Path:
     return folder
 
 
-def _parts(data: Data, settings: Settings) -> tuple[Any, Any]:
+def _parts(data: Data, settings: Network) -> tuple[Any, Any]:
     criterion = build_loss(settings, data, len(data))
-    return build_model(settings, data, criterion, data.targets), criterion
+    return build_model(settings, data, criterion, data.targets, 0), criterion
 
 
-def _ours(data: Data, settings: Settings, folder: Path) -> Callable[[], None]:
+def _ours(data: Data, settings: Network, folder: Path) -> Callable[[], None]:
     model, criterion = _parts(data, settings)
     dataset = data.encoded_by(model.encode).torch_dataset(train=True)
     trainer = Trainer(
         *(settings, model, criterion, dataset, EpochEvaluator(settings, dataset, data.targets)),
-        accelerator=build_accelerator(settings),
+        accelerator=build_accelerator(settings.precision),
         folder=folder,
     )
 
@@ -110,7 +110,7 @@ def _ours(data: Data, settings: Settings, folder: Path) -> Callable[[], None]:
 
 
 def _loop(
-    model: Any, settings: Settings, batches: Any, inputs: Callable[[Any], Any], targets: Any
+    model: Any, settings: Network, batches: Any, inputs: Callable[[Any], Any], targets: Any
 ) -> Callable[[], None]:
     """What one would write by hand."""
     loss = nn.BCEWithLogitsLoss()
@@ -126,7 +126,7 @@ def _loop(
     return epoch
 
 
-def _bare_tfidf(data: Data, settings: Settings) -> Callable[[], None]:
+def _bare_tfidf(data: Data, settings: Network) -> Callable[[], None]:
     model, _ = _parts(data, settings)
     matrix, targets = model.encode(data.texts).matrix, torch.from_numpy(data.targets)
 
@@ -144,7 +144,7 @@ def _bare_tfidf(data: Data, settings: Settings) -> Callable[[], None]:
     return _loop(model, settings, lambda: epoch_batches(len(data), size, 0, 0), inputs, targets)
 
 
-def _bare_encoder(data: Data, settings: Settings) -> Callable[[], None]:
+def _bare_encoder(data: Data, settings: Network) -> Callable[[], None]:
     model, _ = _parts(data, settings)
     encoded = model.encode(data.texts)
     tokens = [

@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 import credibly as cr
-from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve_settings
+from credibly.train import Network
+from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve
 from credibly.train.batches import epoch_batches
-from credibly.train.configuration import Settings
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.optimizer import build_optimizer
 from credibly.train.trainer import Trainer
@@ -96,9 +96,7 @@ def _labels(rows: int, labels: int, generator: torch.Generator) -> tuple[list[st
 
 
 def _interleaved(data: Any, model: str, batch: int, repeats: int) -> tuple[float, float]:
-    settings = resolve_settings(
-        Settings(model=model, batch_size=batch, checkpoint_seconds=1e9), data
-    )
+    settings = resolve(Network(model=model, batch_size=batch, checkpoint_seconds=1e9), data)
     with tempfile.TemporaryDirectory() as folder:
         loops = {"bare": _bare(data, settings), "loop": _loop(data, settings, Path(folder))}
         taken: dict[str, list[float]] = {name: [] for name in loops}
@@ -110,12 +108,12 @@ def _interleaved(data: Any, model: str, batch: int, repeats: int) -> tuple[float
     return statistics.median(taken["bare"]), statistics.median(taken["loop"])
 
 
-def _parts(data: Any, settings: Settings) -> tuple[Any, Any]:
+def _parts(data: Any, settings: Network) -> tuple[Any, Any]:
     criterion = build_loss(settings, data, len(data))
-    return build_model(settings, data, criterion, data.targets), criterion
+    return build_model(settings, data, criterion, data.targets, 0), criterion
 
 
-def _bare(data: Any, settings: Settings) -> Callable[[], None]:
+def _bare(data: Any, settings: Network) -> Callable[[], None]:
     """What one would write by hand."""
     model, criterion = _parts(data, settings)
     optimizer = build_optimizer(settings, model, criterion, on_cpu=False)
@@ -132,11 +130,11 @@ def _bare(data: Any, settings: Settings) -> Callable[[], None]:
     return epoch
 
 
-def _loop(data: Any, settings: Settings, folder: Path) -> Callable[[], None]:
+def _loop(data: Any, settings: Network, folder: Path) -> Callable[[], None]:
     model, criterion = _parts(data, settings)
     dataset = data.torch_dataset(train=True)
     evaluator = EpochEvaluator(settings, dataset, data.targets)
-    accelerator = build_accelerator(settings)
+    accelerator = build_accelerator(settings.precision)
     trainer = Trainer(
         settings, model, criterion, dataset, evaluator, accelerator=accelerator, folder=folder
     )

@@ -22,7 +22,7 @@ from credibly.data import Data
 from credibly.predictions import Dataset
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
-from credibly.train import Settings, fit
+from credibly.train import Network, fit
 from credibly.workflows import calibrate_dataset
 
 
@@ -53,11 +53,11 @@ def main() -> None:
     rows = made_rows(options.rows, options.labels)
     print(rows)
     step("train")
-    settings = Settings(
+    recipe = Network(
         loss="bce", model="mlp", hidden=128, epochs=options.epochs, batch_size=256,
         learning_rate=1e-2, calibrate="none",
     )  # fmt: skip
-    run = fit(rows, out / "run", settings)
+    run = fit(rows, recipe, folder=out / "run")
     raw, calibrated = run.folder / "predictions.parquet", out / "calibrated.parquet"
     step("calibrate")
     print(calibrate_dataset(raw, calibrated, method="affine"))

@@ -29,15 +29,8 @@ for _ in range(240):
     targets.append(present.astype(float))
 
 data = cr.data.from_arrays(texts=texts, targets=np.array(targets), labels=list(things))
-settings = cr.train.Settings(
-    model=f"hf:{encoder}",
-    weights="pretrained",
-    frozen=True,
-    features=True,
-    solver="lbfgs",
-    sweep="l2",
-)
-run = cr.train.fit(data, f"{tempfile.mkdtemp()}/run", settings)
+recipe = cr.train.Probe(model=f"hf:{encoder}", weights="pretrained")
+run = cr.train.fit(data, recipe, folder=f"{tempfile.mkdtemp()}/run")
 print({name: round(run.metrics[name], 3) for name in ("mAP@y", "NLL", "ACE")})
 
 # Words that the training texts do not have: the encoder knows what they are about.

@@ -11,7 +11,7 @@ import credibly as cr
 from credibly.metrics import reliability, retrieval_map
 from credibly.metrics.summaries import summary_draws
 from credibly.notebook import COLUMNS, ROWS
-from credibly.train import Run, Settings
+from credibly.train import Run, recipe
 from credibly.workflows.comparison import Comparison
 
 HOSTILE = '<script>alert("x")</script>'
@@ -45,7 +45,9 @@ def shown(tmp_path_factory):
         "reliability per label": reliability(P, Y, per_label=True),
         "draws": summary_draws(small, Y[:, :3]),
         "retrieval": retrieval_map(P[:, :4], np.abs(Y[:, :4]), max_conditions=2),
-        "run": Run(folder, Settings(), {"labels": LABELS}, None, cr.Pipeline("bce"), {"NLL": 0.25}),
+        "run": Run(
+            folder, recipe(), 0, {"labels": LABELS}, None, cr.Pipeline("bce"), {"NLL": 0.25}
+        ),
     }
 
 

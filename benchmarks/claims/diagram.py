@@ -19,7 +19,8 @@ from benchmarks.claims import calibrated, sets
 from benchmarks.claims.plan import chosen
 from benchmarks.claims.runner import Book
 from credibly import metrics
-from credibly.train import Settings, fit
+from credibly.train import fit
+from credibly.train.recipes import from_table
 
 FILE = "diagram.json"
 SETUP, SEED, TOP, BINS = "voc2012, linear", 1, 4, 10
@@ -41,10 +42,11 @@ def measure(book: Book) -> None:
     curves: dict[str, Any] = {}
     for name, method in CURVES.items():
         own = next(m for m in methods if m.name == method)
-        settings = Settings(**chosen(own, methods, book), seed=SEED, split_seed=SEED)
+        table = {**chosen(own, methods, book), "split_seed": SEED}
+        recipe, _ = from_table(table, name)
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             with torch.enable_grad():
-                run = fit(data, folder, settings)
+                run = fit(data, recipe, folder=folder, seed=SEED)
             odds = run.criterion.log_odds(run.scores(test).double())
         probabilities = expit(odds.numpy())
         lowest = np.sort(probabilities, axis=1)[:, -TOP]

@@ -39,8 +39,8 @@ def held_out(run: Run, data: Data, found: Scores) -> Figures:
         "map": metrics.mean_average_precision(_ranked(run.criterion, scores), part.targets),
         "top1": -top1_error(_ranked(run.criterion, scores), part.targets),
     }
-    if run.settings.average_size is not None:
-        sets = decide.AverageSize(run.settings.average_size).fit(estimates).predict(estimates)
+    if run.recipe.average_size is not None:
+        sets = decide.AverageSize(run.recipe.average_size).fit(estimates).predict(estimates)
         figures["average-k"] = metrics.set_coverage(sets, part.targets)
     return plain(figures)
 
@@ -207,7 +207,7 @@ def _sets(run: Run, data: Data, held_scores: Any, test_scores: Any) -> Figures:
         chances["alike"] = tuple(shifted)
     sizes = [k for k in SIZES if k < test.num_labels]
     if run.criterion.name in ("avgk", "epr", "role", "topk"):  # trained for one size
-        sizes = [int(run.settings.average_size or 0)]
+        sizes = [int(run.recipe.average_size or 0)]
     results: Figures = {}
     for name, (fit, judge) in chances.items():
         results[name] = {}

@@ -89,7 +89,8 @@ def perform(cell: Cell) -> Record:
     from benchmarks.claims import measure, sets
     from credibly import __version__
     from credibly.data import TEST
-    from credibly.train import Settings, fit
+    from credibly.train import fit
+    from credibly.train.recipes import from_table
 
     torch.set_num_threads(1)
     start = time.process_time()
@@ -98,7 +99,7 @@ def perform(cell: Cell) -> Record:
         name: os.path.expandvars(value) if isinstance(value, str) else value
         for name, value in cell.settings
     }
-    settings = Settings(**given, seed=cell.seed, split_seed=cell.seed)
+    recipe, _ = from_table({**given, "split_seed": cell.seed}, "the cell")
     record: Record = {
         "data": cell.data,
         "settings": dict(cell.settings),
@@ -109,7 +110,9 @@ def perform(cell: Cell) -> Record:
     }
     folder = tempfile.mkdtemp(prefix="credibly-claims-")
     try:
-        run = fit(data.take(np.flatnonzero(data.split != TEST)), folder, settings)
+        run = fit(
+            data.take(np.flatnonzero(data.split != TEST)), recipe, folder=folder, seed=cell.seed
+        )
         parts = ("calibration",) if cell.trial else ("calibration", "test")
         scores = {part: run.scores(data.part(part)) for part in parts}
         record["held_out"] = measure.held_out(run, data, scores)

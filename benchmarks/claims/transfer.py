@@ -19,7 +19,7 @@ from benchmarks.claims.sets import with_labels
 from credibly import data, models
 from credibly.data import Data
 from credibly.models.network import Network
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 
 ROWS = 4000
 OTHER_SCENES = 1000
@@ -59,5 +59,5 @@ def _network(classes: Data, loss: str, seed: int, budget: dict[str, Any], folder
     if loss == UNTRAINED:
         torch.manual_seed(seed)
         return models.build(budget["model"], classes)
-    settings = Settings(**budget, loss=loss, prior_bias=False, seed=seed, split_seed=seed)
-    return fit(classes, folder, settings).model
+    how = recipe(**budget, loss=loss, prior_bias=False, split_seed=seed)
+    return fit(classes, how, folder=folder, seed=seed).model

@@ -42,7 +42,7 @@ def tables(world: World) -> Calls:
     """Features in a table: every kind of model, then what is done with a run."""
     path = data.table(world.folder)
     for name, options in {
-        "linear": ["--model", "linear", "--solver", "lbfgs"],
+        "linear": ["--model", "linear"],
         "mlp": ["--model", "mlp", "--loss", "spa+lpr", "--epochs", "3"],
         "forest": ["--model", "forest"],
         "boosting": ["--model", "boosting"],
@@ -119,7 +119,7 @@ def classifier(model: str) -> Any:
     import credibly as cr
 
     features, targets = matrix()
-    fitted = cr.CredibleClassifier(model=model, epochs=3, budget="2s")
+    fitted = cr.CredibleClassifier(model=model)
     fitted.fit(features[:200], targets[:200])
     return {
         "probabilities": tidy(np.asarray(fitted.predict_proba(features[200:]))),

@@ -106,11 +106,11 @@ def plain_members(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
 
 def _ours(name: str, seed: int, given: dict[str, Any]) -> tuple[np.ndarray, dict[str, Any]]:
     import credibly as cr
-    from credibly.train import Settings, fit
+    from credibly.train import fit, recipe
 
     data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        run = fit(data, Path(folder, "run"), Settings(seed=seed, split_seed=seed, **given))
+        run = fit(data, recipe(split_seed=seed, **given), folder=Path(folder, "run"), seed=seed)
         found = run.predict(data.part("test")).probabilities
     table = run.candidates.get("candidates", [])
     return found, {"chosen": {row["model"]: row["weight"] for row in table}, "tried": table}
@@ -121,16 +121,16 @@ def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     import torch
 
     import credibly as cr
-    from credibly.train import Settings, build_loss, resolve_settings
-    from credibly.train.choice import choose, problem_of
+    from credibly.train import build_loss, recipe, resolve
+    from credibly.train.auto import choose, problem_of
     from credibly.train.run_folder import pooled
 
     data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
-    settings = resolve_settings(Settings(seed=seed, split_seed=seed), data)
+    settings = resolve(recipe(split_seed=seed), data)
     rows, test = pooled(data, settings), data.part("test")
     loss = build_loss(settings, data, len(rows.part("train")))
-    problem = problem_of(rows, loss, settings)
-    truth = problem.targets[problem.scored]
+    problem = problem_of(rows, loss, settings, seed)
+    truth = problem.targets[problem.folds.scored]
     inputs, found, alone = torch.from_numpy(test.features), np.zeros(0), {}
     for candidate in choose(problem, settings).tried:
         pipeline = cr.Pipeline(loss, cr.calibrate.Affine())
@@ -146,28 +146,28 @@ def candidates(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
 def left_out(name: str, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Auto and random forests on training rows that they were not trained on; no test row."""
     import credibly as cr
-    from credibly.train import Settings, build_loss, resolve_settings
-    from credibly.train.choice import choose, problem_of
+    from credibly.train import build_loss, recipe, resolve
+    from credibly.train.auto import choose, problem_of
     from credibly.train.run_folder import pooled
 
     data = cr.data.load(data_file(f"{name}.npz"), seed=seed)
-    settings = resolve_settings(Settings(seed=seed, split_seed=seed), data)
+    settings = resolve(recipe(split_seed=seed), data)
     rows = pooled(data, settings)
     loss = build_loss(settings, data, len(rows.part("train")))
-    problem = problem_of(rows, loss, settings)
-    targets = problem.targets[problem.scored]
+    problem = problem_of(rows, loss, settings, seed)
+    targets = problem.targets[problem.folds.scored]
     odds = cr.Pipeline(loss).link_log_odds(choose(problem, settings).scores)
     forests = ("random forest", CALIBRATED["random forest"])
     found = {method: np.empty(problem.targets.shape) for method in ("auto", *forests)}
     part_of = np.full(len(problem.targets), -1)
-    for number, (inside, outside) in enumerate(problem.parts):
+    for number, (inside, outside) in enumerate(problem.folds.parts):
         part_of[outside] = number
         train, test = problem.features[inside], problem.features[outside]
         split = (train, problem.targets[inside], test, problem.targets[outside])
         for method, votes in zip(forests, default_peers.forest(split, [seed]), strict=True):
             found[method][outside] = votes
-    found = {method: values[problem.scored] for method, values in found.items()}
-    for own in part_of[problem.scored] == np.arange(len(problem.parts))[:, None]:
+    found = {method: values[problem.folds.scored] for method, values in found.items()}
+    for own in part_of[problem.folds.scored] == np.arange(len(problem.folds.parts))[:, None]:
         calibrator = fit_by_name(
             settings.calibrate,
             odds[~own],
@@ -245,7 +245,7 @@ def one(name: str, method: str, seeds: list[int]) -> Iterator[dict[str, Any]]:
     import sklearn.ensemble  # noqa: F401 - imports are not the method's cost
     import torch
 
-    import credibly.train.choice  # noqa: F401
+    import credibly.train.auto  # noqa: F401
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -95,7 +95,7 @@ def _of_images(folder: Path, seed: int) -> dict[str, Any]:
     fitted = np.zeros(MOST_IMAGES, np.int8)  # the code of training rows
     own = replace(data.take(rest[:MOST_IMAGES]), split=fitted, _hash=[])
     judged = {"held_out": data.take(held_out), "test": data.take(test)}
-    settings = cr.train.Settings(
+    settings = cr.train.recipe(
         model="efficientnet-lite0",
         head_start=False,
         weights=os.path.expandvars("$CREDIBLY_ASSETS/efficientnet-lite0.safetensors"),
@@ -106,12 +106,11 @@ def _of_images(folder: Path, seed: int) -> dict[str, Any]:
         warmup=0.1,
         select="last",
         calibrate="none",
-        seed=seed,
     )
     kept: dict[str, Any] = {}
     for prefix, loss in (("", "bce"), ("head_", "joint(components=16)")):
         with tempfile.TemporaryDirectory() as run_folder:
-            run = cr.train.fit(own, run_folder, replace(settings, loss=loss))
+            run = cr.train.fit(own, replace(settings, loss=loss), folder=run_folder, seed=seed)
             for part, rows in judged.items():
                 kept[prefix + part] = run.scores(rows).numpy()
         if isinstance(run.criterion, cr.losses.JointMixture):

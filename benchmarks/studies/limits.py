@@ -45,23 +45,23 @@ def cells(sets: list[str]) -> list[tuple[str, str, float]]:
 def line_of(name: str, model: str, limit: float) -> dict[str, Any]:
     """One model of one set with one limit."""
     import credibly as cr
-    from credibly.train import Settings, build_loss, candidates, resolve_settings
-    from credibly.train.candidates import FIT
-    from credibly.train.choice import choose, problem_of
+    from credibly.train import auto, build_loss, recipe, resolve
+    from credibly.train.auto import FIT, choose, problem_of
+    from credibly.train.folds import Folds
     from credibly.train.run_folder import pooled
 
     data = cr.data.load(data_file(f"{name}.npz"), seed=0)
-    settings = resolve_settings(Settings(folds=5), data)
+    settings = resolve(recipe(folds=5), data)
     rows = pooled(data, settings)
     loss = build_loss(settings, data, len(rows.part("train")))
-    problem = problem_of(rows, loss, settings)
-    candidates.LIMIT = limit
+    problem = problem_of(rows, loss, settings, 0)
+    auto.LIMIT = limit
     if model == "auto":
         figures = problem.figures(choose(problem, settings).scores)
     else:
         folds = 1 if len(problem.targets) >= MANY_ROWS else 3
-        parts = problem.parts[:folds]
-        figures = FIT[model](dataclasses.replace(problem, parts=parts)).figures
+        parts = Folds(problem.folds.parts[:folds])
+        figures = FIT[model](dataclasses.replace(problem, folds=parts)).figures
     figures = {key: figures[key] for key in ("nll", "map")}
     return {"set": name, "model": model, "limit": _named(limit), **figures}
 

@@ -132,7 +132,7 @@ def _train(folder: Path) -> None:
     targets = rng.integers(0, 2, (200, 4)).astype(np.int8)
     np.savez(folder.with_suffix(".npz"), images=pixels, targets=targets, labels=list("abcd"))
     data = cr.data.load(str(folder.with_suffix(".npz")))
-    cr.train.fit(data, folder, cr.train.Settings(model="cnn", hidden=8, epochs=1))
+    cr.train.fit(data, cr.train.recipe(model="cnn", hidden=8, epochs=1), folder=folder)
 
 
 def _train_on_texts(folder: Path) -> None:
@@ -146,7 +146,7 @@ def _train_on_texts(folder: Path) -> None:
     ]
     file = folder.with_suffix(".jsonl")
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    cr.train.fit(cr.data.load(file), folder, cr.train.Settings(sweep=None, epochs=1))
+    cr.train.fit(cr.data.load(file), cr.train.recipe("tfidf", epochs=1), folder=folder)
 
 
 def _text(dice: random.Random) -> str:

@@ -37,12 +37,12 @@ class Watch(cr.train.Callback):
 def main(steps: int) -> None:
     rows = cr.data.synthetic(30_000, num_features=16, num_labels=8)
     an_epoch = -(-len(rows.part("train")) // BATCH)
-    settings = cr.train.Settings(
+    settings = cr.train.recipe(
         model="linear", loss="spa+lpr", batch_size=BATCH, epochs=-(-steps // an_epoch)
     )
     watch = Watch()
     with tempfile.TemporaryDirectory() as folder:
-        cr.train.fit(rows, folder, settings, callback=watch)
+        cr.train.fit(rows, settings, folder=folder, callback=watch)
     after = watch.memory[len(watch.memory) // 10 :]
     first, last = after[0], after[-1]
     figures = {

@@ -57,16 +57,16 @@ def lines_of(name: str, seed: int) -> list[dict[str, Any]]:
     import torch
 
     from benchmarks.claims import sets
-    from credibly.train import Settings, build_loss, resolve_settings
-    from credibly.train.choice import choose, problem_of
+    from credibly.train import build_loss, recipe, resolve
+    from credibly.train.auto import choose, problem_of
     from credibly.train.run_folder import pooled
 
     data = sets.rows(f"{name}@search", seed)
-    settings = resolve_settings(Settings(seed=seed, split_seed=seed, folds=5), data)
+    settings = resolve(recipe(split_seed=seed, folds=5), data)
     rows, judged = pooled(data, settings), data.part("test")
     loss = build_loss(settings, data, len(rows.part("train")))
-    problem = problem_of(rows, loss, settings)
-    truth, order = problem.targets[problem.scored], np.random.default_rng(seed)
+    problem = problem_of(rows, loss, settings, seed)
+    truth, order = problem.targets[problem.folds.scored], np.random.default_rng(seed)
     assert judged.features is not None
     assert isinstance(judged.targets, np.ndarray)
     found = []

@@ -125,21 +125,21 @@ def one(name: str, method: str, seed: int, out: Path) -> None:
 
 def _credibly(rows: Rows, method: str, seed: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     import credibly as cr
-    from credibly.train import Settings, fit
+    from credibly.train import fit, recipe
 
     with tempfile.TemporaryDirectory() as folder:
         loss = "spa" if "spa" in method else "auto"
         few = tuple(column[:300] for column in rows)
         write_jsonl((*few[:2], ["train"] * 300), Path(folder, "few.jsonl"))
         # Imports and compilation are not the method's cost.
-        fit(cr.data.load(f"{folder}/few.jsonl"), f"{folder}/few", Settings(loss=loss))
+        fit(cr.data.load(f"{folder}/few.jsonl"), recipe(loss=loss), folder=f"{folder}/few")
         write_jsonl(rows, Path(folder, "rows.jsonl"))
         del rows
         data = cr.data.load(f"{folder}/rows.jsonl", seed=seed)
         meter = _Meter()
         calibrate = "per-label" if "per-label" in method else "auto"
-        settings = Settings(loss=loss, calibrate=calibrate, seed=seed, split_seed=seed)
-        run = fit(data, f"{folder}/run", settings)
+        settings = recipe(loss=loss, calibrate=calibrate, split_seed=seed)
+        run = fit(data, settings, folder=f"{folder}/run", seed=seed)
         test = data.part("test")
         probabilities = run.predict(test).probabilities
         cost = meter.read()
@@ -288,7 +288,7 @@ def average_k(name: str = "banking", sizes: tuple[float, ...] = (1.0, 2.0, 5.0))
     Sets are thresholds fitted on held-out rows (``AverageSize``), of K labels on average.
     """
     import credibly as cr
-    from credibly.train import Settings, fit
+    from credibly.train import fit, recipe
 
     table = []
     for loss in ("softmax", "bce", "spa", "avgk"):
@@ -297,10 +297,8 @@ def average_k(name: str = "banking", sizes: tuple[float, ...] = (1.0, 2.0, 5.0))
             with tempfile.TemporaryDirectory() as folder:
                 write_jsonl(SETS[name](), Path(folder, "rows.jsonl"))
                 data = cr.data.load(f"{folder}/rows.jsonl", seed=seed)
-                settings = Settings(
-                    loss=loss, average_size=2.0, seed=seed, split_seed=seed, folds=0
-                )
-                run = fit(data, f"{folder}/run", settings)
+                settings = recipe(loss=loss, average_size=2.0, split_seed=seed, folds=0)
+                run = fit(data, settings, folder=f"{folder}/run", seed=seed)
                 held_out, test = data.part("calibration"), data.part("test")
                 fitting, judged = (run.predict(part).probabilities for part in (held_out, test))
             for place, size in enumerate(sizes):

@@ -150,7 +150,7 @@ def one(folder: Path, loss: str, seed: int) -> dict[str, dict[str, float]]:
     """Train under one loss; return the numbers before and after the affine calibrator."""
     import credibly as cr
     from credibly.runtime import sigmoid
-    from credibly.train import Settings, fit, preset
+    from credibly.train import fit, recipe
 
     options = {"regions": str(folder / "regions.tsv"), "seed": seed}
     data = cr.data.load(f"vqa:{folder}", **options)
@@ -161,10 +161,9 @@ def one(folder: Path, loss: str, seed: int) -> dict[str, dict[str, float]]:
         "learning_rate": 1e-3,
         "epochs": 10,
         "calibrate": "affine",
-        "seed": seed,
     }
-    settings = Settings(**{**preset("spa-vqa"), **changes})
-    run = fit(data, folder / f"run-{loss}-{seed}", settings)
+    settings = recipe(**{**cr.papers.preset("spa-vqa").settings, **changes})
+    run = fit(data, settings, folder=folder / f"run-{loss}-{seed}", seed=seed)
     test = data.part("test")
     counts = cr.papers.vqa_counts(folder, test.ids, data.labels)
     scores = run.scores(test).numpy()

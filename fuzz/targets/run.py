@@ -56,16 +56,17 @@ class Target(FolderAttack):
 def _write_run(folder) -> None:
     from credibly.calibrate import Affine
     from credibly.decide import Threshold
-    from credibly.train.configuration import Settings
-    from credibly.train.run import empty_run, write_run
+    from credibly.train import recipe
+    from credibly.train.run import empty_run, write_calibration, write_model
     from credibly.train.run_folder import write_config
 
     about = {"source": "x", "fingerprint": "0", "labels": ["a", "b"], "shape": [2]}
     about |= {"train_rows": 4, "kind": "features"}
-    run = empty_run(folder, Settings(loss="bce", model="linear"), about)
+    run = empty_run(folder, recipe(loss="bce", model="linear"), 0, about)
     odds = np.array([[1.0, -1.0], [2.0, 0.0], [-1.0, 1.0]])
     run.pipeline.calibrator = Affine().fit(odds, np.array([[1, 0], [0, 1], [0, 1]]))
     run.pipeline.decision = Threshold(0.5)
-    write_config(folder, run.settings, about)
-    write_run(run)
+    write_config(folder, run.recipe, run.seed, about)
+    write_model(run, folder)
+    write_calibration(run, folder)
     (folder / "metrics.json").write_text(json.dumps({"log_loss": 0.5}))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fuzz.targets import FolderAttack
 
-MODULES = ("credibly.cli.command", "credibly.train.configuration")
+MODULES = ("credibly.cli.command", "credibly.train.recipes")
 
 
 class Target(FolderAttack):
@@ -21,11 +21,12 @@ class Target(FolderAttack):
     def read(self, data: bytes) -> None:
         from credibly.cli import sets, train
         from credibly.cli.command import resolve
-        from credibly.train.configuration import Settings, read_toml
+        from credibly.train.recipes import from_table
+        from credibly.train.run_folder import read_toml
 
         path = self.put("config.toml", data[1:])
         if data[:1] == b"2":
-            Settings.from_mapping(read_toml(path), str(path))
+            from_table(read_toml(path), str(path))
         else:
             options = sets.Options if data[:1] == b"1" else train.Options
             resolve(options, {"config": str(path)})

@@ -18,7 +18,7 @@ from PIL import Image
 from credibly.app.served.model import MOST_VALUES
 from credibly.app.server.guard import BODY_LIMIT
 from credibly.data import Data
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 
 MEGABYTES = 200
 """What an attack may add to the largest memory the server ever had."""
@@ -36,7 +36,7 @@ def server(tmp_path_factory):
     targets = (rng.random((60, 3)) < 0.5).astype(np.int8)
     images = rng.integers(0, 256, (60, 16, 16), dtype=np.uint8)
     data = Data(["a", "b", "c"], targets, images=images, split=np.arange(60) % 3)
-    run = fit(data, folder / "run", Settings(model="cnn", hidden=4, epochs=1))
+    run = fit(data, recipe(model="cnn", hidden=4, epochs=1), folder=folder / "run")
     run.predict(data).write(folder / "predictions.parquet")
     arguments = ["serve", "predictions.parquet", "--run", "run", "--port", "0"]
     process = subprocess.Popen(

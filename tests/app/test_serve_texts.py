@@ -31,7 +31,7 @@ def world(tmp_path_factory):
     file = folder / "comments.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     data = cr.data.load(file)
-    run = cr.train.fit(data, folder / "run", cr.train.Settings(sweep=None))
+    run = cr.train.fit(data, cr.train.recipe(), folder=folder / "run")
     run.predict(data).write(folder / "all.parquet")
     return folder
 

@@ -21,7 +21,7 @@ from credibly.app.server.guard import BODY_LIMIT
 from credibly.app.server.uploads import MOST_PARTS, read_form
 from credibly.app.views.labels import observed_share
 from credibly.data import Data
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 
 LABELS = ["bright", "<b>left</b>", "top"]
 HOSTS = ["testserver", "127.0.0.1"]
@@ -38,7 +38,7 @@ def world(kind, folder):
     images = None
     if kind == "features":
         data = Data(features=x, **common)
-        chosen = Settings(model="mlp", epochs=40, sweep=None)
+        chosen = recipe(model="mlp", epochs=40)
     elif kind == "images":
         pixels = rng.integers(0, 90, (300, 16, 16), dtype=np.uint8)
         for label in range(3):
@@ -46,7 +46,7 @@ def world(kind, folder):
                 np.uint8
             )
         data = Data(images=pixels, **common)
-        chosen = Settings(model="cnn", hidden=4, epochs=3)
+        chosen = recipe(model="cnn", hidden=4, epochs=3)
         images = folder / "images"
         images.mkdir()
         for row in range(0, 300, 2):
@@ -55,8 +55,8 @@ def world(kind, folder):
         words = np.array(["grey", "red", "dog", "tree"])
         texts = [" ".join(words[1:][row.astype(bool)]) or "grey" for row in truth]
         data = Data(texts=[[text] for text in texts], **common)
-        chosen = Settings(sweep=None)
-    run = fit(data, folder / "run", chosen)
+        chosen = recipe()
+    run = fit(data, chosen, folder=folder / "run")
     run.predict(data).write(folder / "all.parquet")
     return create_app([folder / "all.parquet"], run=folder / "run", images=images, hosts=HOSTS)
 
@@ -274,8 +274,8 @@ def test_other_labels_are_named_and_nothing_is_compared(apps, tmp_path):
 @pytest.mark.parametrize("options", [{}, {"size": 20}, {"clutter": 0.1}], ids=str)
 def test_runs_on_digits_show_their_images(tmp_path, options):
     data = cr.data.load("digits", n=200, seed=3, **options)
-    chosen = Settings(model="cnn", hidden=4, epochs=1, split_seed=3, calibrate="none")
-    run = fit(data, tmp_path / "run", chosen)
+    chosen = recipe(model="cnn", hidden=4, epochs=1, split_seed=3, calibrate="none")
+    run = fit(data, chosen, folder=tmp_path / "run")
     run.predict(data.part("test")).write(tmp_path / "p.parquet")
     app = create_app([tmp_path / "p.parquet"], run=tmp_path / "run", hosts=HOSTS)
     client = TestClient(app)

@@ -37,8 +37,6 @@ from benchmarks.claims.runner import RESULTS, Book
 from benchmarks.claims.tables import Difference, Results, Table, difference, ranks, spread
 from scipy import stats
 
-from credibly.cli import train
-from credibly.cli.command import build_parser, resolve
 from credibly.data import CALIBRATION, TEST, TRAIN, Data, load, synthetic
 
 ROOT = Path(__file__).parents[2]
@@ -135,20 +133,19 @@ def test_a_finished_run_is_found_again_and_a_torn_line_is_not(tmp_path: Path) ->
 
 
 def test_the_command_of_every_record_has_its_settings() -> None:
-    parser = build_parser({"train": train.Options})
     for found in Book().records.values():
         cell = Cell.of(found["data"], found["settings"], found["seed"], found["trial"])
         assert found["command"] == cell.command
         made, _, trained = found["command"].partition(" && ")
-        program, *arguments = shlex.split(trained)
-        parsed = vars(parser.parse_args(arguments))
-        command = parsed.pop("command")
-        options = resolve(train.Options, parsed)
-        wanted = {name: tuple(v) if isinstance(v, list) else v for name, v in cell.settings}
-        wanted |= {"seed": cell.seed, "split_seed": cell.seed}
-        assert train.given(options) == {k: v for k, v in wanted.items() if v is not None}
+        program, command, source, *flags = shlex.split(trained)
+        wanted = {name for name, value in cell.settings if value is not None}
+        wanted |= {"seed", "split_seed", "out"}
+        given = {
+            flag[2:].removeprefix("no-").replace("-", "_") for flag in flags if flag[:2] == "--"
+        }
+        assert given - {"quiet"} == wanted
         assert (program, command) == ("credibly", "train")
-        assert shlex.split(made)[-1] == options.data
+        assert shlex.split(made)[-1] == source
 
 
 def test_settings_in_another_order_are_the_same_run() -> None:
@@ -248,13 +245,13 @@ def test_a_study_runs_once_and_is_read_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.__name__)
 def test_methods_have_names_of_their_own_and_settings_that_exist(study) -> None:
-    from credibly.train import Settings
+    from credibly.train.recipes import from_table
 
     methods = study.methods()
     assert len({(m.name, m.setup) for m in methods}) == len(methods)
     for method in methods:
         for choice in method.grid:
-            Settings(**{"loss": "bce", **method.settings, **choice})
+            from_table({"loss": "bce", **method.settings, **choice}, method.name)
         if method.like is not None:
             assert any((m.name, m.setup) == (method.like, method.setup) for m in methods)
 
@@ -270,10 +267,11 @@ def test_rates_with_100_classes_are_those_that_trials_with_50_chose() -> None:
 
 
 def test_the_default_of_the_page_is_that_of_the_program_for_networks() -> None:
-    from credibly.train import Settings, resolve_settings
+    from credibly.train import Network, resolve
 
-    program = resolve_settings(Settings(model="mlp"), synthetic(60))
-    program = dataclasses.replace(program, loss=Settings().loss, batch_size=Settings().batch_size)
+    usual = Network(model="mlp")
+    program = resolve(usual, synthetic(60))
+    program = dataclasses.replace(program, loss=usual.loss, batch_size=usual.batch_size)
     chosen_since = {"calibrate"}
     for key in defaults.DEFAULT.keys() - chosen_since:
         assert getattr(program, key) == defaults.DEFAULT[key]

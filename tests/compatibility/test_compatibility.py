@@ -97,7 +97,7 @@ def copied(folder: Path, **changes: str) -> Path:
 
 def test_a_new_run_carries_its_layout(tmp_path):
     data = cr.data.synthetic(60, num_features=3, num_labels=4)
-    cr.train.fit(data, tmp_path / "run", cr.train.Settings(model="linear", epochs=1))
+    cr.train.fit(data, cr.train.recipe(model="linear", epochs=1), folder=tmp_path / "run")
     assert f'layout = "{run_folder.LAYOUT}"' in (tmp_path / "run" / "config.toml").read_text()
 
 

@@ -180,9 +180,13 @@ def test_the_same_state_gives_the_same_and_global_randomness_is_left_alone(many)
     [
         ("unknown loss", {"loss": "bse"}, None),
         ("`model` must be one of", {"model": "cnn"}, None),
-        ("has parameters of its own to learn", {"loss": "role(average_size=2)"}, None),
+        (
+            "no minimum in the weights alone",
+            {"loss": "role(average_size=2)", "model": "linear"},
+            None,
+        ),
         ("must be 0, 1", {}, 3.0),
-        ("needs a calibrator", {"loss": "twl", "calibrate": "none"}, None),
+        ("only through a calibrator", {"loss": "twl", "calibrate": "none"}, None),
     ],
 )
 def test_bad_arguments_are_explained(message, settings, targets, many):
@@ -240,17 +244,18 @@ def test_the_penalty_and_the_model_are_chosen_on_rows_left_out(many):
 
 def test_auto_compares_models_and_is_the_same_again(many):
     X, Y = many
-    auto = CredibleClassifier(hidden=16, epochs=2, budget="3s", held_out=0.5)
+    auto = CredibleClassifier(budget="3s")
     first, second = (clone(auto).fit(X[:60], Y[:60, :2]) for _ in range(2))
     tried = {row["model"] for row in first.candidates_ if "nll" in row}
     assert {"linear", "mlp"} <= tried
     assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
-    assert CredibleClassifier().fit(sparse.csr_matrix(X[:60]), Y[:60]).candidates_[0]["l2"] > 0
 
 
-@pytest.mark.parametrize("model", ["forest", "boosting"])
-def test_one_row_and_one_class_train(model, many):
+@pytest.mark.parametrize("model", ["linear", "mlp", "forest", "boosting", "auto"])
+def test_few_rows_and_one_class_train(model, many):
     X, Y = many
     estimator = CredibleClassifier(model=model)
-    assert np.isfinite(estimator.fit(X[:1], Y[:1]).predict_proba(X[:5])).all()
+    assert np.isfinite(estimator.fit(X[20:26], Y[20:26]).predict_proba(X[:5])).all()
+    with pytest.raises(ValueError, match="1 sample"):
+        estimator.fit(X[:1], Y[:1])
     assert (estimator.fit(X[:30], np.zeros(30)).predict(X[:5]) == 0).all()

@@ -27,7 +27,7 @@ from credibly.predictions.completeness import shard_metadata, shard_name
 from credibly.train.callbacks import Log
 from credibly.train.checkpoint import Checkpoint, read_tensors
 from credibly.train.checkpoint import write as write_checkpoint
-from credibly.train.configuration import write_toml
+from credibly.train.run_folder import write_toml
 from credibly.workflows import write_sets
 
 LOST_POWER = 77

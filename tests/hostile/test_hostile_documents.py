@@ -16,7 +16,7 @@ import pytest
 import credibly as cr
 from credibly.checks import InputError
 from credibly.files import read_text
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 from credibly.workflows import ProbabilityMap
 from credibly.workflows.joint_models import joint_from
 
@@ -71,8 +71,8 @@ def test_a_map(method, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", ["affine", "isotonic", "per-label"])
 def test_the_calibration_of_a_run(method, tmp_path):
-    settings = Settings(model="linear", epochs=1, calibrate=method)
-    fit(DATA, tmp_path / "run", settings)
+    settings = recipe(model="linear", epochs=1, calibrate=method)
+    fit(DATA, settings, folder=tmp_path / "run")
     (tmp_path / "run" / "manifest.json").unlink()
     path = tmp_path / "run" / "calibration.json"
     try_all(path, lambda: cr.load(tmp_path / "run").predict(DATA.features))
@@ -80,7 +80,7 @@ def test_the_calibration_of_a_run(method, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_candidates_of_a_run(tmp_path):
-    fit(DATA, tmp_path / "run", Settings(model="auto"))
+    fit(DATA, recipe(model="auto"), folder=tmp_path / "run")
     (tmp_path / "run" / "manifest.json").unlink()
     path = tmp_path / "run" / "candidates.json"
     document = json.loads(path.read_text("utf-8"))
@@ -137,8 +137,8 @@ def test_scores_that_are_not_finite_are_not_imported(ending, value, tmp_path):
 
 @pytest.mark.parametrize("setting", ["learning_rate", "weight_decay", "clip", "mixup"])
 def test_settings_that_overflow_are_refused(setting):
-    with pytest.raises(InputError, match=f"`{setting}` must lie between 0 and"):
-        Settings(**{setting: 1e308})
+    with pytest.raises(InputError, match=f"`{setting}` must lie in "):
+        recipe(**{setting: 1e308})
 
 
 @pytest.mark.parametrize("where", ["/dev/zero", "a pipe", "a folder", "large"])

@@ -12,9 +12,10 @@ import credibly as cr
 from credibly import calibrate, decide, losses
 from credibly.cli import train as command
 from credibly.cli.command import resolve
-from credibly.train.configuration import Settings, read_toml
-from credibly.train.run import empty_run, write_run
-from credibly.train.run_folder import write_config
+from credibly.train import recipe
+from credibly.train.recipes import from_table
+from credibly.train.run import empty_run, write_calibration, write_model
+from credibly.train.run_folder import read_toml, write_config
 
 SOURCE = Path(cr.__file__).parent
 
@@ -23,10 +24,11 @@ SOURCE = Path(cr.__file__).parent
 def folder(tmp_path):
     about = {"source": "x", "fingerprint": "0", "labels": ["a", "b"], "shape": [2]}
     about |= {"train_rows": 4, "kind": "features"}
-    run = empty_run(tmp_path, Settings(loss="bce", model="linear"), about)
+    run = empty_run(tmp_path, recipe(loss="bce", model="linear", epochs=1), 0, about)
     run.pipeline.decision = decide.Threshold(0.5)
-    write_config(tmp_path, run.settings, about)
-    write_run(run)
+    write_config(tmp_path, run.recipe, run.seed, about)
+    write_model(run, tmp_path)
+    write_calibration(run, tmp_path)
     return tmp_path
 
 
@@ -126,7 +128,7 @@ def test_a_strange_configuration_is_refused(text, tmp_path):
     with pytest.raises(cr.InputError, match=r"run\.toml"):
         resolve(command.Options, {"config": str(path)})
     with pytest.raises(cr.InputError, match=r"run\.toml"):
-        Settings.from_mapping(read_toml(path), str(path))
+        from_table(read_toml(path), str(path))
 
 
 def test_numbers_that_no_machine_holds_are_refused(tmp_path):
@@ -134,8 +136,8 @@ def test_numbers_that_no_machine_holds_are_refused(tmp_path):
     path.write_text("learning_rate = 1" + "0" * 400)
     with pytest.raises(cr.InputError, match="'learning_rate' must be float"):
         resolve(command.Options, {"config": str(path)})
-    with pytest.raises(cr.InputError, match="'learning_rate' must be float"):
-        Settings.from_mapping(read_toml(path), str(path))
+    with pytest.raises(cr.InputError, match="`learning_rate` must be a number"):
+        from_table(read_toml(path), str(path))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from credibly.app.server.image_worker import ImageDecoder
 from credibly.checks import InputError
 from credibly.child_processes import end_workers
 from credibly.data import Data
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def client(tmp_path_factory):
     targets = (rng.random((60, 3)) < 0.5).astype(np.int8)
     images = rng.integers(0, 256, (60, 16, 16), dtype=np.uint8)
     data = Data(["a", "b", "c"], targets, images=images, split=np.arange(60) % 3)
-    fit(data, folder / "run", Settings(model="cnn", hidden=4, epochs=1))
+    fit(data, recipe(model="cnn", hidden=4, epochs=1), folder=folder / "run")
     predictions = folder / "run" / "predictions.parquet"
     with TestClient(create_app([predictions], run=folder / "run", hosts=["testserver"])) as found:
         yield found

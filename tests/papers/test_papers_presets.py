@@ -10,14 +10,14 @@ from benchmarks.preset_page import page
 from credibly import InputError, losses
 from credibly.cli import main
 from credibly.papers import PRESETS, preset
-from credibly.train import Settings
+from credibly.train import recipe
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "papers" / "presets.md"
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_makes_settings(name):
-    settings = Settings.from_mapping(preset(name).settings, name)
+    settings = recipe(**preset(name).settings)
     assert settings.loss == PRESETS[name].settings["loss"]
 
 
@@ -29,7 +29,7 @@ def test_the_page_is_what_the_presets_set():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_without_a_calibrator_has_a_link(name):
-    settings = Settings.from_mapping(preset(name).settings, name)
+    settings = recipe(**preset(name).settings)
     loss = losses.from_name(settings.loss, num_labels=3, num_rows=5, average_size=2)
     assert loss.has_link or settings.calibrate != "none"
 

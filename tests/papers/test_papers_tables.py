@@ -12,7 +12,7 @@ import credibly as cr
 from credibly.cli import main
 from credibly.cli.papers import PAPERS
 from credibly.papers.tables import row_runs
-from credibly.train import Settings
+from credibly.train import recipe
 
 TABLES = {
     f"{paper} {number}": table
@@ -39,7 +39,7 @@ def test_every_row_makes_a_run_whose_scores_become_probabilities(name, tmp_path)
         runs = row_runs(table, block, cr.papers.preset(block.preset), source, tmp_path, seeds=2)
         assert len({run.folder for run in runs}) == 2 * len(table.methods)
         for run in runs:
-            settings = Settings.from_mapping(run.settings, block.preset)
+            settings = recipe(**run.settings)
             loss = cr.losses.from_name(settings.loss, num_labels=4, num_rows=9, average_size=2)
             assert loss.has_link or settings.calibrate != "none"
             held_out = settings.calibrate != "none" or settings.select != "last"
@@ -66,7 +66,7 @@ def run(capsys, *arguments):
 
 def test_the_command_trains_the_rows_that_remain_and_keeps_the_others(one_label, tmp_path, capsys):
     table = ("papers", "quasibinary", "--table", "I", "--data", one_label, "--out", tmp_path / "t")
-    how = ("--model", "linear", "--solver", "steps", "--epochs", 2, "--seeds", 2, "--quiet")
+    how = ("--model", "linear", "--epochs", 2, "--seeds", 2, "--quiet")
     how += ("--batch-size", 16)
     code, shown, _ = run(capsys, *table, *how)
     assert code == 0
@@ -113,8 +113,8 @@ def test_the_probe_is_chosen_and_reported_by_accuracy(one_label, tmp_path, capsy
     code, shown, _ = run(capsys, "train", one_label, "--preset", "twl-probe", "--out", out)
     assert code == 0
     assert "top-1 error" in shown
-    settings = cr.load(out).settings
-    assert (settings.loss, settings.select, settings.sweep) == ("softmax", "accuracy", "l2")
+    recipe = cr.load(out).recipe
+    assert (recipe.loss, recipe.select, len(recipe.l2)) == ("softmax", "accuracy", 45)
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     tried = [entry for entry in log if "accuracy" in entry]
     assert len(tried) == 45

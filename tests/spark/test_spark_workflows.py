@@ -135,7 +135,7 @@ def test_an_exported_model_predicts_tables(session, tmp_path):
     targets = (features[:, :2] > 0).astype(np.int8)
     named = pa.table({f"f{place}": features[:, place] for place in range(4)})
     rows = data.from_arrays(features=named, targets=targets, labels=["a", "b"])
-    run = train.fit(rows, tmp_path / "run", train.Settings(model="linear", epochs=1))
+    run = train.fit(rows, train.recipe(model="linear", epochs=1), folder=tmp_path / "run")
     train.export(run, tmp_path / "model.onnx")
     (tmp_path / "tables").mkdir()
     for part in range(3):

@@ -12,7 +12,7 @@ import torch
 
 import credibly as cr
 from credibly.data import Data
-from credibly.train import Settings
+from credibly.train import recipe
 from credibly.train.batches import epoch_batches, scoring_batches
 
 if importlib.util.find_spec("transformers") is None:
@@ -71,8 +71,8 @@ def test_an_encoder_trains_and_its_run_stands_alone(bert, tmp_path, columns, wei
     folder = tmp_path / "moved"
     shutil.copytree(bert, folder)
     rows = comments(columns=columns)
-    settings = Settings(model=f"hf:{folder}", weights=weights, epochs=2, batch_size=8)
-    run = cr.train.fit(rows, tmp_path / "run", settings)
+    settings = recipe(model=f"hf:{folder}", weights=weights, epochs=2, batch_size=8)
+    run = cr.train.fit(rows, settings, folder=tmp_path / "run")
     shutil.rmtree(folder)  # tokenizer and config are in the run
     again = cr.load(tmp_path / "run")
     new = comments(20, columns)
@@ -107,20 +107,14 @@ def test_pooling_is_the_mean_over_real_tokens(bert):
     assert torch.allclose(ours, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["steps", "lbfgs"])
-def test_cached_embeddings_train_the_head_of_a_frozen_encoder(bert, tmp_path, solver):
-    settings = Settings(
-        *(),
-        model=f"hf:{bert}",
-        weights="pretrained",
-        frozen=True,
-        features=True,
-        epochs=3,
-        solver=solver,
-        batch_size=8,
-    )
+STEPS = {"frozen": True, "features": True, "epochs": 3, "batch_size": 8}
+
+
+@pytest.mark.parametrize("options", [STEPS, {"probe": True}], ids=["steps", "probe"])
+def test_cached_embeddings_train_the_head_of_a_frozen_encoder(bert, tmp_path, options):
+    settings = recipe(f"hf:{bert}", weights="pretrained", **options)
     rows = comments()
-    run = cr.train.fit(rows, tmp_path / "run", settings)
+    run = cr.train.fit(rows, settings, folder=tmp_path / "run")
     assert list((tmp_path / "run" / "features").glob("*.npy"))
     cached = np.load(next((tmp_path / "run" / "features").glob("*.npy")))
     model = build_text(f"hf:{bert}", rows, 3, weights="pretrained").eval()
@@ -146,8 +140,8 @@ def test_batches_hold_rows_of_like_length_and_every_row_once():
 
 def test_export_takes_tokens_and_says_so(bert, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    settings = Settings(model=f"hf:{bert}", weights="pretrained", epochs=1)
-    run = cr.train.fit(comments(), tmp_path / "run", settings)
+    settings = recipe(model=f"hf:{bert}", weights="pretrained", epochs=1)
+    run = cr.train.fit(comments(), settings, folder=tmp_path / "run")
     about = cr.train.export(run, tmp_path / "m.onnx")
     assert "tokenizer stays outside" in about["encoder"]
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
@@ -184,9 +178,9 @@ def test_a_broken_folder_is_refused_by_name(case, bert, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(bert, folder)
     change(folder)
-    settings = Settings(model=f"hf:{folder}", weights="pretrained", epochs=1)
+    settings = recipe(model=f"hf:{folder}", weights="pretrained", epochs=1)
     with pytest.raises(cr.InputError, match=words):
-        cr.train.fit(comments(), tmp_path / "run", settings)
+        cr.train.fit(comments(), settings, folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -200,12 +194,12 @@ def test_too_many_tokens_are_refused(bert):
 
 def lxmert_settings(folder, **more):
     quick = {"epochs": 1, "batch_size": 4, "loss": "spa", "checkpoint_seconds": 0.0}
-    return Settings(model=f"hf:{folder}", **{**quick, **more})
+    return recipe(model=f"hf:{folder}", **{**quick, **more})
 
 
 def test_lxmert_trains_one_epoch_on_questions_and_regions(questions, lxmert, tmp_path):
     root, data = questions
-    run = cr.train.fit(data, tmp_path / "run", lxmert_settings(lxmert))
+    run = cr.train.fit(data, lxmert_settings(lxmert), folder=tmp_path / "run")
     test = data.part("test")
     predictions = cr.load(tmp_path / "run").predict(test)
     counts = cr.papers.vqa_counts(root / "vqa", predictions.ids, predictions.labels)
@@ -234,8 +228,8 @@ def test_the_preset_of_the_paper_trains(questions, lxmert, tmp_path):
         "weights": None,
         "epochs": 1,
     }
-    run = cr.train.fit(questions[1], tmp_path / "run", Settings(**preset))
-    assert run.settings.schedule == "linear"
+    run = cr.train.fit(questions[1], recipe(**preset), folder=tmp_path / "run")
+    assert run.recipe.schedule == "linear"
 
 
 def _train(root, model, out, kill):
@@ -248,7 +242,7 @@ def _train(root, model, out, kill):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     settings = lxmert_settings(model, epochs=2)
-    cr.train.fit(data, out, settings, resume=True, callback=Kill())
+    cr.train.fit(data, settings, folder=out, resume=True, callback=Kill())
 
 
 def test_lxmert_goes_on_after_a_kill_to_the_same_bits(questions, lxmert, tmp_path):
@@ -267,7 +261,7 @@ def test_lxmert_goes_on_after_a_kill_to_the_same_bits(questions, lxmert, tmp_pat
 
 
 def test_lxmert_exports(questions, lxmert, tmp_path):
-    run = cr.train.fit(questions[1], tmp_path / "run", lxmert_settings(lxmert))
+    run = cr.train.fit(questions[1], lxmert_settings(lxmert), folder=tmp_path / "run")
     about = cr.train.export(run, tmp_path / "m.onnx")
     assert {"input_ids", "visual_feats", "visual_pos"} <= set(about["inputs"])
     assert "tokenizer stays outside" in about["encoder"]
@@ -283,4 +277,4 @@ def test_texts_alone_and_regions_of_another_width_are_refused(questions, lxmert,
         with pytest.raises(cr.InputError, match=words):
             build_text(f"hf:{folder}", data, 2)
     with pytest.raises(cr.InputError, match="name a network for both"):
-        cr.train.fit(questions[1], tmp_path / "run")
+        cr.train.fit(questions[1], folder=tmp_path / "run")

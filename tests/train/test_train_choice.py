@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,11 +16,11 @@ from credibly.cli import main
 from credibly.data import Data
 from credibly.models.network import Stack
 from credibly.models.tree_growing import Booster, BoostingOptions, ForestOptions
-from credibly.train import Settings, choice, fit, load
-from credibly.train import candidates as kinds
-from credibly.train.choice import Size, candidates, choose, problem_of
+from credibly.train import auto as choice
+from credibly.train import auto as kinds
+from credibly.train import fit, load, recipe
+from credibly.train.auto import Size, candidates, choose, problem_of
 
-QUICK = {"STAGES": (3, 6), "LEAVES": (3,)}
 MODELS = ("auto", "forest", "boosting")
 each_model = pytest.mark.parametrize("model", MODELS)
 
@@ -27,16 +28,15 @@ each_model = pytest.mark.parametrize("model", MODELS)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Try fewer sizes, with fewer trees and epochs."""
-    for name, value in QUICK.items():
-        monkeypatch.setattr(kinds, name, value)
-    monkeypatch.setattr("credibly.train.choice.FOLDS", 2)
+    monkeypatch.setitem(kinds.FIT, "forest", partial(kinds.fit_forest, leaves=(3,)))
+    monkeypatch.setitem(kinds.FIT, "boosting", partial(kinds.fit_boosting, all_stages=(3, 6)))
     monkeypatch.setitem(kinds.FIT, "mlp", _few_epochs)
     monkeypatch.setattr(ForestOptions.__init__, "__defaults__", (15, ("extra",), 1))
 
 
 def _few_epochs(problem):
-    steps = dataclasses.replace(problem.steps, epochs=3)
-    return kinds.fit_mlp(dataclasses.replace(problem, steps=steps))
+    network = dataclasses.replace(problem.network, epochs=3)
+    return kinds.fit_mlp(dataclasses.replace(problem, network=network))
 
 
 def drawn(rows: Data) -> Data:
@@ -44,8 +44,10 @@ def drawn(rows: Data) -> Data:
     return dataclasses.replace(rows, drawn=True)
 
 
-def settings(model: str, **others) -> Settings:
-    return Settings(model=model, **others)
+def settings(model: str, **others) -> cr.train.Recipe:
+    """Return the recipe of a model, of two folds where it has folds."""
+    folds = {"folds": 2} if model in MODELS or "ensemble" in others else {}
+    return recipe(model, **{**folds, **others})
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def rows() -> Data:
 def test_the_same_seed_gives_the_same_bytes_and_the_loaded_run_predicts_the_same(
     model, rows, tmp_path
 ):
-    runs = [fit(rows, tmp_path / name, settings(model)) for name in ("one", "two")]
+    runs = [fit(rows, settings(model), folder=tmp_path / name) for name in ("one", "two")]
     for name in ("model.safetensors", "calibration.json", "candidates.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     test = rows.part("test")
@@ -70,31 +72,31 @@ def test_the_same_seed_gives_the_same_bytes_and_the_loaded_run_predicts_the_same
 
 
 def test_a_run_that_was_ended_is_trained_anew_to_the_same_bytes(rows, tmp_path, monkeypatch):
-    whole = fit(rows, tmp_path / "whole", settings("forest"))
+    whole = fit(rows, settings("forest"), folder=tmp_path / "whole")
     stopped = tmp_path / "stopped"
     with monkeypatch.context() as patch:
-        patch.setattr("credibly.train.fitting.write_run", _end)
+        patch.setattr("credibly.train.fitting.write_model", _end)
         with pytest.raises(KeyboardInterrupt):
-            fit(rows, stopped, settings("forest"))
-    run = fit(rows, stopped, settings("forest"), resume=True)
+            fit(rows, settings("forest"), folder=stopped)
+    run = fit(rows, settings("forest"), folder=stopped, resume=True)
     assert run.metrics == whole.metrics
     same = (stopped / "model.safetensors").read_bytes()
     assert same == (tmp_path / "whole" / "model.safetensors").read_bytes()
 
 
-def _end(run):
+def _end(run, folder):
     raise KeyboardInterrupt
 
 
 def test_test_rows_have_no_influence_on_the_choice(rows):
-    run = Settings(folds=2, loss="bce", model="auto")
+    run = recipe(folds=2, loss="bce", model="auto")
     loss = cr.losses.BCE()
     changed = rows.targets.copy()
     changed[rows.split == 1] = 1 - changed[rows.split == 1]
     features = rows.features.copy()
     features[rows.split == 1] += 7
     other = dataclasses.replace(rows, targets=np.clip(changed, -1, 1), features=features, _hash=[])
-    first, second = (choose(problem_of(data, loss, run), run) for data in (rows, other))
+    first, second = (choose(problem_of(data, loss, run, 0), run) for data in (rows, other))
     assert first.table == second.table
     assert np.array_equal(first.scores, second.scores)
 
@@ -104,8 +106,8 @@ def test_each_row_is_scored_by_models_that_were_not_trained_on_it():
     features = noise.normal(size=(100, 4)).astype(np.float32)
     targets = noise.integers(0, 2, (100, 2)).astype(np.float32)
     rows = Data(["a", "b"], targets, features=features, drawn=True)
-    run = Settings(folds=2, loss="bce")
-    problem = problem_of(rows, cr.losses.BCE(), run)
+    run = recipe(folds=2, loss="bce")
+    problem = problem_of(rows, cr.losses.BCE(), run, 0)
     for inside, outside in problem.folds.parts:
         assert not set(inside) & set(outside)
     assert problem.crossed
@@ -119,7 +121,7 @@ def test_a_table_that_trees_suit_is_given_to_trees(tmp_path):
     features = noise.normal(size=(300, 6)).astype(np.float32)
     targets = (np.abs(features[:, :2]) > 0.8).astype(np.float32) * (features[:, 2:4] > 0)
     rows = Data(["a", "b"], targets, features=features, split=noise.integers(0, 3, 300))
-    run = fit(rows, tmp_path / "run", settings("auto"))
+    run = fit(rows, "auto", folder=tmp_path / "run")
     table = {row["model"]: row for row in run.candidates["candidates"]}
     assert table["linear"]["nll"] > min(table["forest"]["nll"], table["boosting"]["nll"])
     assert run.candidates["folds"] == 0  # the data name held-out rows
@@ -127,16 +129,16 @@ def test_a_table_that_trees_suit_is_given_to_trees(tmp_path):
 
 
 def test_the_budget_decides_by_the_size_of_the_data_alone():
-    small = candidates(Size(500, 50, 6, 5), Settings())
-    large = candidates(Size(100_000, 500, 80, 1), Settings())
+    small = candidates(Size(500, 50, 6, 5), recipe())
+    large = candidates(Size(100_000, 500, 80, 1), recipe())
     assert not any("left_out" in row for row in small)
     assert [row["model"] for row in large if "left_out" not in row] == ["mlp"]
-    beside = candidates(Size(20_000, 500, 80, 1), Settings())  # together they exceed the budget
+    beside = candidates(Size(20_000, 500, 80, 1), recipe())  # together they exceed the budget
     assert [row["model"] for row in beside if "left_out" not in row] == ["linear", "mlp"]
     assert sum(row["seconds"] for row in beside if "left_out" not in row) > 60
-    nothing = candidates(Size(500, 50, 6, 5), Settings(budget="0s"))
+    nothing = candidates(Size(500, 50, 6, 5), recipe(budget="0s"))
     assert [row["model"] for row in nothing if "left_out" not in row] == ["mlp"]
-    more = candidates(Size(100_000, 500, 80, 1), Settings(budget="1000h"))
+    more = candidates(Size(100_000, 500, 80, 1), recipe(budget="1000h"))
     assert [row["model"] for row in more if "left_out" in row] == ["forest"]  # its memory
 
 
@@ -144,20 +146,20 @@ def test_the_budget_decides_by_the_size_of_the_data_alone():
     "given", [{"epochs": 3}, {"hidden": 8}, {"dropout": 0.1}, {"loss": "asl"}], ids=str
 )
 def test_a_setting_of_networks_asks_for_a_network(given, rows):
-    assert cr.train.resolve_settings(Settings(**given), rows).model == "mlp"
-    assert cr.train.resolve_settings(Settings(), rows).model == "auto"
+    assert cr.train.resolve(recipe(**given), rows).model == "mlp"
+    assert cr.train.resolve(recipe(), rows).model == "auto"
 
 
 @each_model
 def test_a_run_exports_to_onnx_and_serves_probabilities(model, rows, tmp_path):
     pytest.importorskip("onnxruntime")
-    run = fit(rows, tmp_path / "run", settings(model))
+    run = fit(rows, settings(model), folder=tmp_path / "run")
     assert cr.train.export(run, tmp_path / "model.onnx")["difference"] < 1e-5
 
 
 def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_out(rows, tmp_path):
     given = settings("mlp", ensemble=4, hidden=8, epochs=2)
-    run = fit(rows, tmp_path / "run", given)
+    run = fit(rows, given, folder=tmp_path / "run")
     assert run.candidates["members"] == ["mlp"] * 4
     test = rows.part("test")
     inputs = torch.from_numpy(test.features)
@@ -168,7 +170,7 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
         load(tmp_path / "run").predict(test).probabilities, run.predict(test).probabilities
     )
     problem = problem_of(
-        dataclasses.replace(rows, split=np.zeros(len(rows))), cr.losses.BCE(), run.settings
+        dataclasses.replace(rows, split=np.zeros(len(rows))), cr.losses.BCE(), run.recipe, 0
     )
     counts = np.bincount(np.concatenate([outside for _, outside in problem.folds.parts]))
     assert len(problem.folds.parts) == 4
@@ -178,7 +180,7 @@ def test_an_ensemble_averages_members_and_scores_rows_by_those_that_left_them_ou
 def test_snapshots_of_every_network_are_members_and_restore(rows, tmp_path, monkeypatch):
     monkeypatch.setitem(kinds.FIT, "mlp", kinds.fit_mlp)
     given = settings("mlp", ensemble=2, snapshots=3, hidden=8, epochs=6, dropout=0.0)
-    run = fit(rows, tmp_path / "run", given)
+    run = fit(rows, given, folder=tmp_path / "run")
     assert run.candidates["members"] == ["mlp"] * 6
     test = rows.part("test")
     inputs = torch.from_numpy(test.features)
@@ -189,14 +191,14 @@ def test_snapshots_of_every_network_are_members_and_restore(rows, tmp_path, monk
     assert np.array_equal(again, run.predict(test).probabilities)
     # The first cycle of a network is a network of its own with as many epochs.
     alone = dataclasses.replace(given, snapshots=1, epochs=2)
-    first = fit(rows, tmp_path / "alone", alone).model.members[0]
+    first = fit(rows, alone, folder=tmp_path / "alone").model.members[0]
     torch.testing.assert_close(first(inputs), own[0], rtol=0, atol=0)
 
 
 def test_predictions_of_members_can_be_kept_and_their_weighted_log_odds_are_the_scores(
     rows, tmp_path
 ):
-    run = fit(rows, tmp_path / "run", settings("auto", ensemble=2))
+    run = fit(rows, settings("mlp", ensemble=2, epochs=2), folder=tmp_path / "run")
     test = rows.part("test")
     names = list(run.members)
     assert [name.rpartition("-")[0] for name in names] == run.candidates["members"]
@@ -233,17 +235,17 @@ def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, ca
 
 
 def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):
-    run = fit(rows, tmp_path / "run", settings("linear", epochs=1))
+    run = fit(rows, settings("linear", epochs=1), folder=tmp_path / "run")
     assert run.members == {}
     with pytest.raises(InputError, match="has one network and no members"):
         cr.train.predict_members_to(run, rows, tmp_path / "members")
 
 
 def test_the_report_shows_what_was_compared(rows, tmp_path):
-    run = fit(rows, tmp_path / "run", settings("forest"))
-    path = cr.app.report.write(
-        [run.folder / "predictions.parquet"], tmp_path / "report.html", resamples=2
-    )
+    run = fit(rows, settings("forest"), folder=tmp_path / "run")
+    from credibly.app import report
+
+    path = report.write([run.folder / "predictions.parquet"], tmp_path / "report.html", resamples=2)
     page = path.read_text(encoding="utf-8")
     assert "Models that were compared" in page
     assert "<td>forest</td>" in page
@@ -254,15 +256,15 @@ def test_one_label_per_row_is_compared_as_classes(tmp_path):
     features = noise.normal(size=(150, 4)).astype(np.float32)
     index = np.digitize(features[:, 0], [-0.5, 0.5])
     rows = drawn(Data(list("abc"), index, features=features, split=noise.integers(0, 2, 150)))
-    run = fit(rows, tmp_path / "run", settings("auto"))
-    assert run.settings.loss == "softmax"
+    run = fit(rows, settings("auto"), folder=tmp_path / "run")
+    assert run.recipe.loss == "softmax"
     assert run.metrics["NLL"] < 0.4
 
 
 UNFIT = {
     "budget": {"budget": "soon"},
     "one member": {"ensemble": 1},
-    "snapshots of one": {"snapshots": 2},
+    "snapshots of one": {"snapshots": 2, "ensemble": 0},
     "snapshots of trees": {"snapshots": 2, "ensemble": 2, "model": "forest"},
     "many members": {"snapshots": 100, "ensemble": 101, "model": "mlp", "epochs": 100},
     "short cycles": {"snapshots": 5, "ensemble": 2, "model": "mlp", "epochs": 4},
@@ -270,9 +272,9 @@ UNFIT = {
 REFUSED = {
     "loss": (settings("forest", loss="asl"), "is trained by log loss"),
     "budget": (None, "must be a time such as 60s"),
-    "one member": (None, "`ensemble` must be 0 or at least 2"),
-    "snapshots of one": (None, "`snapshots` belongs to `ensemble`"),
-    "snapshots of trees": (None, "`snapshots` are of networks"),
+    "one member": (None, r"`ensemble` must lie in \[2, 1000\]; got 1"),
+    "snapshots of one": (None, r"`ensemble` must lie in \[2"),
+    "snapshots of trees": (None, "`snapshots` belongs to the recipe Ensemble"),
     "many members": (None, "must be at most 10,000 members; got 101 × 100"),
     "short cycles": (None, "`snapshots` must be at most `epochs`, 4; got 5"),
     "folds": (settings("forest", folds=10**6), "`folds` must be at most"),
@@ -283,13 +285,13 @@ REFUSED = {
 def test_what_cannot_be_done_is_refused_with_the_reason(name, rows, tmp_path):
     given, message = REFUSED[name]
     with pytest.raises(InputError, match=message):
-        fit(rows, tmp_path / "run", given or Settings(**UNFIT[name]))
+        fit(rows, given or recipe(**UNFIT[name]), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_images_are_refused_by_trees(tmp_path):
     with pytest.raises(InputError, match="takes features"):
-        fit(cr.data.digits(40), tmp_path / "run", settings("forest"))
+        fit(cr.data.digits(40), settings("forest"), folder=tmp_path / "run")
 
 
 DAMAGED = {
@@ -302,7 +304,7 @@ DAMAGED = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_table_of_candidates_is_refused(name, rows, tmp_path):
     document, message = DAMAGED[name]
-    folder = fit(rows, tmp_path / "run", settings("forest")).folder
+    folder = fit(rows, settings("forest"), folder=tmp_path / "run").folder
     (folder / "manifest.json").unlink()  # which would name the file first
     path = folder / "candidates.json"
     path.unlink() if document is None else path.write_text(json.dumps(document))
@@ -315,8 +317,8 @@ def test_a_damaged_table_of_candidates_is_refused(name, rows, tmp_path):
 def test_left_out_rows_of_the_first_part_choose_the_dropout(given, better, monkeypatch):
     """Every other part is trained as the better of the two; a given dropout is not compared."""
     rows = cr.data.synthetic(60)
-    run = Settings(folds=3, loss="bce", model="mlp", epochs=1, dropout=given)
-    problem = problem_of(rows, cr.losses.BCE().eval(), run)
+    run = recipe("mlp", ensemble=3, folds=3, loss="bce", epochs=1, dropout=given)
+    problem = problem_of(rows, cr.losses.BCE().eval(), run, 0)
     trained, calls = kinds._trained_mlp, []
 
     def watched(problem, number, dropout):
@@ -341,8 +343,7 @@ def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
     features = noise.normal(size=(120, 3)).astype(np.float32)
     targets = noise.integers(0, 2, (120, 2)).astype(np.float32)
     rows = Data(["a", "b"], targets, features=features, drawn=True)
-    problem = problem_of(rows, cr.losses.BCE(), Settings(folds=3, loss="bce"))
-    monkeypatch.setattr(kinds, "STAGES", (1, 2, 20, 40))
+    problem = problem_of(rows, cr.losses.BCE(), recipe(folds=3, loss="bce"), 0)
     grown, options = [], BoostingOptions
     booster = Booster
 
@@ -350,8 +351,8 @@ def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
         grown.append(given.iterations)
         return booster(features, targets, seed, given, **others)
 
-    monkeypatch.setattr("credibly.train.candidates.Booster", watched)
-    found = kinds.fit_boosting(problem)
+    monkeypatch.setattr("credibly.train.auto.Booster", watched)
+    found = kinds.fit_boosting(problem, (1, 2, 20, 40))
     assert grown[0] == 40
     assert grown[1] == grown[2] < 40
     assert found.options["iterations"] == grown[3] <= grown[1]
@@ -361,8 +362,8 @@ def test_the_first_part_bounds_the_iterations_of_boosting(monkeypatch):
 def scored_problem(calibrate):
     """Scores of two models of 200 rows, of which neither is calibrated, and the rows."""
     rows = cr.data.synthetic(200)
-    given = Settings(folds=2, loss="bce", calibrate=calibrate)
-    problem = problem_of(rows, cr.losses.BCE().eval(), given)
+    given = recipe(folds=2, loss="bce", calibrate=calibrate)
+    problem = problem_of(rows, cr.losses.BCE().eval(), given, 0)
     truth = problem.targets[problem.folds.scored]
     noise = np.random.default_rng(0)
     stack = 2 * truth + noise.normal(size=(2, *truth.shape)) - 4
@@ -392,10 +393,12 @@ def test_without_a_calibrator_a_sum_has_no_shift():
 def test_rare_features_cost_a_forest_little():
     noise = np.random.default_rng(0)
     rows = cr.data.synthetic(300)
-    dense = problem_of(rows, cr.losses.BCE().eval(), Settings(folds=2, loss="bce"))
+    dense = problem_of(rows, cr.losses.BCE().eval(), recipe(folds=2, loss="bce"), 0)
     sparse = dataclasses.replace(dense, features=(noise.random((300, 800)) < 0.02) * 1.0)
     assert choice._sparse(dense) == 0
     assert choice._sparse(sparse) == 800
     sizes = [Size(300, 800, 45, 5, number) for number in (0, 800)]
-    few, many = (choice.estimated_seconds("forest", size, Settings()) for size in sizes[::-1])
+    few, many = (
+        choice.estimated_seconds("forest", size, cr.train.Network()) for size in sizes[::-1]
+    )
     assert few - 0.5 < (many - 0.5) / 4  # beside what every forest takes

@@ -2,8 +2,8 @@
 
 import pytest
 
-from credibly.train import Settings
-from credibly.train.choice import Size, estimated_seconds
+from credibly.train import Network
+from credibly.train.auto import Size, estimated_seconds
 
 MEASURED = [
     ("linear", Size(391, 72, 6, 5), 0.63),
@@ -32,4 +32,4 @@ MEASURED = [
 
 @pytest.mark.parametrize(("name", "size", "measured"), MEASURED)
 def test_estimated_cost_is_near_the_measured(name, size, measured):
-    assert 0.5 < estimated_seconds(name, size, Settings()) / measured < 2
+    assert 0.5 < estimated_seconds(name, size, Network()) / measured < 2

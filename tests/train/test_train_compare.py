@@ -14,10 +14,10 @@ from train_instances import awkward, save_npz
 import credibly as cr
 from credibly import InputError
 from credibly.cli import main
-from credibly.train import Settings
+from credibly.train import recipe
 from credibly.workflows import compare
 
-QUICK = Settings(model="linear", epochs=2, batch_size=32, learning_rate=0.05)
+QUICK = recipe(model="linear", epochs=2, batch_size=32, learning_rate=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def rows(tmp_path_factory):
 
 
 def test_a_comparison_has_every_figure_with_an_interval_over_seeds(rows, tmp_path):
-    results = compare(rows, tmp_path, ["bce", "twl"], seeds=2, settings=QUICK, conditions=2)
+    results = compare(rows, tmp_path, ["bce", "twl"], seeds=2, recipe=QUICK, conditions=2)
     assert json.loads((tmp_path / "results.json").read_text()) == results.to_dict()
     for loss in ("bce", "twl"):
         figures = results.losses[loss]
@@ -45,23 +45,23 @@ def test_comparing_leaves_the_callers_threads_alone(rows, tmp_path):
     import torch
 
     before = torch.get_num_threads()
-    compare(rows, tmp_path, ["bce"], seeds=1, settings=QUICK, conditions=1, jobs=1)
+    compare(rows, tmp_path, ["bce"], seeds=1, recipe=QUICK, conditions=1, jobs=1)
     assert torch.get_num_threads() == before
 
 
 def test_finished_runs_are_kept_and_new_ones_added(rows, tmp_path):
-    compare(rows, tmp_path, ["bce"], seeds=1, settings=QUICK)
+    compare(rows, tmp_path, ["bce"], seeds=1, recipe=QUICK)
     model = tmp_path / "runs/bce-seed0/model.safetensors"
     before = model.stat().st_mtime_ns
-    results = compare(rows, tmp_path, ["bce", "spa"], seeds=1, settings=QUICK)
+    results = compare(rows, tmp_path, ["bce", "spa"], seeds=1, recipe=QUICK)
     assert model.stat().st_mtime_ns == before
     assert list(results.losses) == ["bce", "spa"]
     assert results.losses["spa"]["NLL"]["low"] < results.losses["spa"]["NLL"]["high"]
 
 
 def test_processes_at_the_same_time_give_the_same_results(rows, tmp_path):
-    one = compare(rows, tmp_path / "one", ["bce", "spa"], seeds=1, settings=QUICK)
-    two = compare(rows, tmp_path / "two", ["bce", "spa"], seeds=1, settings=QUICK, jobs=2)
+    one = compare(rows, tmp_path / "one", ["bce", "spa"], seeds=1, recipe=QUICK)
+    two = compare(rows, tmp_path / "two", ["bce", "spa"], seeds=1, recipe=QUICK, jobs=2)
     for loss in ("bce", "spa"):
         assert two.losses[loss]["NLL"]["mean"] == pytest.approx(
             one.losses[loss]["NLL"]["mean"], rel=1e-4
@@ -70,14 +70,14 @@ def test_processes_at_the_same_time_give_the_same_results(rows, tmp_path):
 
 def test_a_misspelt_loss_is_found_before_any_is_trained(rows, tmp_path):
     with pytest.raises(InputError, match="unknown loss 'spaa'"):
-        compare(rows, tmp_path / "out", ["bce", "spaa"], settings=QUICK)
+        compare(rows, tmp_path / "out", ["bce", "spaa"], recipe=QUICK)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_belongs_to_one_data_set(rows, tmp_path):
-    compare(rows, tmp_path, ["bce"], seeds=1, settings=QUICK)
+    compare(rows, tmp_path, ["bce"], seeds=1, recipe=QUICK)
     with pytest.raises(InputError, match="holds a comparison on other data"):
-        compare("synthetic", tmp_path, ["bce"], seeds=1, settings=QUICK)
+        compare("synthetic", tmp_path, ["bce"], seeds=1, recipe=QUICK)
 
 
 # The command line ----------------------------------------------------------------------------

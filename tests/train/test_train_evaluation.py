@@ -8,7 +8,7 @@ import torch
 
 from credibly import calibrate, losses, metrics
 from credibly.runtime import sigmoid
-from credibly.train.configuration import Settings
+from credibly.train import recipe
 from credibly.train.evaluation import ENTRIES_TO_FIT, EpochEvaluator
 
 
@@ -27,12 +27,12 @@ def full(scores: torch.Tensor, targets: np.ndarray) -> float:
 
 def test_some_rows_settle_the_map(rows: tuple[torch.Tensor, np.ndarray]) -> None:
     scores, targets = rows
-    found = EpochEvaluator(Settings(), None, targets)(losses.BCE(), scores)["nll"]
+    found = EpochEvaluator(recipe(), None, targets)(losses.BCE(), scores)["nll"]
     assert found == pytest.approx(full(scores, targets), rel=1e-3)
 
 
 def test_rows_of_unknowns_are_not_among_them(rows: tuple[torch.Tensor, np.ndarray]) -> None:
     scores, targets = rows
     targets[::3] = -1  # every third: just the rows that an even choice of all would take
-    found = EpochEvaluator(Settings(), None, targets)(losses.BCE(), scores)["nll"]
+    found = EpochEvaluator(recipe(), None, targets)(losses.BCE(), scores)["nll"]
     assert found == pytest.approx(full(scores, targets), rel=1e-3)

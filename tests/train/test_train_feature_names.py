@@ -34,8 +34,8 @@ def patients(rows: int = 160) -> pd.DataFrame:
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("names")
     data = cr.data.load(patients(), labels=LABELS)
-    settings = cr.train.Settings(model="linear", epochs=3, solver="steps", calibrate="none")
-    run = cr.train.fit(data, folder / "run", settings)
+    settings = cr.train.recipe(model="linear", epochs=3, calibrate="none")
+    run = cr.train.fit(data, settings, folder=folder / "run")
     run.predict(data).write(folder / "all.parquet")
     cr.train.export(run, folder / "model.onnx")
     return folder
@@ -234,8 +234,8 @@ def test_objects_are_refused_by_a_run_without_names(world, tmp_path):
 def test_a_frame_of_features_keeps_its_names(make, tmp_path):
     frame = patients()
     data = make(frame[FEATURES], frame[LABELS])
-    settings = cr.train.Settings(model="linear", epochs=1, solver="steps", calibrate="none")
-    run = cr.train.fit(data, tmp_path / "run", settings)
+    settings = cr.train.recipe(model="linear", epochs=1, calibrate="none")
+    run = cr.train.fit(data, settings, folder=tmp_path / "run")
     turned = run.predict(frame[FEATURES[::-1]]).probabilities
     np.testing.assert_array_equal(turned, run.predict(frame[FEATURES]).probabilities)
 
@@ -250,9 +250,9 @@ def test_an_arff_file_gives_its_names(tmp_path):
         path.write_text(f"@relation r\n{head}@data\n{rows}\n")
         return cr.data.load(path, labels=["wet"])
 
-    settings = cr.train.Settings(model="linear", epochs=1, solver="steps", calibrate="none")
+    settings = cr.train.recipe(model="linear", epochs=1, calibrate="none")
     data = write(tmp_path / "a.arff", ["u", "v", "wet"])
-    run = cr.train.fit(data, tmp_path / "run", settings)
+    run = cr.train.fit(data, settings, folder=tmp_path / "run")
     turned = run.predict(write(tmp_path / "b.arff", ["v", "wet", "u"]))
     np.testing.assert_array_equal(turned.probabilities, run.predict(data).probabilities)
 

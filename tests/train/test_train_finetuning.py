@@ -12,7 +12,7 @@ from train_instances import DATA, awkward, pictures
 from credibly import InputError
 from credibly.losses import BCE, OnlineEstimation
 from credibly.models import build
-from credibly.train import Callback, Settings, fit, load
+from credibly.train import Callback, Recipe, fit, load, recipe
 from credibly.train.optimizer import Average, build_optimizer
 
 NETWORKS = {
@@ -25,7 +25,7 @@ NETWORKS = {
 each_network = pytest.mark.parametrize("name", NETWORKS)
 
 
-def scales(settings: Settings, model, criterion=None) -> dict[int, float]:
+def scales(settings: Recipe, model, criterion=None) -> dict[int, float]:
     """The factor on the rate of each parameter, by its id."""
     optimizer = build_optimizer(settings, model, criterion or BCE())
     return {id(p): group["scale"] for group in optimizer.param_groups for p in group["params"]}
@@ -42,7 +42,7 @@ def test_every_parameter_is_in_one_layer_in_the_order_of_the_network(name):
 @each_network
 def test_rates_fall_from_the_head_to_the_input(name):
     model = build(name, NETWORKS[name], 3)
-    found = scales(Settings(backbone_rate=0.5, layer_decay=0.8), model)
+    found = scales(recipe(backbone_rate=0.5, layer_decay=0.8), model)
     assert all(found[id(p)] == 1 for p in model.head.parameters())
     layers = model.layers()
     for place, layer in enumerate(layers):
@@ -53,7 +53,7 @@ def test_rates_fall_from_the_head_to_the_input(name):
 def test_parameters_of_the_loss_are_trained_once_at_the_full_rate():
     model = build("mlp", (6,), 3)
     criterion = OnlineEstimation(num_rows=10, num_labels=3, average_size=1.0)
-    for settings in (Settings(), Settings(backbone_rate=0.1), Settings(layer_decay=0.5)):
+    for settings in (recipe("mlp"), recipe(backbone_rate=0.1), recipe(layer_decay=0.5)):
         optimizer = build_optimizer(settings, model, criterion)
         listed = [id(p) for group in optimizer.param_groups for p in group["params"]]
         assert len(listed) == len(set(listed))
@@ -65,12 +65,12 @@ def test_parameters_of_the_loss_are_trained_once_at_the_full_rate():
 def weights(folder, **settings):
     """Initial and final weights of a short run."""
     options = {"model": "resnet20-32", "epochs": 2, "batch_size": 16, "select": "last"}
-    chosen = Settings(**{**options, **settings})
+    chosen = recipe(**{**options, **settings})
     data = DATA["pictures"]()
-    run = fit(data, folder, chosen)
+    run = fit(data, chosen, folder=folder)
     from credibly.train.assembly import build_model
 
-    first = build_model(run.settings, data, run.criterion, data.part("train").targets)
+    first = build_model(run.recipe, data, run.criterion, data.part("train").targets, 0)
     return first.state_dict(), run.model.state_dict()
 
 
@@ -104,8 +104,8 @@ def test_thawing_begins_where_a_frozen_run_ends(tmp_path):
     options = {"model": "resnet20-32", "batch_size": 16, "schedule": "constant", "warmup": 0.0}
     thawed, frozen = Snapshot(), Snapshot()
     data = DATA["pictures"]()
-    fit(data, tmp_path / "a", Settings(**options, epochs=2, frozen_epochs=1), callback=thawed)
-    fit(data, tmp_path / "b", Settings(**options, epochs=1, frozen=True), callback=frozen)
+    fit(data, recipe(**options, epochs=2, frozen_epochs=1), folder=tmp_path / "a", callback=thawed)
+    fit(data, recipe(**options, epochs=1, frozen=True), folder=tmp_path / "b", callback=frozen)
     assert thawed.losses[0] == frozen.losses[0]
 
 
@@ -138,8 +138,8 @@ def test_views_average_scores_in_evaluation_alone(views):
 
 def test_a_run_predicts_with_the_views_it_was_given(tmp_path):
     data = DATA["pictures"]()
-    settings = Settings(model="cnn", hidden=4, epochs=1, views="flip")
-    run = fit(data, tmp_path / "run", settings)
+    settings = recipe(model="cnn", hidden=4, epochs=1, views="flip")
+    run = fit(data, settings, folder=tmp_path / "run")
     again = load(tmp_path / "run")
     assert again.model.views == "flip"
     rows = data.part("test")
@@ -163,14 +163,14 @@ def test_the_average_of_weights_lies_between_them_and_keeps_fixed_numbers(name):
 
 
 def test_averaged_weights_of_a_network_for_images_predict(tmp_path):
-    settings = Settings(model="cnn", epochs=2, batch_size=16, ema=0.9)
-    run = fit(pictures(), tmp_path, settings)
+    settings = recipe(model="cnn", epochs=2, batch_size=16, ema=0.9)
+    run = fit(pictures(), settings, folder=tmp_path)
     assert np.isfinite(run.predict(pictures().part("test")).probabilities).all()
 
 
 def test_mixup_trains_on_soft_targets(tmp_path):
     data = DATA["pictures"]()
-    run = fit(data, tmp_path / "run", Settings(model="cnn", hidden=4, epochs=1, mixup=0.4))
+    run = fit(data, recipe(model="cnn", hidden=4, epochs=1, mixup=0.4), folder=tmp_path / "run")
     assert all(value is None or np.isfinite(value) for value in run.metrics.values())
 
 
@@ -189,21 +189,21 @@ REFUSED = {
 @pytest.mark.parametrize(("settings", "match"), REFUSED.values(), ids=REFUSED)
 def test_settings_that_contradict_each_other_are_refused(settings, match):
     with pytest.raises(InputError, match=match):
-        Settings(**settings)
+        recipe(**settings)
 
 
 def test_views_of_features_and_mixtures_of_single_labels_are_refused(tmp_path):
     with pytest.raises(InputError, match="needs images; awkward holds features"):
-        fit(awkward(), tmp_path / "a", Settings(views="flip"))
-    settings = Settings(loss="avgk", average_size=2, mixup=0.3)
+        fit(awkward(), recipe(views="flip"), folder=tmp_path / "a")
+    settings = recipe(loss="avgk", average_size=2, mixup=0.3)
     with pytest.raises(InputError, match="`mixup` makes soft targets"):
-        fit(DATA["single"](), tmp_path / "b", settings)
+        fit(DATA["single"](), settings, folder=tmp_path / "b")
 
 
 def test_the_choices_are_those_of_the_packages_below():
     from credibly.data.rows import AUGMENTATIONS
     from credibly.models.network import VIEWS
-    from credibly.train import configuration
+    from credibly.train import recipes
 
-    assert configuration.STYLES == AUGMENTATIONS
-    assert configuration.VIEWS == VIEWS
+    assert recipes.STYLES == AUGMENTATIONS
+    assert recipes.VIEWS == VIEWS

@@ -15,7 +15,7 @@ import pytest
 import credibly as cr
 from credibly import InputError
 from credibly.cli import main
-from credibly.train import Callback, Settings, fit
+from credibly.train import Callback, fit, recipe
 
 DATA = cr.data.synthetic(300)
 
@@ -34,8 +34,8 @@ def soft_file(tmp_path):
 @pytest.mark.parametrize("select", ["nll", "map"])
 def test_soft_targets_train_and_calibrate(loss, select, soft_file, tmp_path):
     rows = cr.data.load(str(soft_file))
-    settings = Settings(loss=loss, epochs=2, select=select, model="linear")
-    run = fit(rows, tmp_path / "run", settings)
+    settings = recipe(loss=loss, epochs=2, select=select, model="linear")
+    run = fit(rows, settings, folder=tmp_path / "run")
     assert np.isfinite(run.metrics["NLL"])
     assert 0 < run.metrics["mAP@y"] < 1
     predictions = cr.Predictions.read(tmp_path / "run" / "predictions.parquet")
@@ -59,13 +59,13 @@ class Fail(Callback):
 def test_a_run_that_fails_with_nothing_to_resume_leaves_nothing(error, tmp_path):
     out = tmp_path / "new" / "run"
     with pytest.raises(type(error)):
-        fit(DATA, out, Settings(epochs=1), callback=Fail(error))
+        fit(DATA, recipe(epochs=1), folder=out, callback=Fail(error))
     assert list(tmp_path.iterdir()) == []
     out.mkdir(parents=True)
     with pytest.raises(type(error)):
-        fit(DATA, out, Settings(epochs=1), callback=Fail(error))
+        fit(DATA, recipe(epochs=1), folder=out, callback=Fail(error))
     assert list(out.iterdir()) == []
-    fit(DATA, out, Settings(epochs=1))
+    fit(DATA, recipe(epochs=1), folder=out)
 
 
 def test_a_run_that_fails_with_a_checkpoint_keeps_it(tmp_path):
@@ -74,22 +74,22 @@ def test_a_run_that_fails_with_a_checkpoint_keeps_it(tmp_path):
             raise RuntimeError("late")
 
     with pytest.raises(RuntimeError):
-        fit(DATA, tmp_path / "run", Settings(epochs=2), callback=Late())
+        fit(DATA, recipe(epochs=2), folder=tmp_path / "run", callback=Late())
     assert (tmp_path / "run" / "log.jsonl").exists()
-    fit(DATA, tmp_path / "run", Settings(epochs=2), resume=True)
+    fit(DATA, recipe(epochs=2), folder=tmp_path / "run", resume=True)
 
 
 def test_two_writers_never_share_a_folder(tmp_path):
     class Second(Callback):
         def on_epoch(self, figures):
             with pytest.raises(InputError, match="being written by another process"):
-                fit(DATA, tmp_path / "run", Settings(epochs=2), resume=True)
+                fit(DATA, recipe(epochs=2), folder=tmp_path / "run", resume=True)
             seen.append(figures["epoch"])
 
     seen: list[int] = []
-    fit(DATA, tmp_path / "run", Settings(epochs=2), callback=Second())
+    fit(DATA, recipe(epochs=2), folder=tmp_path / "run", callback=Second())
     assert seen == [1, 2]
-    fit(DATA, tmp_path / "run", Settings(epochs=2), resume=True)
+    fit(DATA, recipe(epochs=2), folder=tmp_path / "run", resume=True)
     assert not [path for path in (tmp_path / "run").iterdir() if path.name.startswith(".")]
 
 
@@ -164,7 +164,7 @@ def test_workers_of_a_comparison_end_with_it(sign, tmp_path):
 
 @linux
 def test_decoding_workers_end_with_their_parent(tmp_path):
-    command = "train digits --workers 2 --epochs 100000 --model linear --solver steps"
+    command = "train digits --workers 2 --epochs 100000 --model linear"
     process = start(command, tmp_path / "run", errors=subprocess.DEVNULL)
     try:
         log = tmp_path / "run" / "log.jsonl"

@@ -13,7 +13,7 @@ import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
 from credibly.models.network import Network
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 from credibly.train.folds import Folds
 from credibly.train.linear import loss_terms, solve
 
@@ -184,20 +184,20 @@ def texts():
 
 
 USERS = {
-    "linear": lambda to: fit(awkward(), to, Settings(model="linear")),
-    "auto": lambda to: fit(awkward(), to),
-    "texts": lambda to: fit(texts(), to),
+    "linear": lambda to: fit(awkward(), recipe(model="linear"), folder=to),
+    "auto": lambda to: fit(awkward(), folder=to),
+    "texts": lambda to: fit(texts(), folder=to),
     "probe": lambda to: fit(
         pictures(),
-        to,
-        Settings(model="cnn", frozen=True, features=True, solver="lbfgs", dropout=0.0),
+        cr.train.Probe(model="cnn"),
+        folder=to,
     ),
     "fine-tuning": lambda to: fit(
-        pictures(), to, Settings(model="resnet20-32", weights=pretrained_weights(to.parent))
+        pictures(), recipe(model="resnet20-32", weights=pretrained_weights(to.parent)), folder=to
     ),
     "estimator": lambda to: cr.CredibleClassifier(model="linear").fit(*rows_of(60, 4)),
     "estimator, auto": lambda to: cr.CredibleClassifier().fit(*rows_of(60, 4)),
-    "estimator, sparse rows": lambda to: cr.CredibleClassifier().fit(
+    "estimator, sparse rows": lambda to: cr.CredibleClassifier(model="linear").fit(
         sparse.csr_matrix(rows_of(60, 4)[0]), rows_of(60, 4)[1]
     ),
 }
@@ -233,7 +233,6 @@ BY_STEPS = {
         ["--preset", "avgk-cifar100", "--epochs", "5", "--average-size", "1"],
         "trained by SGD for 5 epochs",
     ),
-    "solver": (["--solver", "steps", "--epochs", "2"], "trained by AdamW for 2 epochs"),
 }
 
 
@@ -247,9 +246,9 @@ def test_linear_is_solved_to_the_optimum_by_every_door(table, tmp_path, capsys):
     assert "linear, solved to the optimum" in trained(table, tmp_path / "run", capsys)
     run = cr.load(tmp_path / "run")
     rows = cr.data.load(table, label_column="kind")
-    assert run.settings.solver == "lbfgs"
+    assert isinstance(run.recipe, cr.train.Linear)
     assert run.metrics["NLL"] < 0.1
-    again = fit(rows, tmp_path / "again", Settings(model="linear"))
+    again = fit(rows, recipe(model="linear"), folder=tmp_path / "again")
     test = rows.part("test")
     np.testing.assert_array_equal(
         again.predict(test).probabilities, run.predict(test).probabilities
@@ -263,12 +262,12 @@ def test_an_option_of_networks_trains_a_linear_layer_by_steps_and_says_so(
     flags, words = BY_STEPS[name]
     shown = trained(table, tmp_path / "run", capsys, *flags)
     assert f"linear layer, {words}" in shown
-    assert cr.load(tmp_path / "run").settings.solver == "steps"
+    assert isinstance(cr.load(tmp_path / "run").recipe, cr.train.Network)
 
 
 def test_a_given_penalty_is_the_one_that_is_solved(tmp_path):
-    given = Settings(model="linear", l2=7.0, calibrate="none", select="last")
-    run = fit(awkward(), tmp_path / "run", given)
+    given = recipe(model="linear", l2=7.0, calibrate="none")
+    run = fit(awkward(), given, folder=tmp_path / "run")
     train, network = awkward().part("train"), run.model
     assert isinstance(network, Network)
     inputs, targets = network.standardize.applied(train.features), train.dense_targets
@@ -281,10 +280,9 @@ def test_a_given_penalty_is_the_one_that_is_solved(tmp_path):
 
 
 REFUSED = {
-    "steps": ({"solver": "steps"}, "penalty of `solver` lbfgs; got solver steps"),
-    "sweep": ({"solver": "lbfgs", "sweep": "l2"}, "`sweep` l2, which tries many"),
-    "another model": ({"model": "mlp"}, "belongs to `model` linear or tfidf; got mlp"),
-    "negative": ({"l2": -1.0}, "`l2` must be"),
+    "steps": ({"epochs": 3}, "`epochs` belongs to the recipe Network or Ensemble.* with `l2`"),
+    "another model": ({"model": "mlp"}, "`l2` belongs to the recipe Linear, TextLinear or Probe"),
+    "negative": ({"l2": -1.0}, "`l2` must lie in"),
 }
 
 
@@ -292,4 +290,17 @@ REFUSED = {
 def test_a_penalty_that_nothing_takes_is_refused(name):
     given, message = REFUSED[name]
     with pytest.raises(cr.InputError, match=message):
-        Settings(**{"model": "linear", "l2": 1.0, **given})
+        recipe(**{"model": "linear", "l2": 1.0, **given})
+
+
+UNSOLVABLE = {
+    "images": (pictures(), {}, "solved on features; pictures holds images"),
+    "a loss that learns": (awkward(), {"loss": "role", "average_size": 1.5}, "no minimum in the"),
+}
+
+
+@pytest.mark.parametrize("name", UNSOLVABLE)
+def test_linear_is_never_trained_by_steps_unasked(name):
+    rows, options, message = UNSOLVABLE[name]
+    with pytest.raises(cr.InputError, match=f"{message}.*--model linear --epochs 30"):
+        fit(rows, cr.train.Linear(**options))

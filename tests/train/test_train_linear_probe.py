@@ -14,7 +14,7 @@ from train_instances import awkward, pictures, pretrained_weights, sha, train_by
 import credibly as cr
 from credibly import InputError, losses
 from credibly.models import build
-from credibly.train import Callback, Settings, fit, fitting, resolve_settings
+from credibly.train import Callback, fit, fitting, recipe, resolve
 from credibly.train.distributed import SingleProcess
 from credibly.train.linear_probe import can_probe, solve_last_layer
 
@@ -39,7 +39,7 @@ def started(data, loss, **options):
     torch.manual_seed(0)
     network, criterion = build("resnet20-32", data, len(data.labels)), losses.from_name(loss)
     here = SingleProcess(), Callback()
-    found = solve_last_layer(Settings(**NETWORK), network, criterion, data, plain, *here, **options)
+    found = solve_last_layer(recipe(**NETWORK), network, criterion, data, plain, *here, **options)
     return network.eval(), found
 
 
@@ -93,7 +93,7 @@ def test_features_of_any_scale_have_the_same_solution():
     second.backbone = Larger(second.backbone)
     here = SingleProcess(), Callback()
     again = solve_last_layer(
-        Settings(**NETWORK), second, losses.BCE(), data, plain, *here, **WELL_POSED
+        recipe(**NETWORK), second, losses.BCE(), data, plain, *here, **WELL_POSED
     )
     assert again.l2 == found.l2
     torch.testing.assert_close(1000 * second.head.weight, first.head.weight, atol=1e-3, rtol=1e-2)
@@ -104,7 +104,7 @@ def test_weights_without_finite_features_are_refused(tmp_path):
     path = tmp_path / "backbone.safetensors"
     save_file({name: (tensor * 1e30).contiguous() for name, tensor in state.items()}, path)
     with pytest.raises(InputError, match=r"must be finite; .* turn `head_start` off"):
-        fit(pictures(), tmp_path / "run", Settings(**NETWORK, weights=str(path)))
+        fit(pictures(), recipe(**NETWORK, weights=str(path)), folder=tmp_path / "run")
 
 
 SOLVED = {
@@ -121,10 +121,10 @@ SOLVED = {
 
 @pytest.mark.parametrize(("given", "solved"), SOLVED.values(), ids=SOLVED)
 def test_pretrained_networks_for_images_start_with_a_solved_last_layer(given, solved, pretrained):
-    settings = Settings(**{**NETWORK, "weights": pretrained, **given})
-    resolved = resolve_settings(settings, pictures())
+    settings = recipe(**{**NETWORK, "weights": pretrained, **given})
+    resolved = resolve(settings, pictures())
     assert resolved.head_start is solved
-    assert resolve_settings(resolved, pictures()) == resolved
+    assert resolve(resolved, pictures()) == resolved
 
 
 REFUSED = {
@@ -140,16 +140,16 @@ REFUSED = {
 def test_a_head_start_that_cannot_be_had_is_refused(given, match, pretrained, tmp_path):
     settings = {**NETWORK, "weights": pretrained, "head_start": True, **given}
     with pytest.raises(InputError, match=match):
-        fit(pictures(), tmp_path / "run", Settings(**settings))
+        fit(pictures(), recipe(**settings), folder=tmp_path / "run")
 
 
 def test_without_held_out_rows_nothing_is_solved(pretrained):
     data = pictures()
     alone = dataclasses.replace(data, split=np.where(data.split == 2, 0, data.split), _hash=[])
-    settings = Settings(**NETWORK, weights=pretrained, calibrate="none", select="last")
-    assert resolve_settings(settings, alone).head_start is False
+    settings = recipe(**NETWORK, weights=pretrained, calibrate="none", select="last")
+    assert resolve(settings, alone).head_start is False
     with pytest.raises(InputError, match="held-out rows"):
-        resolve_settings(dataclasses.replace(settings, head_start=True), alone)
+        resolve(dataclasses.replace(settings, head_start=True), alone)
 
 
 @pytest.mark.parametrize("loss", ["bce", "quasibinary", "avgk", "role", "softmax", "joint"])
@@ -172,11 +172,11 @@ def test_an_interrupted_run_ends_bit_identical_and_solves_once(pretrained, tmp_p
             if done == 4:
                 raise KeyboardInterrupt
 
-    settings = Settings(**NETWORK, weights=pretrained, checkpoint_seconds=0.0)
-    fit(pictures(), tmp_path / "whole", settings)
+    settings = recipe(**NETWORK, weights=pretrained, checkpoint_seconds=0.0)
+    fit(pictures(), settings, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        fit(pictures(), tmp_path / "broken", settings, callback=Stop())
-    fit(pictures(), tmp_path / "broken", settings, resume=True)
+        fit(pictures(), settings, folder=tmp_path / "broken", callback=Stop())
+    fit(pictures(), settings, folder=tmp_path / "broken", resume=True)
     assert len(solved) == 2
     for name in ("model.safetensors", "calibration.json", "predictions.parquet", "log.jsonl"):
         assert sha(tmp_path / "broken" / name) == sha(tmp_path / "whole" / name), name
@@ -195,18 +195,18 @@ def test_a_callback_hears_of_every_penalty_before_the_first_update(shown, pretra
             super().on_update(done, total)
             heard.append(done)
 
-    run = fit(pictures(), tmp_path, Settings(**NETWORK, weights=pretrained), callback=Ear())
+    run = fit(pictures(), recipe(**NETWORK, weights=pretrained), folder=tmp_path, callback=Ear())
     count = heard.index(1)
     assert len({each["l2"] for each in heard[:count]}) == count >= 3
     assert all(set(each) == {"l2", "nll", "map", "ace"} for each in heard[:count])
     assert heard[count:] == list(range(1, len(heard) - count + 1))
-    assert run.settings.head_start
+    assert run.recipe.head_start
 
 
 def test_two_processes_start_from_the_same_last_layer(pretrained, tmp_path):
     settings = {**NETWORK, "weights": pretrained, "fixed_norms": True, "augment": "none"}
     train_by_two(tmp_path, [("two", "pictures", settings)])
-    fit(pictures(), tmp_path / "one", Settings(**settings))
+    fit(pictures(), recipe(**settings), folder=tmp_path / "one")
     one, two = (
         cr.Predictions.read(tmp_path / name / "predictions.parquet") for name in ("one", "two")
     )
@@ -214,5 +214,5 @@ def test_two_processes_start_from_the_same_last_layer(pretrained, tmp_path):
 
 
 def test_features_are_never_solved_first(tmp_path):
-    assert resolve_settings(Settings(model="mlp"), awkward()).head_start is False
-    assert resolve_settings(Settings(), awkward()).head_start is False
+    assert resolve(recipe(model="mlp"), awkward()).head_start is False
+    assert resolve(recipe("auto"), awkward()).network().head_start is None

@@ -15,10 +15,10 @@ from credibly.data import Data
 from credibly.predictions import Dataset, Predictions
 from credibly.retrieve import search
 from credibly.targets import SparseTargets
-from credibly.train import Settings, fit, predict_to
-from credibly.train import many_labels as many
+from credibly.train import fit, predict_to, recipe
+from credibly.train import top_labels as many
 
-SETTINGS = Settings(loss="spa", model="mlp", hidden=16, epochs=8, learning_rate=0.02)
+SETTINGS = recipe(loss="spa", model="mlp", hidden=16, epochs=8, learning_rate=0.02)
 LABELS = 60
 
 
@@ -34,7 +34,7 @@ def rows(seed=0, count=400):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return fit(rows(), tmp_path_factory.mktemp("runs") / "spa", SETTINGS)
+    return fit(rows(), SETTINGS, folder=tmp_path_factory.mktemp("runs") / "spa")
 
 
 def test_a_run_learns_calibrates_and_writes_the_most_probable_labels(run):
@@ -56,9 +56,13 @@ def test_sparse_and_dense_targets_train_the_same_model(loss, tmp_path):
         settings = dataclasses.replace(settings, calibrate="affine")
     sparse = rows(count=200)
     dense = Data(sparse.labels, sparse.dense_targets, split=sparse.split, features=sparse.features)
-    one, two = fit(sparse, tmp_path / "sparse", settings), fit(dense, tmp_path / "dense", settings)
+    one, two = (
+        fit(sparse, settings, folder=tmp_path / "sparse"),
+        fit(dense, settings, folder=tmp_path / "dense"),
+    )
     for name, weights in two.model.state_dict().items():
-        torch.testing.assert_close(one.model.state_dict()[name], weights, rtol=1e-3, atol=1e-4)
+        own = one.model.state_dict()[name].to(weights.dtype)
+        torch.testing.assert_close(own, weights, rtol=1e-3, atol=1e-4)
     if loss == "twl":
         return
     wide = Predictions.read(two.folder / "predictions.parquet")
@@ -86,8 +90,8 @@ def test_a_resumed_run_goes_on(tmp_path):
 
     settings = dataclasses.replace(SETTINGS, checkpoint_seconds=0.0)
     with pytest.raises(KeyboardInterrupt):
-        fit(rows(), tmp_path / "run", settings, callback=Stop())
-    resumed = fit(rows(), tmp_path / "run", settings, resume=True)
+        fit(rows(), settings, folder=tmp_path / "run", callback=Stop())
+    resumed = fit(rows(), settings, folder=tmp_path / "run", resume=True)
     assert resumed.metrics["precision@5"] > 0
 
 
@@ -112,7 +116,7 @@ BAD = {
 def test_what_needs_all_scores_is_refused(case, tmp_path):
     changes, message = BAD[case]
     with pytest.raises(InputError, match=message):
-        fit(rows(), tmp_path / "run", dataclasses.replace(SETTINGS, **changes))
+        fit(rows(), dataclasses.replace(SETTINGS, **changes), folder=tmp_path / "run")
     assert not (tmp_path / "run" / "config.toml").exists()
 
 

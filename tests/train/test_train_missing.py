@@ -7,7 +7,7 @@ import torch
 import credibly as cr
 from credibly import InputError
 from credibly.models.network import Standardize
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 
 NETWORKS = ("linear", "mlp")
 ALL = (*NETWORKS, "forest", "boosting", "auto")
@@ -19,13 +19,14 @@ HOLES = np.where(MISSING, np.float32(np.nan), FEATURES)
 
 
 def settings(model):
-    return Settings(loss="bce", model=model, epochs=2, budget="5s")
+    """Return a recipe by which means are those of the training rows."""
+    return recipe(model, loss="bce", **({"l2": 1.0, "folds": 0} if model == "linear" else {}))
 
 
 @pytest.mark.parametrize("model", ALL)
 def test_missing_features_train_predict_and_load(model, tmp_path):
     rows = cr.data.from_arrays(features=HOLES, targets=TARGETS)
-    run = fit(rows, tmp_path / "run", settings(model))
+    run = fit(rows, settings(model), folder=tmp_path / "run")
     found = run.predict(HOLES).probabilities
     assert np.isfinite(found).all()
     assert np.array_equal(cr.load(tmp_path / "run").predict(HOLES).probabilities, found)
@@ -34,7 +35,7 @@ def test_missing_features_train_predict_and_load(model, tmp_path):
 @pytest.mark.parametrize("model", NETWORKS)
 def test_for_networks_a_missing_feature_is_the_mean_of_those_seen(model, tmp_path):
     rows = cr.data.from_arrays(features=HOLES, targets=TARGETS)
-    run = fit(rows, tmp_path / "run", settings(model))
+    run = fit(rows, settings(model), folder=tmp_path / "run")
     seen = rows.part("train").features
     assert np.allclose(run.model.standardize.mean, np.nanmean(seen, axis=0), atol=1e-5)
     assert np.allclose(run.model.standardize.scale, np.nanstd(seen, axis=0), atol=1e-5)
@@ -50,14 +51,14 @@ def test_trees_learn_from_what_is_missing(model, tmp_path):
     present = NOISE.random(300) < 0.5
     features[present, 0] = np.nan
     rows = cr.data.from_arrays(features=features, targets=present[:, None].astype(float))
-    run = fit(rows, tmp_path / "run", settings(model))
+    run = fit(rows, settings(model), folder=tmp_path / "run")
     found = run.predict(features).probabilities[:, 0]
     assert found[present].min() > found[~present].max()
 
 
 @pytest.mark.parametrize("model", ["linear", "mlp", "auto"])
 def test_the_estimator_takes_missing_features(model):
-    classifier = cr.CredibleClassifier(model=model, epochs=2, budget="5s", random_state=0)
+    classifier = cr.CredibleClassifier(model=model)
     found = classifier.fit(HOLES, TARGETS).predict_proba(HOLES)
     assert np.isfinite(found).all()
     assert found.std() > 0.05
@@ -95,7 +96,7 @@ def test_a_feature_with_huge_values_still_counts(model, huge):
     features = noise.normal(size=(300, 3)).astype(type(huge))
     targets = (features[:, :2] > 0).astype(int)
     features[::50] *= huge
-    classifier = cr.CredibleClassifier(model=model, epochs=10, budget="0s")
+    classifier = cr.CredibleClassifier(model=model)
     found = classifier.fit(features[:200], targets[:200]).predict_proba(features[200:])
     assert ((found > 0.5) == targets[200:]).mean() > 0.85
 

@@ -64,11 +64,11 @@ def frame(table):
 
 
 def train(rows, folder):
-    settings = cr.train.Settings(model="linear", epochs=3, solver="steps", calibrate="none")
+    settings = cr.train.Network(model="linear", epochs=3, calibrate="none")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* left out")
         data = cr.data.load(rows, labels=LABELS)
-        return data, cr.train.fit(data, folder, settings)
+        return data, cr.train.fit(data, settings, folder=folder)
 
 
 @pytest.fixture(scope="module", params=TABLES)
@@ -157,7 +157,7 @@ def test_training_by_the_command_line_gives_the_same_run(tmp_path, capsys):
     rows = frame("everything")
     data, run = train(rows, tmp_path / "a")
     rows.to_csv(tmp_path / "rows.csv.gz", index=False)
-    options = {"model": "linear", "epochs": 3, "solver": "steps", "calibrate": "none"}
+    options = {"model": "linear", "epochs": 3, "calibrate": "none"}
     options |= {"labels": ",".join(LABELS), "out": tmp_path / "b"}
     given = [f"--{name}={value}" for name, value in options.items()]
     assert main(["train", str(tmp_path / "rows.csv.gz"), *given]) == 0
@@ -255,7 +255,7 @@ def test_a_changed_preparation_is_refused(tmp_path):
 def test_every_model_takes_gaps_and_learns_from_categories(model, tmp_path):
     rows = frame("everything").drop(columns=["age", "bmi", "smoker", "fever"])
     data = cr.data.load(rows, labels=LABELS)
-    run = cr.train.fit(data, tmp_path / "run", cr.train.Settings(model=model))
+    run = cr.train.fit(data, model, folder=tmp_path / "run")
     found = run.predict(rows).probabilities[:, 0]
     assert np.isfinite(found).all()
     assert found[COLOURS == "red"].mean() > found[COLOURS == "blue"].mean() + 0.3

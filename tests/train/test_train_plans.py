@@ -10,7 +10,7 @@ import pytest
 import credibly as cr
 from credibly import InputError
 from credibly.data import Data
-from credibly.train import Callback, Settings, fit, resolve_settings
+from credibly.train import Callback, fit, recipe, resolve
 
 
 class Counted(Callback):
@@ -32,8 +32,8 @@ def test_an_epoch_has_the_fewest_batches_that_hold_all_rows(rows, batch, tmp_pat
     targets = rng.integers(0, 2, (len(split), 2)).astype(float)
     data = Data(["a", "b"], targets, features=rng.normal(size=(len(split), 3)), split=split)
     seen = Counted()
-    settings = Settings(model="mlp", epochs=2, batch_size=batch, hidden=4, solver="steps")
-    fit(data, tmp_path / "run", settings, callback=seen)
+    settings = recipe(model="mlp", epochs=2, batch_size=batch, hidden=4)
+    fit(data, settings, folder=tmp_path / "run", callback=seen)
     assert seen.updates == 2 * math.ceil(rows / batch)
     assert seen.totals == {seen.updates}
 
@@ -54,20 +54,18 @@ def texts(trained, held_out, tested, *, drawn):
 )
 def test_texts_are_folded_from_twenty_rows_on_that_are_not_tested(trained, held_out, tested, folds):
     data = texts(trained, held_out, tested, drawn=True)
-    assert resolve_settings(Settings(model="tfidf"), data).folds == folds
+    assert resolve(recipe(model="tfidf"), data).folds == folds
 
 
 def test_folds_are_refused_where_rows_are_held_out_by_name_or_too_few():
     with pytest.raises(InputError, match="`folds` replaces held-out rows"):
-        resolve_settings(Settings(model="tfidf", folds=3), texts(20, 5, 5, drawn=False))
-    named = resolve_settings(Settings(model="tfidf"), texts(20, 5, 5, drawn=False))
+        resolve(recipe(model="tfidf", folds=3), texts(20, 5, 5, drawn=False))
+    named = resolve(recipe(model="tfidf"), texts(20, 5, 5, drawn=False))
     assert named.folds == 0
     # Without held-out rows, folds are possible; test rows do not count.
-    assert (
-        resolve_settings(Settings(model="tfidf", folds=3), texts(20, 0, 5, drawn=False)).folds == 3
-    )
+    assert resolve(recipe(model="tfidf", folds=3), texts(20, 0, 5, drawn=False)).folds == 3
     with pytest.raises(InputError, match="at most half the number of rows to train on, 9; got 5"):
-        resolve_settings(Settings(model="tfidf", folds=5), texts(9, 0, 30, drawn=False))
+        resolve(recipe(model="tfidf", folds=5), texts(9, 0, 30, drawn=False))
 
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import pytest
 from train_instances import DATA, awkward, save_npz, train_by_two
 
 import credibly as cr
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 
 # 144 training rows in batches of 29: halves differ in size, and in how much of them is known.
 QUICK = {"model": "linear", "epochs": 3, "batch_size": 29, "learning_rate": 0.02}
@@ -38,7 +38,7 @@ def by_two(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize(("name", "kind", "settings"), RUNS, ids=[run[0] for run in RUNS])
 def test_two_processes_predict_what_one_does(name, kind, settings, by_two, tmp_path):
-    fit(DATA[kind](), tmp_path, Settings(**settings))
+    fit(DATA[kind](), recipe(**settings), folder=tmp_path)
     one = cr.Predictions.read(tmp_path / "predictions.parquet")
     two = cr.Predictions.read(by_two / name / "predictions.parquet")
     assert one.ids.tolist() == two.ids.tolist()

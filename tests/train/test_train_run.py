@@ -12,11 +12,12 @@ from train_instances import awkward, pictures, sha, single
 
 import credibly as cr
 from credibly import InputError
-from credibly.train import Settings, export, fit, predict_to
+from credibly.papers import preset
+from credibly.train import export, fit, predict_to, recipe
 from credibly.train import trainer as trainer_module
 from credibly.train.batches import stream
 
-LINEAR = Settings(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
+LINEAR = recipe(model="linear", epochs=3, batch_size=32, learning_rate=0.05)
 LOSSES = [
     "bce",
     "joint(components=3)",
@@ -30,14 +31,14 @@ SINGLE = ["ce", "quasibinary", "avgk", "epr", "an"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return fit(awkward(), tmp_path_factory.mktemp("runs") / "bce", LINEAR)
+    return fit(awkward(), LINEAR, folder=tmp_path_factory.mktemp("runs") / "bce")
 
 
 @pytest.mark.parametrize("loss", LOSSES + SINGLE)
 def test_every_loss_trains_calibrates_and_predicts(loss, tmp_path):
     rows = single() if loss in SINGLE else awkward()
     settings = dataclasses.replace(LINEAR, loss=loss, average_size=1.5, epochs=12)
-    done = fit(rows, tmp_path, settings)
+    done = fit(rows, settings, folder=tmp_path)
     predictions = cr.Predictions.read(tmp_path / "predictions.parquet")
     assert predictions.probabilities.shape == (len(rows.part("test")), 5)
     assert predictions.scores is not None
@@ -49,8 +50,8 @@ def test_every_loss_trains_calibrates_and_predicts(loss, tmp_path):
 
 def test_calibrated_probabilities_have_lower_log_loss_than_raw_ones(tmp_path):
     steep = dataclasses.replace(LINEAR, loss="asl", epochs=10)
-    raw = fit(awkward(1500), tmp_path / "raw", dataclasses.replace(steep, calibrate="none"))
-    mapped = fit(awkward(1500), tmp_path / "mapped", steep)
+    raw = fit(awkward(1500), dataclasses.replace(steep, calibrate="none"), folder=tmp_path / "raw")
+    mapped = fit(awkward(1500), steep, folder=tmp_path / "mapped")
     assert mapped.metrics["NLL"] < raw.metrics["NLL"]
 
 
@@ -58,7 +59,7 @@ def test_the_best_epoch_is_kept_not_the_last(tmp_path):
     # A step far too long: the first epochs are better than the last.
     changes = {"learning_rate": 1.0, "epochs": 6, "schedule": "constant", "calibrate": "affine"}
     wild = dataclasses.replace(LINEAR, **changes)
-    done = fit(awkward(), tmp_path, wild)
+    done = fit(awkward(), wild, folder=tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     best = min(lines, key=lambda line: line["nll"])["epoch"]
     assert lines[-1]["best_epoch"] == best
@@ -72,7 +73,7 @@ def test_the_best_epoch_is_kept_not_the_last(tmp_path):
 
 def test_early_stopping_stops_early(tmp_path):
     wild = dataclasses.replace(LINEAR, learning_rate=1.0, epochs=30, patience=2, warmup=0.0)
-    fit(awkward(), tmp_path, dataclasses.replace(wild, schedule="constant"))
+    fit(awkward(), dataclasses.replace(wild, schedule="constant"), folder=tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert len(lines) < 30
     assert lines[-1]["epoch"] - lines[-1]["best_epoch"] == 2
@@ -85,7 +86,7 @@ def test_prior_bias_starts_at_the_label_rates():
     for loss in ("bce", "spa", "asl"):
         settings = dataclasses.replace(LINEAR, loss=loss)
         criterion = build_loss(settings, rows, len(rows))
-        model = build_model(settings, rows, criterion, rows.targets)
+        model = build_model(settings, rows, criterion, rows.targets, 0)
         known = rows.targets >= 0
         rates = (np.where(known, rows.targets, 0).sum(0) + 0.5) / (known.sum(0) + 1)
         started = criterion.probabilities(model.head.bias.detach()[None])[0]
@@ -93,8 +94,8 @@ def test_prior_bias_starts_at_the_label_rates():
 
 
 def test_images_train_and_predict_from_arrays(tmp_path):
-    settings = Settings(model="cnn", hidden=8, epochs=3, batch_size=16, learning_rate=1e-2)
-    done = fit(pictures(), tmp_path, settings)
+    settings = recipe(model="cnn", hidden=8, epochs=3, batch_size=16, learning_rate=1e-2)
+    done = fit(pictures(), settings, folder=tmp_path)
     images = pictures().part("test").images
     a = done.predict(images).probabilities
     b = cr.load(tmp_path).predict(images[:, :, :, 0]).probabilities
@@ -102,9 +103,9 @@ def test_images_train_and_predict_from_arrays(tmp_path):
 
 
 def test_workers_decode_the_same_rows(tmp_path):
-    settings = Settings(model="linear", epochs=1, batch_size=16)
-    fit(pictures(), tmp_path / "none", settings)
-    fit(pictures(), tmp_path / "one", dataclasses.replace(settings, workers=1))
+    settings = recipe(model="linear", epochs=1, batch_size=16)
+    fit(pictures(), settings, folder=tmp_path / "none")
+    fit(pictures(), dataclasses.replace(settings, workers=1), folder=tmp_path / "one")
     assert sha(tmp_path / "none/predictions.parquet") == sha(tmp_path / "one/predictions.parquet")
 
 
@@ -123,11 +124,11 @@ def test_batches_of_workers_own_the_memory_of_their_row_numbers():
 
 
 def test_a_frozen_backbone_s_features_are_kept_and_give_the_same_run(tmp_path):
-    settings = Settings(model="cnn", hidden=8, epochs=8, batch_size=16, frozen=True)
+    settings = recipe(model="cnn", hidden=8, epochs=8, batch_size=16, frozen=True)
     settings = dataclasses.replace(settings, learning_rate=1e-2, dropout=0.0)
     rows = dataclasses.replace(pictures(), augmentation="none")
-    fit(rows, tmp_path / "live", settings)
-    fit(rows, tmp_path / "kept", dataclasses.replace(settings, features=True))
+    fit(rows, settings, folder=tmp_path / "live")
+    fit(rows, dataclasses.replace(settings, features=True), folder=tmp_path / "kept")
     live, kept = (
         cr.Predictions.read(tmp_path / name / "predictions.parquet") for name in ("live", "kept")
     )
@@ -136,12 +137,12 @@ def test_a_frozen_backbone_s_features_are_kept_and_give_the_same_run(tmp_path):
 
 def test_bf16_and_accumulation_train(tmp_path):
     settings = dataclasses.replace(LINEAR, precision="bf16", accumulate=2, epochs=6)
-    assert fit(awkward(), tmp_path, settings).metrics["mAP@y"] > 0.5
+    assert fit(awkward(), settings, folder=tmp_path).metrics["mAP@y"] > 0.5
 
 
 def test_tensorboard_events_are_written_where_asked(tmp_path):
     pytest.importorskip("tensorboard", reason="the tensorboard package is optional")
-    fit(awkward(), tmp_path, dataclasses.replace(LINEAR, epochs=1, tensorboard=True))
+    fit(awkward(), dataclasses.replace(LINEAR, epochs=1, tensorboard=True), folder=tmp_path)
     assert list((tmp_path / "tensorboard").iterdir())
 
 
@@ -150,7 +151,7 @@ def test_a_linear_probe_reaches_the_optimum_of_its_objective(tmp_path):
 
     train = awkward().part("train")
     known = train.targets >= 0
-    done = fit(awkward(), tmp_path, Settings(model="linear", l2=0.01 * float(known.sum())))
+    done = fit(awkward(), recipe(model="linear", l2=0.01 * float(known.sum())), folder=tmp_path)
     model = done.model.double()
     inputs = torch.from_numpy(train.features).double()
     scores = model(inputs).detach().numpy()
@@ -161,7 +162,7 @@ def test_a_linear_probe_reaches_the_optimum_of_its_objective(tmp_path):
 
 
 def test_the_sweep_keeps_the_weight_that_held_out_rows_prefer(tmp_path):
-    fit(awkward(), tmp_path, Settings(model="linear", solver="lbfgs", sweep="l2"))
+    fit(awkward(), recipe(**preset("twl-probe").settings), folder=tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert len(lines) == 45
     assert [lines[0]["l2"], lines[-1]["l2"]] == pytest.approx([1e5, 1e-6])
@@ -183,10 +184,9 @@ ONLY_PRESENT = dataclasses.replace(awkward(), targets=np.ones_like(awkward().tar
         ("has no link", awkward(), {"loss": "twl", "calibrate": "none"}),
         ("at most the number of labels", awkward(), {"average_size": 6.0}),
         ("fp16 needs a GPU", awkward(), {"precision": "fp16"}),
-        ("lbfgs needs features", pictures(), {"solver": "lbfgs"}),
         ("no held-out rows", awkward().part("train"), {}),
         ("must have training rows", awkward().part("test"), {}),
-        ("all 720 known targets are present.*--coding signed.*--loss an", ONLY_PRESENT, {}),
+        ("all 720 known targets are present.*coding=.signed.*--loss an", ONLY_PRESENT, {}),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_is_written(
@@ -195,7 +195,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(
     if "GPU" in message and torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(InputError, match=message):
-        fit(rows, tmp_path / "run", dataclasses.replace(LINEAR, **changes))
+        fit(rows, dataclasses.replace(LINEAR, **changes), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -203,7 +203,7 @@ def test_a_loss_that_explodes_is_an_error_and_keeps_the_run(tmp_path):
     rows = awkward()
     huge = dataclasses.replace(rows, features=rows.features * np.float32(1e30), _hash=[])
     with pytest.raises(InputError, match="no longer a finite number"):
-        fit(huge, tmp_path, dataclasses.replace(LINEAR, optimizer="sgd", learning_rate=1e30))
+        fit(huge, dataclasses.replace(LINEAR, optimizer="sgd", learning_rate=1e30), folder=tmp_path)
 
 
 def test_load_says_what_a_folder_is_not(tmp_path, run):
@@ -278,7 +278,7 @@ def test_onnx_gives_the_probabilities_and_sets_of_the_run(loss, calibrate, size,
     onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
     pytest.importorskip("onnx", reason="needs the extra `export`")
     settings = dataclasses.replace(LINEAR, loss=loss, calibrate=calibrate, average_size=size)
-    done = fit(awkward(), tmp_path / "run", settings)
+    done = fit(awkward(), settings, folder=tmp_path / "run")
     result = export(done, tmp_path / "model.onnx")
     assert result["difference"] < 1e-5
     rows = awkward().part("test")
@@ -305,7 +305,7 @@ def test_an_onnx_file_with_other_label_sets_is_not_written(tmp_path):
         def to_module(self):
             return cr.decide.Threshold(0.2).to_module()
 
-    done = fit(awkward(), tmp_path / "run", LINEAR)
+    done = fit(awkward(), LINEAR, folder=tmp_path / "run")
     done.pipeline.decision = Other(0.5)
     with pytest.raises(InputError, match=r"label sets .* differ from those of the run in \d+ of"):
         export(done, tmp_path / "model.onnx")
@@ -325,12 +325,13 @@ def test_an_onnx_file_that_differs_is_not_written(tmp_path, monkeypatch, run):
 @pytest.mark.parametrize("loss", ["bce", "twl"])
 def test_lbfgs_trains_the_last_layer_of_any_network_on_its_features(loss, tmp_path):
     scenes = cr.data.digits(200)
-    settings = Settings(
-        loss=loss, model="cnn", hidden=4, frozen=True, features=True, solver="lbfgs", sweep="l2"
+    settings = cr.train.Probe(loss=loss, model="cnn", hidden=4, l2=(100.0, 1.0, 0.01))
+    done = fit(scenes, settings, folder=tmp_path / "run")
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 3
+    alone = fit(scenes, settings).predict(scenes.part("test"))
+    np.testing.assert_array_equal(
+        alone.probabilities, done.predict(scenes.part("test")).probabilities
     )
-    settings = dataclasses.replace(settings, dropout=0.0)
-    done = fit(scenes, tmp_path / "run", settings)
-    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 45
     again = cr.load(tmp_path / "run").predict(scenes.part("test"))
     np.testing.assert_array_equal(
         again.probabilities, done.predict(scenes.part("test")).probabilities
@@ -345,18 +346,17 @@ def test_the_transfer_preset_takes_a_backbone(tmp_path):
     scenes = cr.data.digits(120)
     arrays = {"images": scenes.images, "targets": scenes.targets, "split": scenes.split}
     np.savez(tmp_path / "scenes.npz", labels=np.array(scenes.labels), **arrays)
-    command = "train DATA --preset twl-probe --model resnet20-32 --frozen --features --quiet --out"
+    command = "train DATA --preset twl-probe --model resnet20-32 --quiet --out"
     files = {"DATA": str(tmp_path / "scenes.npz")}
     argv = [files.get(word, word) for word in command.split()]
     assert main([*argv, str(tmp_path / "run")]) == 0
-    with pytest.raises(InputError, match=r"Add --frozen --features"):
-        Settings(solver="lbfgs", model="timm:resnet50")
+    assert isinstance(cr.load(tmp_path / "run").recipe, cr.train.Probe)
 
 
 @pytest.mark.parametrize("head", ["ml", "ml-softmax", "sccp"])
 def test_the_head_of_average_k_reaches_probabilities_selection_and_sets(head, tmp_path):
     scenes = cr.data.digits(200, counts=(0, 1))
-    settings = Settings(
+    settings = recipe(
         loss=f"avgk(head={head})",
         model="linear",
         epochs=2,
@@ -364,7 +364,7 @@ def test_the_head_of_average_k_reaches_probabilities_selection_and_sets(head, tm
         select="average-k",
         calibrate="none",
     )
-    done = fit(scenes, tmp_path / "run", settings)
+    done = fit(scenes, settings, folder=tmp_path / "run")
     scores = done.scores(scenes.part("test"))
     with torch.no_grad():
         expected = done.criterion.probabilities(scores).double().numpy()
@@ -379,15 +379,15 @@ def test_the_head_of_average_k_reaches_probabilities_selection_and_sets(head, tm
 
 def test_many_labels_train_with_last_layer_and_loss_in_one(tmp_path, monkeypatch):
     rows = cr.data.synthetic(120, num_labels=12, num_features=6)
-    settings = Settings(loss="spa", model="mlp", hidden=8, epochs=2, dropout=0.2)
-    plain = fit(rows, tmp_path / "plain", settings)
+    settings = recipe(loss="spa", model="mlp", hidden=8, epochs=2, dropout=0.2)
+    plain = fit(rows, settings, folder=tmp_path / "plain")
     monkeypatch.setattr("credibly.train.trainer.MANY_LABELS", 10)
     calls = []
     whole = trainer_module.fused_linear
     monkeypatch.setattr(
         trainer_module, "fused_linear", lambda *parts: calls.append(1) or whole(*parts)
     )
-    fused = fit(rows, tmp_path / "fused", settings)
+    fused = fit(rows, settings, folder=tmp_path / "fused")
     assert calls
     for name, weights in plain.model.state_dict().items():
         torch.testing.assert_close(weights, fused.model.state_dict()[name], rtol=1e-3, atol=1e-5)

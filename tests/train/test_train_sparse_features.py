@@ -15,7 +15,7 @@ from credibly import InputError
 from credibly.data import Data
 from credibly.predictions import Dataset
 from credibly.targets import SparseTargets
-from credibly.train import Settings, fit, predict_to, resolve_settings
+from credibly.train import fit, predict_to, recipe, resolve
 
 ROWS, WIDTH = 240, 50
 
@@ -95,8 +95,8 @@ def test_columns_that_training_does_not_have_start_at_0():
 @pytest.mark.parametrize("model", ["linear", "mlp", "auto"])
 def test_a_run_on_sparse_features_learns_predicts_and_is_read_again(model, tmp_path):
     data = data_of(matrix(1000))
-    settings = Settings(model=model, epochs=20, batch_size=32, learning_rate=0.05, dropout=0.0)
-    done = fit(data, tmp_path / "run", settings)
+    settings = recipe(model=model, epochs=20, batch_size=32, learning_rate=0.05, dropout=0.0)
+    done = fit(data, settings, folder=tmp_path / "run")
     assert done.metrics["mAP@y"] > 0.9
     test = data.part("test")
     sparse_scores = cr.load(tmp_path / "run").predict(test).probabilities
@@ -110,7 +110,9 @@ def test_a_network_is_exported_for_dense_rows(tmp_path):
     pytest.importorskip("onnxruntime")
     from credibly.train import export
 
-    done = fit(data_of(matrix()), tmp_path / "run", Settings(model="mlp", epochs=1, batch_size=32))
+    done = fit(
+        data_of(matrix()), recipe(model="mlp", epochs=1, batch_size=32), folder=tmp_path / "run"
+    )
     assert export(done, tmp_path / "run.onnx")["shape"] == [WIDTH]
 
 
@@ -124,17 +126,17 @@ def test_sparse_features_and_sparse_targets_train_together(tmp_path):
         features=sparse.csr_matrix(features),
         split=split,
     )
-    settings = Settings(model="mlp", hidden=64, epochs=25, batch_size=16, learning_rate=1e-2)
-    done = fit(data, tmp_path / "run", settings)
+    settings = recipe(model="mlp", hidden=64, epochs=25, batch_size=16, learning_rate=1e-2)
+    done = fit(data, settings, folder=tmp_path / "run")
     assert done.metrics["precision@1"] > 0.5
     with pytest.raises(InputError, match="Use --model mlp"):
-        fit(data, tmp_path / "linear", Settings(model="linear", epochs=1))
+        fit(data, recipe(model="linear", epochs=1), folder=tmp_path / "linear")
 
 
 def test_workers_read_the_same_rows(tmp_path):
     settings = {"model": "mlp", "epochs": 2, "batch_size": 32, "hidden": 8}
     for workers in (0, 1):
-        fit(data_of(matrix()), tmp_path / f"{workers}", Settings(workers=workers, **settings))
+        fit(data_of(matrix()), recipe(workers=workers, **settings), folder=tmp_path / f"{workers}")
     one, other = (cr.Predictions.read(tmp_path / f"{w}" / "predictions.parquet") for w in (0, 1))
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
 
@@ -151,13 +153,13 @@ REFUSED = {
 def test_what_needs_a_dense_matrix_says_so(case, tmp_path):
     options, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
-        fit(data_of(matrix()), tmp_path / "run", Settings(epochs=1, **options))
+        fit(data_of(matrix()), recipe(**options), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_on_dense_features_refuses_sparse_ones(tmp_path):
     dense = data_of(matrix(), np.asarray)
-    done = fit(dense, tmp_path / "run", Settings(model="mlp", epochs=1, batch_size=32))
+    done = fit(dense, recipe(model="mlp", epochs=1, batch_size=32), folder=tmp_path / "run")
     with pytest.raises(InputError, match="trained on dense features"):
         done.predict(data_of(matrix()))
 
@@ -177,8 +179,8 @@ def test_infinite_values_and_columns_out_of_range_are_refused():
 def test_hidden_layer_narrows_as_features_grow(columns, units):
     features = sparse.csr_matrix(([1.0], ([0], [0])), shape=(40, columns))
     data = cr.data.from_arrays(features=features, targets=np.arange(40) % 2)
-    assert resolve_settings(Settings(), data).hidden == units
-    assert resolve_settings(Settings(hidden=7), data).hidden == 7
+    assert resolve(recipe(), data).hidden == units
+    assert resolve(recipe(hidden=7), data).hidden == 7
 
 
 LARGE = """
@@ -186,7 +188,7 @@ import sys
 import numpy as np
 from scipy import sparse
 from credibly.data import Data
-from credibly.train import Settings, fit, resolve_settings
+from credibly.train import fit, recipe
 
 rows, width, filled = 10_000, 200_000, 40
 generator = np.random.default_rng(0)
@@ -197,7 +199,7 @@ matrix = sparse.csr_matrix((values, columns.ravel(), starts), shape=(rows, width
 targets = np.stack([(columns % 11 == k).any(axis=1) for k in range(3)], axis=1).astype(np.float32)
 split = (np.arange(rows) % 5 == 4) * 2 + (np.arange(rows) % 5 == 3)
 data = Data(["a", "b", "c"], targets, features=matrix, split=split)
-fit(data, sys.argv[1], Settings(model="mlp", epochs=1, batch_size=1000))
+fit(data, recipe(model="mlp", epochs=1, batch_size=1000), folder=sys.argv[1])
 # Not ru_maxrss, which begins with the memory of the process that started this one.
 with open("/proc/self/status") as status:
     print(next(int(line.split()[1]) / 2**20 for line in status if line.startswith("VmHWM")))

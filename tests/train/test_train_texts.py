@@ -16,7 +16,7 @@ import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
 from credibly.models.text import build_text
-from credibly.train import Settings, linear
+from credibly.train import linear, recipe
 
 WORDS = ["red", "green", "dog", "cat", "東京都", "привет", "tree", "of", "the", "car"]
 LABELS = ["red", "dog", "東京都", "never"]
@@ -36,11 +36,11 @@ def comments(rows=240, columns=1, seed=0):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return cr.train.fit(comments(), tmp_path_factory.mktemp("text") / "run")
+    return cr.train.fit(comments(), folder=tmp_path_factory.mktemp("text") / "run")
 
 
 def test_tfidf_is_the_default_and_learns_its_words(run):
-    assert (run.settings.model, run.settings.solver) == ("tfidf", "lbfgs")
+    assert isinstance(run.recipe, cr.train.TextLinear)
     assert run.metrics["mAP@y"] > 0.99
     p = run.predict(["a red car", "東京都 tree", ""]).probabilities
     assert p[0, 0] > 0.9 > 0.1 > p[0, 1]
@@ -84,11 +84,11 @@ def test_the_gradient_of_sparse_rows_is_that_of_dense_ones():
         assert torch.allclose(gradient, gradients[0][1], atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"folds": 3}, {"solver": "steps", "epochs": 3}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"folds": 3}, {"epochs": 3}], ids=str)
 def test_an_interrupted_run_goes_on_to_the_same_bits(settings, tmp_path):
-    rows, wanted = comments(), Settings(checkpoint_seconds=0.0, **settings)
+    rows, wanted = comments(), recipe(checkpoint_seconds=0.0, **settings)
     rows = dataclasses.replace(rows, drawn="folds" in settings)
-    whole = cr.train.fit(rows, tmp_path / "whole", wanted)
+    whole = cr.train.fit(rows, wanted, folder=tmp_path / "whole")
 
     class Stop(cr.train.Callback):
         def on_update(self, done, total):
@@ -96,8 +96,8 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(settings, tmp_path):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cr.train.fit(rows, tmp_path / "cut", wanted, callback=Stop())
-    resumed = cr.train.fit(rows, tmp_path / "cut", wanted, resume=True)
+        cr.train.fit(rows, wanted, folder=tmp_path / "cut", callback=Stop())
+    resumed = cr.train.fit(rows, wanted, folder=tmp_path / "cut", resume=True)
     for name in ("model.safetensors", "predictions.parquet"):
         one, two = (folder / name for folder in (whole.folder, resumed.folder))
         assert one.read_bytes() == two.read_bytes(), name
@@ -106,14 +106,14 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(settings, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"solver": "steps", "dropout": 0.2, "epochs": 2},
+        {"dropout": 0.2, "epochs": 2},
         {"loss": "role", "average_size": 2.0, "epochs": 2},
         {"loss": "quasibinary", "epochs": 2},
     ],
     ids=str,
 )
 def test_steps_train_what_the_solver_cannot(settings, tmp_path):
-    run = cr.train.fit(comments(), tmp_path / "run", Settings(**settings))
+    run = cr.train.fit(comments(), recipe(**settings), folder=tmp_path / "run")
     assert np.isfinite(run.predict(["red", ""]).probabilities).all()
 
 
@@ -128,7 +128,7 @@ def test_folds_train_on_all_rows_and_calibrate_on_rows_not_seen(loss, tmp_path, 
     monkeypatch.setattr(
         linear, "solve", lambda *a, **k: solutions.append(solve(*a, **k)) or solutions[0]
     )
-    run = cr.train.fit(rows, tmp_path / "run", Settings(loss=loss, folds=4))
+    run = cr.train.fit(rows, recipe(loss=loss, folds=4), folder=tmp_path / "run")
     train = rows.take(np.flatnonzero(rows.split != cr.data.TEST))
     assert run.data["train_rows"] == len(train)
     (found,) = solutions
@@ -153,23 +153,23 @@ def test_rows_that_the_file_holds_out_stay_held_out(given, tmp_path):
             labels = [label for label in LABELS if label in text]
             file.write(json.dumps({"text": text, "labels": labels, "split": name}) + "\n")
     data = cr.data.load(path)
-    run = cr.train.fit(data, tmp_path / "run")
-    assert run.settings.folds == (0 if given == 2 else 3)
+    run = cr.train.fit(data, folder=tmp_path / "run")
+    assert run.recipe.folds == (0 if given == 2 else 3)
     assert run.data["train_rows"] == (data.split != 1).sum() - 48 * (given == 2)
     if given == 2:
         run.check_part(data, "calibration")
         with pytest.raises(cr.InputError, match="names some"):
-            cr.train.fit(data, tmp_path / "folds", Settings(folds=3))
+            cr.train.fit(data, recipe(folds=3), folder=tmp_path / "folds")
     else:
         with pytest.raises(cr.InputError, match="--folds 0"):
             run.check_part(data, "calibration")
-        held = cr.train.fit(data, tmp_path / "held", Settings(folds=0))
+        held = cr.train.fit(data, recipe(folds=0), folder=tmp_path / "held")
         held.check_part(data, "calibration")
         assert held.data["train_rows"] == (data.split == 0).sum()
 
 
 def test_pairs_have_a_vocabulary_for_each_column(tmp_path):
-    run = cr.train.fit(comments(columns=2), tmp_path / "run", Settings(sweep=None))
+    run = cr.train.fit(comments(columns=2), recipe(), folder=tmp_path / "run")
     assert len(cr.load(run.folder).model.vocabularies) == 2
     assert run.predict([["red", "der"], ["dog", "god"]]).probabilities.shape == (2, 4)
     with pytest.raises(cr.InputError, match=r"shape \(2,\).*has \(1,\)"):
@@ -217,18 +217,18 @@ def test_one_command_trains_on_a_file(tmp_path, capsys):
 def test_what_texts_cannot_do_is_refused(tmp_path):
     rows = comments()
     for settings, words in {
-        "mixup": (Settings(mixup=0.2), "mixes features or images"),
-        "mlp": (Settings(model="mlp"), "one for text: tfidf"),
-        "features": (Settings(model="tfidf", frozen=True, features=True), "tfidf has none"),
-        "views": (Settings(views="flip"), "needs images"),
+        "mixup": (recipe(mixup=0.2), "mixes features or images"),
+        "mlp": (recipe(model="mlp"), "one for text: tfidf"),
+        "features": (recipe(model="tfidf", frozen=True, features=True), "tfidf has none"),
+        "views": (recipe(views="flip"), "needs images"),
     }.values():
         with pytest.raises(cr.InputError, match=words):
-            cr.train.fit(rows, tmp_path / "run", settings)
+            cr.train.fit(rows, settings, folder=tmp_path / "run")
     with pytest.raises(cr.InputError, match="tfidf takes texts"):
-        cr.train.fit(cr.data.synthetic(100), tmp_path / "run", Settings(model="tfidf"))
+        cr.train.fit(cr.data.synthetic(100), recipe(model="tfidf"), folder=tmp_path / "run")
     blank = Data(["x"], np.arange(20)[:, None] % 2, texts=[""] * 20, split=np.arange(20) % 3)
     with pytest.raises(cr.InputError, match="texts with words; got none"):
-        cr.train.fit(blank, tmp_path / "run")
+        cr.train.fit(blank, folder=tmp_path / "run")
 
 
 def test_a_damaged_vocabulary_is_named(run, tmp_path):
@@ -302,15 +302,15 @@ def test_a_network_of_ones_own_takes_question_and_regions(tmp_path, monkeypatch)
     data = cr.data.load(
         f"vqa:{tmp_path / 'vqa'}", regions=str(tmp_path / "regions.tsv"), calibration=0.25
     )
-    settings = Settings(model="python:own_network:Both", epochs=2, loss="spa")
-    run = cr.train.fit(data, tmp_path / "run", settings)
+    settings = recipe(model="python:own_network:Both", epochs=2, loss="spa")
+    run = cr.train.fit(data, settings, folder=tmp_path / "run")
     again = cr.load(tmp_path / "run", allow_python=True)
     test = data.part("test")
     assert np.array_equal(again.predict(test).probabilities, run.predict(test).probabilities)
     with pytest.raises(cr.InputError, match="of your own"):
         cr.train.export(run, tmp_path / "x.onnx")
-    deaf = Settings(model="python:own_network:Deaf", epochs=2)
+    deaf = recipe(model="python:own_network:Deaf", epochs=2)
     with pytest.raises(cr.InputError, match=r"`encode\(texts\)`.*Deaf lacks one"):
-        cr.train.fit(data, tmp_path / "other", deaf)
+        cr.train.fit(data, deaf, folder=tmp_path / "other")
     with pytest.raises(cr.InputError, match="takes questions with regions"):
         run.predict(["what?"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 from credibly.train.distributed import SMALL, threads_for
 
 
@@ -39,8 +39,8 @@ def test_training_a_table_uses_one_thread(model, two_threads, tmp_path, monkeypa
         return forward(*given, **named)
 
     monkeypatch.setattr(cr.losses.BCE, "forward", watched)
-    settings = Settings(loss="bce", model=model, epochs=1)
-    fit(cr.data.synthetic(120), tmp_path / "run", settings)
+    settings = recipe(loss="bce", model=model)
+    fit(cr.data.synthetic(120), settings, folder=tmp_path / "run")
     assert set(seen) <= {(1, 1)}
     assert seen or model in ("forest", "boosting")
     assert torch.get_num_threads() == 2

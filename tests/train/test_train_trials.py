@@ -23,7 +23,7 @@ def rows(noise, seed=0):
 
 @pytest.fixture(scope="module", params=[0.0, 1.0], ids=["signal", "noise"])
 def table(request):
-    fitted = cr.CredibleClassifier(epochs=2, budget="60s").fit(*rows(request.param))
+    fitted = cr.CredibleClassifier().fit(*rows(request.param))
     return {row["model"]: row for row in fitted.candidates_}
 
 
@@ -57,8 +57,8 @@ def test_the_candidate_of_least_loss_has_the_largest_weight_alone_or_in_the_sum(
 def test_sparse_rows_try_penalties_until_the_loss_rises_on_both_sides():
     features, targets = rows(0.3)
     matrix = sparse.csr_matrix(features)
-    fitted = cr.CredibleClassifier(calibrate="none").fit(matrix, targets)
-    trials = sorted((row["l2"], row["nll"]) for row in fitted.candidates_)
+    fitted = cr.CredibleClassifier(model="linear", calibrate="none").fit(matrix, targets)
+    trials = sorted((row["l2"], row["cost"]) for row in fitted.candidates_[0]["trials"])
     best = int(np.argmin([cost for _, cost in trials]))
     assert 0 < best < len(trials) - 1
     # The model kept is the one of the best strength: fitted alone, it predicts the same.

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import credibly as cr
 from credibly.targets import SparseTargets
-from credibly.train import Settings
+from credibly.train import recipe
 
 ROWS = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
 NOTHING = np.full((60, 3), -1, dtype=np.int8)
@@ -39,7 +39,7 @@ def data(targets):
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_run_needs_known_targets_to_train_on(tmp_path, settings, targets):
     with pytest.raises(cr.InputError, match=MESSAGE):
-        cr.train.fit(data(targets), tmp_path / "run", Settings(**SETTINGS[settings]))
+        cr.train.fit(data(targets), recipe(**SETTINGS[settings]), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -47,7 +47,7 @@ def test_a_run_needs_known_sparse_targets(tmp_path):
     empty = np.zeros(61, dtype=np.int64)
     targets = SparseTargets(empty, empty[:0], num_labels=3, known=np.zeros(60, dtype=bool))
     with pytest.raises(cr.InputError, match=MESSAGE):
-        cr.train.fit(data(targets), tmp_path / "run", Settings(model="linear"))
+        cr.train.fit(data(targets), recipe(model="mlp"), folder=tmp_path / "run")
 
 
 def test_the_command_says_so(tmp_path):
@@ -69,7 +69,7 @@ def test_the_command_says_so(tmp_path):
 @pytest.mark.parametrize("calibrate", ["auto", "none"])
 @pytest.mark.parametrize("model", ["auto", "linear", "forest", "mlp"])
 def test_the_classifier_needs_known_targets(model, calibrate):
-    classifier = cr.CredibleClassifier(model=model, calibrate=calibrate, coding="unknown", epochs=1)
+    classifier = cr.CredibleClassifier(model=model, calibrate=calibrate, coding="unknown")
     with pytest.raises(cr.InputError, match=MESSAGE):
         classifier.fit(ROWS, NOTHING)
 
@@ -101,6 +101,6 @@ def test_a_label_without_known_targets_keeps_the_others(tmp_path, settings):
     """One label that is nowhere known is trained on nothing; the others are trained as before."""
     targets = (np.random.default_rng(1).random((60, 3)) < 0.5).astype(np.int8)
     targets[:, 1] = -1
-    run = cr.train.fit(data(targets), tmp_path / "run", Settings(**SETTINGS[settings]))
+    run = cr.train.fit(data(targets), recipe(**SETTINGS[settings]), folder=tmp_path / "run")
     assert np.isfinite(run.predict(ROWS).probabilities).all()
     json.loads((tmp_path / "run" / "metrics.json").read_text("utf-8"))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 from credibly.train.checkpoint import flatten_optimizer, restore_optimizer
 from credibly.train.optimizer import SGD, AdamW
 
@@ -79,9 +79,9 @@ def test_either_goes_on_from_a_checkpoint_of_the_other(kind, order):
 QUICK = """
 import sys, tempfile
 import credibly as cr
-from credibly.train import Settings, fit
+from credibly.train import recipe, fit
 
-fit(cr.data.synthetic(200), tempfile.mkdtemp() + "/run", Settings(model="mlp", epochs=1))
+fit(cr.data.synthetic(200), tempfile.mkdtemp() + "/run", recipe(model="mlp", epochs=1))
 names = ("torch._dynamo", "accelerate", "sklearn", "pandas")
 print([name for name in names if name in sys.modules])
 """
@@ -109,14 +109,14 @@ def test_the_scale_of_a_loss_is_one_of_its_rate(name, tmp_path):
     rows = dataclasses.replace(rows, split=split, _hash=[])
     scores = []
     for loss, rate in (("bce", 0.5), ("bce(reduction=sum)", 0.5 * share)):
-        settings = Settings(
-            **{"model": "linear", "solver": "steps", "epochs": 3, "batch_size": 32},
+        settings = recipe(
+            **{"model": "linear", "epochs": 3, "batch_size": 32},
             **{"weight_decay": 0.0, "select": "last", "calibrate": "none"},
             **given,
             loss=loss,
             learning_rate=rate,
         )
-        run = fit(rows, tmp_path / loss, settings)
+        run = fit(rows, settings, folder=tmp_path / loss)
         scores.append(run.scores(rows).numpy())
     np.testing.assert_allclose(*scores, rtol=0, atol=tolerance)
     assert np.abs(scores[0]).max() > 0.1

@@ -12,11 +12,11 @@ from torch import nn
 import credibly as cr
 from credibly import InputError, losses
 from credibly.cli import main
-from credibly.train import Callback, Settings, fit
+from credibly.train import Callback, Linear, Network, fit
 
 DATA = cr.data.synthetic(300)
 NEW = cr.data.synthetic(20, seed=3).features
-QUICK = Settings(epochs=2)
+QUICK = {"epochs": 2}
 
 
 class Net(nn.Module):
@@ -44,8 +44,8 @@ def network(scores_per_label: int = 1) -> Net:
 
 
 def test_own_network_and_loss_give_a_run_that_loads_with_them(tmp_path):
-    run = fit(DATA, tmp_path / "run", QUICK, model=network(), loss=Hinge())
-    assert run.settings.model == "object:Net"
+    run = fit(DATA, Network(**QUICK, model=network(), loss=Hinge()), folder=tmp_path / "run")
+    assert run.recipe.model == "object:Net"
     assert run.metrics["NLL"] < 0.7
     loaded = cr.load(tmp_path / "run", model=network(), loss=Hinge())
     found = loaded.predict(NEW).probabilities
@@ -62,18 +62,14 @@ def test_an_interrupted_run_with_own_objects_goes_on_to_the_same_result(tmp_path
             if done == total // 2 + 1:
                 raise KeyboardInterrupt
 
-    settings = Settings(epochs=4, checkpoint_seconds=0)
-    whole = fit(DATA, tmp_path / "whole", settings, model=network(), loss=losses.SPA())
+    def own(model: nn.Module) -> Network:
+        return Network(model=model, loss=losses.SPA(), epochs=4, checkpoint_seconds=0)
+
+    whole = fit(DATA, own(network()), folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        fit(DATA, tmp_path / "cut", settings, model=network(), loss=losses.SPA(), callback=Stop())
-    cut = fit(
-        DATA,
-        tmp_path / "cut",
-        settings,
-        model=Net(DATA.input_shape, DATA.num_labels),
-        loss=losses.SPA(),
-        resume=True,
-    )
+        fit(DATA, own(network()), folder=tmp_path / "cut", callback=Stop())
+    other = own(Net(DATA.input_shape, DATA.num_labels))
+    cut = fit(DATA, other, folder=tmp_path / "cut", resume=True)
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(tensor, cut.model.state_dict()[name]), name
 
@@ -81,7 +77,8 @@ def test_an_interrupted_run_with_own_objects_goes_on_to_the_same_result(tmp_path
 def test_two_scores_per_label_reach_an_own_network(tmp_path):
     one = np.eye(DATA.num_labels, dtype=np.float32)[np.arange(len(DATA)) % DATA.num_labels]
     rows = cr.data.Data(DATA.labels, one, features=DATA.features, split=DATA.split)
-    run = fit(rows, tmp_path / "run", QUICK, model=network(2), loss=losses.AverageK(3))
+    own = Network(**QUICK, model=network(2), loss=losses.AverageK(3))
+    run = fit(rows, own, folder=tmp_path / "run")
     assert run.predict(NEW).probabilities.shape == (20, DATA.num_labels)
 
 
@@ -90,26 +87,24 @@ BAD = {
     "not a loss": ({"loss": nn.BCEWithLogitsLoss()}, r"log_odds.*class MyLoss"),
     "wrong width": ({"model": Net((20,), 3)}, r"shape \(rows, 20\).*got \(2, 3\)"),
     "other inputs": ({"model": Net((7,), 20)}, r"take inputs of shape \(2, 20\); it fails"),
-    "given twice": ({"model": network(), "settings": Settings(model="mlp")}, "given once"),
-    "frozen": ({"model": network(), "settings": Settings(frozen=True)}, "built-in network"),
+    "frozen": ({"model": network(), "frozen": True}, "built-in network"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_objects_that_do_not_fit_are_errors_and_leave_nothing(name, tmp_path):
     options, message = BAD[name]
-    settings = options.get("settings", QUICK)
-    rest = {key: value for key, value in options.items() if key != "settings"}
     with pytest.raises(InputError, match=f"(?s){message}"):
-        fit(DATA, tmp_path / "run", settings, **rest)
+        fit(DATA, Network(**QUICK, **options), folder=tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_objects_in_settings_explain_themselves():
-    with pytest.raises(InputError, match=r"`loss` must be a name.*got SPA.*fit\(.*loss="):
-        Settings(loss=losses.SPA())
-    with pytest.raises(InputError, match=r"`model` must be a name.*got Linear"):
-        Settings(model=nn.Linear(1, 1))
+def test_an_own_loss_is_solved_to_its_optimum_too():
+    class Mine(losses.BCE):
+        name = "mine"
+
+    own, ours = (fit(DATA, Linear(loss=loss, l2=1.0)) for loss in (Mine(), "bce"))
+    np.testing.assert_allclose(own.probabilities(NEW), ours.probabilities(NEW), atol=1e-6)
 
 
 FACTORY = """
@@ -149,8 +144,8 @@ def test_a_factory_named_by_the_user_is_trained_and_never_imported_unasked(packa
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_factory_can_be_compared(package, seeds, tmp_path):
-    settings = Settings(model=f"python:{package}:build", epochs=1)
-    options = {"seeds": seeds, "settings": settings, "conditions": 1, "data_options": {"n": 200}}
+    settings = Network(model=f"python:{package}:build", epochs=1)
+    options = {"seeds": seeds, "recipe": settings, "conditions": 1, "data_options": {"n": 200}}
     found = cr.compare("synthetic", tmp_path, ["bce"], **options)
     for name in ("NLL", "set coverage"):
         figure = found.losses["bce"][name]
@@ -180,5 +175,5 @@ def test_resuming_a_folder_that_names_code_asks_for_the_name_again(package, tmp_
 )
 def test_factories_that_do_not_work_say_why(package, name, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        fit(DATA, tmp_path / "run", Settings(model=name, epochs=1))
+        fit(DATA, Network(model=name, epochs=1), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()

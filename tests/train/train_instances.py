@@ -102,7 +102,7 @@ def train_and_die(kind: str, folder: str, settings: dict[str, Any], how: str, in
     """Go on with a run and die by SIGKILL at the ``instant``-th update, flush or rename."""
     import torch
 
-    from credibly.train import Callback, Settings, fit
+    from credibly.train import Callback, fit, recipe
 
     torch.set_num_threads(1)
     seen = 0
@@ -126,7 +126,7 @@ def train_and_die(kind: str, folder: str, settings: dict[str, Any], how: str, in
             return real(*arguments)
 
         setattr(os, how, deadly)
-    fit(DATA[kind](), folder, Settings(**settings), resume=True, callback=Deadly())
+    fit(DATA[kind](), recipe(**settings), folder=folder, resume=True, callback=Deadly())
 
 
 def train_as_one_of_two(
@@ -135,7 +135,7 @@ def train_as_one_of_two(
     """Train each of ``runs`` as process ``rank`` of two."""
     import torch
 
-    from credibly.train import Settings, fit
+    from credibly.train import fit, recipe
 
     torch.set_num_threads(1)
     os.environ |= {
@@ -146,7 +146,7 @@ def train_as_one_of_two(
         "MASTER_PORT": str(port),
     }
     for name, kind, settings in runs:
-        fit(DATA[kind](), Path(folder) / name, Settings(**settings))
+        fit(DATA[kind](), recipe(**settings), folder=Path(folder) / name)
     torch.distributed.destroy_process_group()
 
 

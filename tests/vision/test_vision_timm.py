@@ -93,8 +93,8 @@ def test_train_and_export(name, size, tmp_path):
     import onnxruntime
 
     data = photos(size)
-    settings = cr.train.Settings(loss="spa", model=name, epochs=1, batch_size=4, calibrate="none")
-    run = cr.train.fit(data, tmp_path / "run", settings)
+    settings = cr.train.recipe(loss="spa", model=name, epochs=1, batch_size=4, calibrate="none")
+    run = cr.train.fit(data, settings, folder=tmp_path / "run")
     run = cr.load(tmp_path / "run")
     cr.train.export(run, tmp_path / "m.onnx")
     test = data.part("test")
@@ -158,6 +158,6 @@ def test_the_transfer_protocol_solves_a_linear_layer_on_cached_features(tmp_path
         "image_size": 64,
         "loss": "softmax",
     }
-    run = cr.train.fit(data, tmp_path / "run", cr.train.Settings(**recipe))
+    run = cr.train.fit(data, cr.train.recipe(**recipe), folder=tmp_path / "run")
     assert (tmp_path / "run" / "features").exists()
     assert run.metrics["mAP@y"] > 0.9

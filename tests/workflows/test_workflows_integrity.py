@@ -14,7 +14,7 @@ from credibly import InputError, Predictions, checksums
 from credibly.cli import main
 from credibly.predictions import Writer
 from credibly.predictions.completeness import shard_metadata, shard_name
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 from credibly.train.checkpoint import read_tensors, save_tensors
 from credibly.workflows import check_files
 
@@ -59,8 +59,8 @@ def trained(tmp_path_factory):
     import credibly as cr
 
     folder = tmp_path_factory.mktemp("integrity") / "run"
-    settings = Settings(model="linear", epochs=1, checkpoint_seconds=0)
-    fit(cr.data.synthetic(60, num_features=3), folder, settings)
+    settings = recipe(model="linear", epochs=1, checkpoint_seconds=0)
+    fit(cr.data.synthetic(60, num_features=3), settings, folder=folder)
     return folder
 
 

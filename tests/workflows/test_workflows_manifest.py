@@ -12,15 +12,15 @@ import pytest
 
 import credibly as cr
 from credibly.cli import main
-from credibly.train import Settings, fit
+from credibly.train import fit, recipe
 from credibly.workflows import check_files
 
 DATA = cr.data.synthetic(80, num_features=3)
 GOLDEN = Path(__file__).parents[1] / "compatibility/golden"
 RUNS = {
-    "linear": Settings(model="linear", calibrate="affine"),
-    "auto": Settings(model="auto"),
-    "network": Settings(model="mlp", epochs=1, calibrate="affine"),
+    "linear": recipe(model="linear", calibrate="affine"),
+    "auto": recipe(model="auto"),
+    "network": recipe(model="mlp", epochs=1, calibrate="affine"),
 }
 
 
@@ -28,8 +28,8 @@ RUNS = {
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("manifest")
     for name, settings in RUNS.items():
-        fit(DATA, folder / name, settings)
-    fit(DATA, folder / "other", Settings(model="linear", calibrate="affine", epochs=3, seed=1))
+        fit(DATA, settings, folder=folder / name)
+    fit(DATA, recipe(model="linear", calibrate="affine", epochs=3, seed=1), folder=folder / "other")
     return folder
 
 
@@ -118,7 +118,7 @@ def test_a_run_stopped_before_its_manifest_is_finished_by_resume(run, runs, trai
         if stale:
             (folder / "metrics.json").unlink()
         (folder / "manifest.json").unlink()
-        fit(DATA, folder, RUNS[run], resume=True)
+        fit(DATA, RUNS[run], folder=folder, resume=True)
         for name in ("manifest.json", "calibration.json", "model.safetensors", "metrics.json"):
             assert (folder / name).read_bytes() == (trained / run / name).read_bytes()
 

@@ -125,7 +125,7 @@ def exported(tmp_path_factory):
     targets = (features[:, :2] > 0).astype(np.int8)
     named = pa.table({f"f{place}": features[:, place] for place in range(4)})
     rows = data.from_arrays(features=named, targets=targets, labels=["a", "b"])
-    run = train.fit(rows, folder / "run", train.Settings(model="linear", epochs=1))
+    run = train.fit(rows, train.recipe(model="linear", epochs=1), folder=folder / "run")
     train.export(run, folder / "model.onnx")
     table = {f"f{place}": features[:, place] for place in range(4)}
     for part in range(2):

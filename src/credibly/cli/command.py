@@ -86,9 +86,12 @@ def build_parser(
             argument_default=argparse.SUPPRESS,
             allow_abbrev=False,
         )
-        hints = typing.get_type_hints(options)
+        hints, groups = typing.get_type_hints(options), {"": sub}
         for field in dataclasses.fields(options):
-            _add(sub, field, hints[field.name], file_may_complete)
+            title = str(field.metadata.get("group", ""))
+            if title not in groups:
+                groups[title] = sub.add_argument_group(title)
+            _add(groups[title], field, hints[field.name], file_may_complete)
         sub.add_argument("--config", metavar="FILE", help="TOML file with any of these options")
         sub.known = (*map(flag_of, dataclasses.fields(options)), "--config")
     parser.known = tuple(commands)
@@ -130,7 +133,7 @@ def _version() -> str:
 
 
 def _add(
-    parser: argparse.ArgumentParser,
+    parser: argparse._ActionsContainer,
     field: dataclasses.Field[object],
     hint: object,
     file_may_complete: bool,

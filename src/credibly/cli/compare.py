@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from credibly.cli.command import option
 from credibly.cli.reader_options import with_reader_options
-from credibly.cli.train import check_library, check_names, data_options, given, with_settings
+from credibly.cli.train import check_library, data_options, given, with_recipe_options
 
 if TYPE_CHECKING:
     from credibly.workflows.comparison import Comparison
@@ -46,23 +46,22 @@ class Own:
     quiet: bool = option(False, help="no progress")
 
 
-Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed", "tensorboard")))
+Options: Any = with_reader_options(with_recipe_options(Own, leave_out=("loss", "tensorboard")))
 
 
 def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
     from credibly.names import check_loss
     from credibly.papers import Preset, preset
-    from credibly.train import Settings
+    from credibly.train import recipe
 
     protocol = preset(options.preset) if options.preset else Preset()
     base = {name: value for name, value in protocol.settings.items() if name != "loss"}
-    settings = Settings.from_mapping({**base, **given(options)}, "settings")
+    how = recipe(**{**base, **given(options)})
     losses = [protocol.loss(name) for name in options.losses]
     for name in losses:
         check_loss(name)
-    check_names(replace(settings, loss="auto"))
-    check_library(settings, options.preset)
+    check_library(how, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly.cli.tables import print_json, print_text, progress
     from credibly.workflows import compare
@@ -74,7 +73,7 @@ def run(options: Own) -> int:
             options.out,
             losses,
             seeds=options.seeds,
-            settings=settings,
+            recipe=how,
             jobs=options.jobs,
             conditions=options.conditions,
             data_options=data_options(options),

@@ -75,7 +75,7 @@ def run(options: Options) -> int:
     from credibly.app import report
     from credibly.cli.compare import show
     from credibly.cli.tables import print_json, print_text, progress
-    from credibly.train import Settings
+    from credibly.train import Network
     from credibly.workflows import compare
 
     start = time.monotonic()
@@ -93,7 +93,7 @@ def run(options: Options) -> int:
             epochs=options.epochs,
         )
         print_text(opening)
-    settings = Settings(
+    recipe = Network(
         model="cnn",
         hidden=16,
         epochs=options.epochs,
@@ -109,7 +109,7 @@ def run(options: Options) -> int:
             options.out,
             LOSSES,
             seeds=1,
-            settings=settings,
+            recipe=recipe,
             jobs=options.jobs,
             threads=1,  # the same numbers on every machine, however many cores it has
             data_options=scenery,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from credibly.cli.command import option
 from credibly.cli.reader_options import reader_options, with_reader_options
-from credibly.cli.train import check_library, given, with_settings
+from credibly.cli.train import check_library, given, with_recipe_options
 
 if TYPE_CHECKING:
     from credibly.papers.tables import Block, RowRun, Table
@@ -54,7 +54,7 @@ class Own:
     quiet: bool = option(False, help="no progress")
 
 
-Options: Any = with_reader_options(with_settings(Own, leave_out=("loss", "seed", "tensorboard")))
+Options: Any = with_reader_options(with_recipe_options(Own, leave_out=("loss", "tensorboard")))
 
 
 def run(options: Own) -> int:
@@ -189,10 +189,10 @@ def _train(options: Own, block: Block, runs: Sequence[RowRun]) -> None:
     rows, read = None, None
     with progress(f"training {block.name}", total=len(wanted), quiet=options.quiet) as advance:
         for each in wanted:
-            settings = train.Settings.from_mapping(each.settings, block.preset)
-            check_library(settings, block.preset)
+            recipe = train.recipe(**each.settings)
+            check_library(recipe, block.preset)
             if rows is None or read != each.data:
-                rows = data.load(str(options.data), seed=settings.split_seed, **each.data)
+                rows = data.load(str(options.data), seed=recipe.split_seed, **each.data)
                 read = each.data
-            train.fit(rows, each.folder, train.resolve_settings(settings, rows), resume=True)
+            train.fit(rows, recipe, folder=each.folder, seed=each.seed, resume=True)
             advance(1)

@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from credibly import names
 from credibly.cli.command import option, with_fields
 from credibly.cli.reader_options import reader_options, with_reader_options
-from credibly.train import Settings
-from credibly.train.configuration import how_trained, of_networks
+from credibly.train.recipes import (
+    RECIPES,
+    Recipe,
+    Steps,
+    from_table,
+    option_names,
+    owners,
+    type_hints,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -25,8 +32,9 @@ if TYPE_CHECKING:
 class Own:
     """Train a classifier; calibrate it on held-out rows; predict and measure the test rows.
 
-    Settings come from their defaults, then --preset, then --config, then flags. OUT becomes a run
-    folder: config.toml, model.safetensors, state/, log.jsonl, calibration.json,
+    --model and the options say which recipe trains; each recipe has options of its own, in groups
+    below. They come from their defaults, then --preset, then --config, then flags. OUT becomes a
+    run folder: config.toml, model.safetensors, state/, log.jsonl, calibration.json,
     predictions.parquet (test rows) and metrics.json. After an interruption at any moment, --resume
     continues to the same result.
     On several processes: torchrun --nproc-per-node 2 -m credibly train …
@@ -44,58 +52,103 @@ class Own:
         None, help="recipe of a paper, e.g. spa-coco; see docs/papers/presets.md"
     )
     resume: bool = option(False, help="continue the run in OUT, or start it")
+    overwrite: bool = option(False, help="replace the run in OUT")
+    seed: int | None = option(
+        None,
+        help="seed of order, dropout, augmentation and initial weights (default: 0)",
+        between=(0, 2**63 - 1),
+    )
     skip_bad_images: bool = option(False, help="leave out images that do not decode")
     json: bool = option(False, help="print the result as JSON")
     quiet: bool = option(False, help="no progress")
 
 
-def with_settings(own: type[object], leave_out: Sequence[str] = ()) -> Any:
-    """The options of a command and a flag for every setting, None where it is not given."""
-    hints = typing.get_type_hints(Settings)
+def with_recipe_options(own: type[object], leave_out: Sequence[str] = ()) -> Any:
+    """Return the options of a command with a flag for every option of a recipe.
+
+    They are None where they are not given, and grouped by the recipes that have them.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for kind in RECIPES.values():
+        for field in dataclasses.fields(kind):
+            before = found.get(field.name)
+            if before is None or _num_choices(field) > _num_choices(before[0]):
+                found[field.name] = (field, type_hints(kind)[field.name])
+    texts = {"model": MODEL, "select": SELECT}
     fields = []
-    for field in dataclasses.fields(Settings):
-        if field.name in leave_out:
+    for name, (field, hint) in sorted(found.items(), key=lambda each: _rank(each[0])):
+        if name in leave_out:
             continue
-        text = str(field.metadata["help"])
-        if field.default not in (None, False, ()) and "default" not in text:
+        text = texts.get(name, str(field.metadata["help"]))
+        if field.default not in (None, False, ()) and "default" not in text and name not in texts:
             text += f" (default: {field.default})"
-        metadata = {"help": text, "choices": field.metadata["choices"]}
-        flag = dataclasses.field(default=None, metadata=metadata)
-        fields.append((field.name, hints[field.name] | None, flag))
+        choices = None if name == "model" else field.metadata["choices"]
+        metadata = {"help": text, "choices": choices, "group": _group(name), "recipe": True}
+        fields.append((name, hint | None, dataclasses.field(default=None, metadata=metadata)))
+    probe = {"help": "solve the last layer on the features of a frozen network"}
+    probe |= {"group": _group("max_length"), "recipe": True, "choices": None}
+    fields.append(("probe", bool | None, dataclasses.field(default=None, metadata=probe)))
     return with_fields(own, fields)
 
 
-Options: Any = with_reader_options(with_settings(Own))
+SELECT = "epoch or penalty to keep, judged on held-out rows (default: nll)"
+
+
+def _num_choices(field: dataclasses.Field[Any]) -> int:
+    return len(field.metadata["choices"] or ())
+
+
+MODEL = (
+    "linear, tfidf, forest, boosting, mlp, cnn, timm:NAME … (docs/guide/training.md); auto: for "
+    "features, the best of several on rows not trained on"
+)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Return the place of an option in the help: those of most recipes first, by group."""
+    return -len(owners(name)), _group(name)
+
+
+def _group(name: str) -> str:
+    """Return the title of a group of flags: the recipes that have the option."""
+    having = owners(name)
+    if name == "model" or len(having) == len(RECIPES):
+        return "every recipe"
+    return f"recipe {', '.join(having)}"
+
+
+Options: Any = with_reader_options(with_recipe_options(Own))
 
 
 def given(options: DataclassInstance) -> dict[str, Any]:
-    """Return the settings that a flag or a file names."""
-    names = {field.name for field in dataclasses.fields(Settings)}
-    own = [field.name for field in dataclasses.fields(options) if field.name in names]
+    """Return the options of recipes that a flag or a file names."""
+    own = [each.name for each in dataclasses.fields(options) if each.metadata.get("recipe")]
     values = {name: getattr(options, name) for name in own}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def settings_of(options: Own) -> Settings:
-    """Defaults, then the preset or the run to resume, then what was given."""
-    from credibly import papers
+def recipe_of(options: Own) -> tuple[Recipe, int]:
+    """Return recipe and seed: of the preset or the run to resume, then what is given."""
+    from credibly import papers, train
 
     protocol = papers.preset(options.preset) if options.preset else papers.Preset()
-    base = dict(protocol.settings)
-    config = Path(options.out) / "config.toml"
-    if options.resume and config.exists():
-        from credibly.train import read_config
-
-        stored = read_config(config.parent)["settings"]
-        _refuse_stored_code(stored, options)
-        base = {**stored, **base}
-    values = {**base, **given(options)}
-    if values.get("model") == "linear" and "solver" not in values and any(map(of_networks, values)):
-        values["solver"] = "steps"
-    settings = Settings.from_mapping(values, "settings")
-    settings = replace(settings, loss=protocol.loss(settings.loss))
-    check_names(settings)
-    return settings
+    values = {**protocol.settings, **given(options)}
+    if "loss" in values:
+        values["loss"] = protocol.loss(values["loss"])
+    if values.get("loss", "auto") != "auto":
+        names.check_loss(values["loss"])
+    folder = Path(options.out)
+    if options.resume and (folder / "config.toml").exists():
+        table = train.read_config(folder)["settings"]
+        _refuse_stored_code(table, options)
+        stored, seed = from_table(table, str(folder / "config.toml"))
+        seed = seed if options.seed is None else options.seed
+        if values.get("model") in (stored.model, "auto"):
+            del values["model"]
+        if values.keys() <= set(option_names(type(stored))):
+            return dataclasses.replace(stored, **values), seed
+        return train.recipe(**values), seed
+    return train.recipe(**values), options.seed or 0
 
 
 def data_options(options: Any, resumed: Path | None = None) -> dict[str, Any]:
@@ -111,23 +164,12 @@ def data_options(options: Any, resumed: Path | None = None) -> dict[str, Any]:
     return {**stored, **printed, **reader_options(options)}
 
 
-def check_names(settings: Settings) -> None:
-    """Refuse a misspelt loss or model before anything heavy is imported."""
-    from credibly import names
-
-    if settings.loss != "auto":
-        names.check_loss(settings.loss)
-    if settings.model != "auto":
-        names.check_model(settings.model)
-
-
-def check_library(settings: Settings, preset: str | None) -> None:
+def check_library(recipe: Recipe, preset: str | None) -> None:
     """Refuse a network whose library is not installed before the data are read."""
-    from credibly import names
     from credibly.checks import InputError
 
     try:
-        names.check_library(settings.model)
+        names.check_library(recipe.model)
     except InputError as error:
         raise InputError(f"preset {preset}: {error}" if preset else str(error)) from None
 
@@ -147,23 +189,31 @@ def _refuse_stored_code(stored: Mapping[str, object], options: Own) -> None:
 def run(options: Own) -> int:
     from credibly.checks import out_can_be_written
 
-    settings = settings_of(options)
-    check_library(settings, options.preset)
+    recipe, seed = recipe_of(options)
+    check_library(recipe, options.preset)
     out_can_be_written(options.out, folder=True)
     from credibly import data, train
     from credibly.cli.tables import print_json, print_table, print_text
 
     rows = data.load(
         options.data,
-        seed=settings.split_seed,
+        seed=recipe.split_seed,
         skip_bad_images=options.skip_bad_images,
         **data_options(options, Path(options.out) if options.resume else None),
     )
     if rows.preparation is not None and not (options.json or options.quiet) and is_main():
         print_text(f"{rows.source}: {rows.preparation}")
-    settings = train.resolve_settings(settings, rows)
-    with watching(settings, options.quiet or not is_main()) as callback:
-        done = train.fit(rows, options.out, settings, resume=options.resume, callback=callback)
+    recipe = train.resolve(recipe, rows)
+    with watching(recipe, options.quiet or not is_main()) as callback:
+        done = train.fit(
+            rows,
+            recipe,
+            folder=options.out,
+            seed=seed,
+            resume=options.resume,
+            overwrite=options.overwrite,
+            callback=callback,
+        )
     if not is_main():
         return 0
     table = done.candidates.get("candidates", [])
@@ -171,12 +221,12 @@ def run(options: Own) -> int:
         compared = {"candidates": table} if table else {}
         print_json({"run": options.out, "metrics": done.metrics, **compared})
         return 0
-    title = f"{done.settings.loss} · {how_trained(done.settings)} · test rows"
+    title = f"{done.recipe.loss} · {done.recipe.in_words()} · test rows"
     print_table(title, ["", "value"], list(done.metrics.items()))
     if len(table) > 1:
         print_table("models compared on rows they did not see", *_compared(table))
     print_text(f"{rows}")
-    if settings.calibrate == "none" and not len(rows.part("calibration")):
+    if recipe.calibrate == "none" and not len(rows.part("calibration")):
         print_text("No rows were held out: the probabilities are not calibrated.")
     for row in rows.skipped[:10]:
         print_text(f"left out, does not decode: {row}")
@@ -203,7 +253,7 @@ def is_main() -> bool:
 
 
 @contextmanager
-def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
+def watching(recipe: Recipe, quiet: bool) -> Iterator[Any]:
     """Show a progress bar with rows per second, time left and the last epoch's figures.
 
     Nothing is shown where standard error is not a terminal.
@@ -216,8 +266,9 @@ def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    name, epochs = settings.loss, settings.epochs
-    rows = (settings.batch_size or 0) * settings.accumulate
+    name, epochs, rows = f"{recipe.loss}, {recipe.in_words()}", 0, 0
+    if isinstance(recipe, Steps):
+        epochs, rows = recipe.epochs, (recipe.batch_size or 0) * recipe.accumulate
 
     class Bar(Callback):
         def on_linear_probe(self, figures: dict[str, Any]) -> None:
@@ -232,7 +283,8 @@ def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
         def on_epoch(self, figures: dict[str, Any]) -> None:
             keys = [key for key in ("loss", "l2", "nll", "map", "ace") if key in figures]
             shown = ", ".join(f"{key} {figures[key]:.3g}" for key in keys)
-            bar.update(task, description=f"{name}: epoch {figures['epoch']}/{epochs} · {shown}")
+            epoch = f"epoch {figures['epoch']}/{epochs}" if epochs else f"fit {figures['epoch']}"
+            bar.update(task, description=f"{name}: {epoch} · {shown}")
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -241,5 +293,5 @@ def watching(settings: Settings, quiet: bool) -> Iterator[Any]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"{name}: epoch 0/{epochs}", total=None, speed="")
+        task = bar.add_task(name, total=None, speed="")
         yield Bar()

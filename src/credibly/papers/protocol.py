@@ -19,7 +19,7 @@ class Statement:
     Attributes:
         words: a quotation; the source, where it is a public script; ``ours: …`` for what the
             paper does not say.
-        settings: fields of ``cr.train.Settings``.
+        settings: options of a recipe, as ``cr.train.recipe`` takes them.
         data: options of ``cr.data.load``.
     """
 
@@ -34,10 +34,18 @@ class Statement:
             >>> says("half and three quarters", milestones=(0.5, 0.75), nesterov=True).values()
             ['milestones = [0.5, 0.75]', 'nesterov = true']
         """
-        return [
-            f"{name} = {'default' if value is None else json.dumps(value)}"
-            for name, value in {**self.settings, **self.data}.items()
-        ]
+        values = {**self.settings, **self.data}
+        return [f"{name} = {_shown(value)}" for name, value in values.items()]
+
+
+def _shown(value: Any) -> str:
+    """Return a value as in a TOML file; of a long list, its ends."""
+    if value is None:
+        return "default"
+    if isinstance(value, tuple) and len(value) > 8:
+        first, second, last = (f"{each:.3g}" for each in (*value[:2], value[-1]))
+        return f"[{first}, {second}, …, {last}]"
+    return json.dumps(value)
 
 
 def says(words: str, data: Mapping[str, Any] | None = None, **settings: Any) -> Statement:

@@ -76,14 +76,16 @@ class RowRun:
     Attributes:
         method: name of the row.
         folder: of the run.
-        settings: fields of ``cr.train.Settings``.
+        settings: options of a recipe, as ``cr.train.recipe`` takes them.
         data: options of ``cr.data.load``.
+        seed: of the run.
     """
 
     method: str
     folder: Path
     settings: Mapping[str, Any]
     data: Mapping[str, Any]
+    seed: int
 
     def metrics(self) -> dict[str, Any] | None:
         """Return the metrics of the finished run, None where it remains to run."""
@@ -124,9 +126,9 @@ def row_runs(
         plain = {**preset.settings, **block.settings, **own, **(settings or {})}
         options = {**preset.data(source), **method.get("data", {}), **(data or {})}
         for seed in range(seeds):
-            values = {**plain, "loss": preset.loss(method["loss"]), "seed": seed}
+            values = {**plain, "loss": preset.loss(method["loss"])}
             folder = out / _slug(block.name) / f"{_slug(name)}-seed{seed}"
-            runs.append(RowRun(name, folder, values, options))
+            runs.append(RowRun(name, folder, values, options, seed))
     return runs
 
 

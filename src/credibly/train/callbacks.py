@@ -78,7 +78,9 @@ class ProgressBar(Callback):
             self._bar = None
 
     def on_epoch(self, figures: dict[str, Any]) -> None:
-        self._figures = f" · epoch {figures['epoch']} · nll {figures['nll']:.4f}"
+        self._figures = f" · epoch {figures['epoch']}"
+        if "nll" in figures:
+            self._figures += f" · nll {figures['nll']:.4f}"
 
 
 class LoggingCallback(Callback):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -124,6 +125,11 @@ class WholeLoss:
         return self.criterion(scores, targets)
 
 
+def _first_dtype(model: nn.Module) -> torch.dtype | None:
+    tensors = chain(model.parameters(), model.buffers())
+    return next((each.dtype for each in tensors if each.is_floating_point()), None)
+
+
 @torch.no_grad()
 def score(
     model: nn.Module,
@@ -140,10 +146,15 @@ def score(
     was_training = model.training
     model.eval()
     batches = scoring_batches(own, SCORING_ROWS, dataset.lengths)
+    double = _first_dtype(model) == torch.float64
+
+    def inputs(batch: tuple[Any, ...]) -> Any:
+        given = batch[0].to(accelerator.device)
+        return given.double() if double and isinstance(given, Tensor) else given
+
     try:
         parts = [
-            full_precision(model(batch[0].to(accelerator.device)))
-            for batch in stream(dataset, batches, workers)
+            full_precision(model(inputs(batch))) for batch in stream(dataset, batches, workers)
         ]
     finally:
         model.train(was_training)

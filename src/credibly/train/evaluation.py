@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from credibly.pipeline import Pipeline
 from credibly.runtime import sigmoid
 from credibly.targets import Targets
-from credibly.train.configuration import Settings
 from credibly.train.distributed import score
+from credibly.train.recipes import Recipe
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -39,15 +39,17 @@ class EpochEvaluator:
     sparse = False
     """Whether targets are sparse: rows are then not scored for all labels."""
 
-    def __init__(self, settings: Settings, rows: object, targets: Array) -> None:
-        self.settings, self.rows = settings, rows
+    def __init__(self, recipe: Recipe, rows: object, targets: Array) -> None:
+        self.recipe, self.rows = recipe, rows
         self.targets = Targets.of(targets, coding="unknown")  # int8 where they are whole
 
     def measure(
         self, model: nn.Module, criterion: Loss, accelerator: Accelerator | SingleProcess
     ) -> dict[str, float]:
-        """Return the figures of the held-out rows under ``model``."""
-        return self(criterion, score(model, self.rows, accelerator, self.settings.workers))
+        """Return the figures of the held-out rows under ``model``; none where there are none."""
+        if not len(self.targets.matrix):
+            return {"selection": 0.0}
+        return self(criterion, score(model, self.rows, accelerator, self.recipe.workers))
 
     def __call__(self, criterion: Loss, scores: Tensor) -> dict[str, float]:
         pipeline, array = Pipeline(criterion), scores.numpy()
@@ -58,7 +60,7 @@ class EpochEvaluator:
         from credibly import metrics
         from credibly.metrics.summaries import MIN_COUNT
 
-        if self.settings.calibrate != "none":
+        if self.recipe.calibrate != "none":
             odds = self._calibrated(odds)
         estimates = sigmoid(odds)
         precision = metrics.average_precision(ranked, self.targets)
@@ -69,10 +71,10 @@ class EpochEvaluator:
                 metrics.calibration_error(estimates, self.targets, "ace", min_count=MIN_COUNT)
             ),
         }
-        if self.settings.select == "accuracy":
+        if self.recipe.select == "accuracy":
             first = np.take_along_axis(self.targets.matrix, ranked.argmax(1)[:, None], axis=1)
             figures["accuracy"] = float((first == 1).mean())
-        if self.settings.select == "average-k":
+        if self.recipe.select == "average-k":
             figures["average-k"] = self._coverage(estimates)
         return {**figures, "selection": self._selection(figures)}
 
@@ -90,12 +92,12 @@ class EpochEvaluator:
     def _coverage(self, estimates: Array) -> float:
         from credibly import decide, metrics
 
-        assert self.settings.average_size is not None
-        sets = decide.AverageSize(self.settings.average_size).fit(estimates).predict(estimates)
+        assert self.recipe.average_size is not None
+        sets = decide.AverageSize(self.recipe.average_size).fit(estimates).predict(estimates)
         return float(metrics.set_coverage(sets, self.targets))
 
     def _selection(self, figures: dict[str, float]) -> float:
-        chosen = self.settings.select
+        chosen = self.recipe.select
         if chosen == "last":
             return 0.0
         return figures["nll"] if chosen == "nll" else -figures[chosen]

@@ -1,50 +1,51 @@
-"""From data to a finished run: claim the folder, train, calibrate, predict, measure."""
+"""From data to a trained run: train, calibrate, predict, measure; in a folder, or in memory."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.checks import InputError
+from credibly.checks import InputError, whole_number
 from credibly.files import write_json
-from credibly.models.network import Network, Stack
+from credibly.models.network import Network
 from credibly.pipeline import Pipeline
 from credibly.targets import SparseTargets, Targets
-from credibly.train import assembly, linear
+from credibly.train import assembly, linear, recipes
 from credibly.train import checkpoint as checkpoints
 from credibly.train.callbacks import Callback, Log, LoggingCallback
-from credibly.train.configuration import Settings, is_compared
 from credibly.train.distributed import SingleProcess, score, threads_for
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.folds import Folds
 from credibly.train.linear_probe import solve_last_layer
-from credibly.train.many_labels import (
+from credibly.train.recipes import Recipe, Solved, is_compared
+from credibly.train.run import Run, load, ready, write_calibration, write_model
+from credibly.train.run_folder import (
+    MANIFEST,
+    METRICS,
+    all_rows_train,
+    claimed,
+    description,
+    pooled,
+    write_manifest,
+)
+from credibly.train.top_labels import (
     ManyLabelsEvaluator,
     check_many,
     fit_calibrator,
     top_of_rows,
     top_predictions,
 )
-from credibly.train.many_labels import measured as top_measured
-from credibly.train.run import Run, load, write_run
-from credibly.train.run_folder import (
-    MANIFEST,
-    METRICS,
-    claimed,
-    description,
-    pooled,
-    write_manifest,
-)
+from credibly.train.top_labels import measured as top_measured
 from credibly.train.trainer import Trainer
-from credibly.train.user_objects import name_objects
+from credibly.train.user_objects import text_model, with_names
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -54,109 +55,141 @@ if TYPE_CHECKING:
     from credibly.losses import Loss
     from credibly.predictions import Predictions
 
-SWEEP = tuple(10 ** (5 - step / 4) for step in range(45))
-"""Penalties that ``sweep`` tries, strongest first: 1e-6 to 1e5, evenly spaced on a log scale."""
-
 
 def fit(
     data: Data,
-    folder: str | Path,
-    settings: Settings | None = None,
+    recipe: Recipe | str | None = None,
     *,
-    model: nn.Module | None = None,
-    loss: Loss | None = None,
+    folder: str | Path | None = None,
+    seed: int = 0,
     resume: bool = False,
+    overwrite: bool = False,
     callback: Callback | None = None,
 ) -> Run:
     """Train on the training rows of ``data``, calibrate on held-out rows, measure on test rows.
 
-    A run that fails before it has anything to resume from leaves nothing behind.
+    A run that fails before it has anything to resume from leaves nothing behind. Random numbers
+    that are drawn elsewhere stay the same.
 
     Args:
         data: from ``cr.data.load``.
+        recipe: how to train: ``Linear()``, ``Network(epochs=5)`` …, or the name of a model, which
+            stands for its recipe with default options. None: ``Auto()``.
         folder: of the run: ``config.toml``, ``model.safetensors``, ``state/``, ``log.jsonl``,
             ``calibration.json``, ``predictions.parquet`` (test rows), ``metrics.json``,
-            ``manifest.json`` (checksums).
-        settings: how to train; the defaults if not given.
-        model: your own network: inputs (rows, …) to scores (rows, labels), or twice as many
-            columns where ``loss.scores_per_label`` is 2. It is trained in place. The folder holds
-            its weights but not its code: ``cr.load(folder, model=…)`` needs the same network.
-        loss: your own loss, a subclass of ``cr.losses.Loss``; ``cr.load`` then needs it too.
+            ``manifest.json`` (checksums). None: the run is kept in memory alone.
+        seed: of order, dropout, augmentation, trees and initial weights.
         resume: go on with the run in ``folder``; start where there is none.
+        overwrite: replace the run in ``folder``, if there is one.
         callback: called after each update and each epoch.
 
     Example:
-        >>> import tempfile, credibly as cr
-        >>> quick = Settings(model="linear", epochs=2)
-        >>> run = fit(cr.data.synthetic(300), tempfile.mkdtemp(), quick)
+        >>> import credibly as cr
+        >>> run = fit(cr.data.synthetic(300), "linear")
         >>> run.predict(cr.data.synthetic(5).features).probabilities.shape
         (5, 20)
     """
-    folder = Path(folder)
-    settings = name_objects(settings or Settings(), model, loss)
-    settings = assembly.resolve_settings(settings, data)
-    accelerator = assembly.build_accelerator(settings)
-    run = _assemble(data, folder, settings, accelerator.num_processes, model, loss)
-    with nullcontext() if data.features is None else threads_for(data.features.size):
-        return _fit(run, data, accelerator, resume, callback or Callback(), model, loss)
+    if resume and overwrite:
+        raise InputError("`resume` keeps a run and `overwrite` replaces it; got both. Give one.")
+    if (resume or overwrite) and folder is None:
+        raise InputError("`resume` and `overwrite` are about the run in `folder`; got no folder.")
+    seed = whole_number("seed", seed, 0)
+    recipe, model, loss = with_names(recipes.recipe("auto" if recipe is None else recipe))
+    recipe = assembly.resolve(recipe, data, loss)
+    accelerator = assembly.build_accelerator(recipe.network().precision)
+    rows = pooled(data, recipe)
+    criterion = assembly.build_loss(recipe, data, len(rows.part("train")), loss)
+    all_train = all_rows_train(data, recipe)
+    _check_rows(rows, recipe, criterion, accelerator.num_processes, all_train)
+    if is_compared(recipe):
+        import sklearn.ensemble  # noqa: F401 - its threads are limited only once it is loaded
+    threads = nullcontext() if data.features is None else threads_for(data.features.size)
+    with torch.random.fork_rng(devices=[]), threads:
+        job = _Job(
+            rows,
+            recipe,
+            seed,
+            criterion,
+            accelerator,
+            callback or Callback(),
+            description(data, recipe),
+            None if folder is None else Path(folder),
+            all_train,
+        )
+        network = None if is_compared(recipe) else _network(job, model)
+        if job.folder is None:
+            return job.run(network)
+        main = accelerator.is_main_process
+        options = {"resume": resume, "overwrite": overwrite}
+        with claimed(job.folder, recipe, seed, data, **options) if main else nullcontext():
+            accelerator.wait_for_everyone()
+            if resume and (job.folder / MANIFEST).exists():
+                return load(job.folder, model=model, loss=loss, allow_python=True)
+            run = job.run(network)
+            accelerator.wait_for_everyone()
+            return run
 
 
-def _fit(
-    run: Run,
-    data: Data,
-    accelerator: Accelerator | SingleProcess,
-    resume: bool,
-    callback: Callback,
-    model: nn.Module | None,
-    loss: Loss | None,
-) -> Run:
-    folder, settings, main = run.folder, run.settings, accelerator.is_main_process
-    with claimed(folder, settings, data, resume) if main else nullcontext():
-        accelerator.wait_for_everyone()
-        if resume and (folder / MANIFEST).exists():
-            return load(folder, model=model, loss=loss, allow_python=True)
-        if is_compared(settings):
-            rows = pooled(data, settings)
-            crossed = _compare(run, rows, callback)
-            network = run.model
-        else:
-            rows, network = _inputs(run, pooled(data, settings), accelerator)
-            crossed = _train(run, rows, network, accelerator, callback)
-        _finish(run, rows, network, accelerator, crossed)
-        accelerator.wait_for_everyone()
-    return run
+@dataclasses.dataclass
+class _Job:
+    """What is trained, how and where: rows with their splits as they are trained on."""
+
+    rows: Data
+    recipe: Recipe
+    seed: int
+    criterion: Loss
+    accelerator: Accelerator | SingleProcess
+    callback: Callback
+    about: dict[str, Any]
+    folder: Path | None
+    all_train: bool
+
+    @property
+    def state(self) -> Path | None:
+        """Return the folder of checkpoints."""
+        return None if self.folder is None else self.folder / "state"
+
+    def run(self, network: nn.Module | None) -> Run:
+        """Train; return the finished run. ``network`` is None where models are compared."""
+        if network is None:
+            model, scores, candidates = _compare(self)
+            run = Run(
+                *(self.folder, self.recipe, self.seed, self.about, model),
+                *(Pipeline(self.criterion), {}, candidates),
+            )
+            return _finish(self, run, self.rows, model, scores)
+        pipeline = Pipeline(self.criterion)
+        run = Run(self.folder, self.recipe, self.seed, self.about, network, pipeline)
+        cached = self.folder is None and self.recipe.network().features
+        with TemporaryDirectory() if cached else nullcontext(self.folder) as keep:
+            rows, trained = _inputs(self, network, keep)
+            scores = None
+            if isinstance(self.recipe, Solved):
+                scores, run.candidates = _solve(self, rows, trained)
+            else:
+                _train(self, rows, trained)
+            return _finish(self, run, rows, trained, scores)
 
 
 # Training ------------------------------------------------------------------------------------
 
 
-def _assemble(
-    data: Data,
-    folder: Path,
-    settings: Settings,
-    processes: int,
-    model: nn.Module | None,
-    loss: Loss | None,
-) -> Run:
-    """Return a run with its network and loss, checked against the rows."""
-    about = description(data, settings)
-    data = pooled(data, settings)
-    train, held_out = data.part("train"), data.part("calibration")
-    criterion = assembly.build_loss(settings, data, len(train), loss)
-    _check_rows(train, held_out, settings, criterion, processes)
-    model = assembly.build_user_model(settings, data, criterion, model)
-    if model is None and is_compared(settings):
-        model = Stack([])  # filled when the candidates are compared
-    elif model is None:
-        model = assembly.build_model(settings, data, criterion, train.targets)
-    if isinstance(data.targets, SparseTargets):
-        check_many(settings, data, criterion, model, processes)
-    return Run(folder, settings, about, model, Pipeline(criterion))
+def _network(job: _Job, model: nn.Module | None) -> nn.Module:
+    """Return the network to train: the user's, or a fresh one."""
+    network, rows, criterion = job.recipe.network(), job.rows, job.criterion
+    targets = rows.part("train").targets
+    built = assembly.build_user_model(network, rows, criterion, model, job.seed)
+    if built is None:
+        built = assembly.build_model(network, rows, criterion, targets, job.seed)
+    if isinstance(rows.targets, SparseTargets):
+        check_many(network, rows, criterion, built, job.accelerator.num_processes)
+    return built
 
 
 def _check_rows(
-    train: Data, held_out: Data, settings: Settings, criterion: Loss, processes: int
+    data: Data, recipe: Recipe, criterion: Loss, processes: int, all_train: bool
 ) -> None:
+    train, held_out = data.part("train"), data.part("calibration")
     if len(train) < max(processes, 2):
         raise InputError(
             f"{train.source} must have training rows, at least {max(processes, 2)}; "
@@ -166,28 +199,20 @@ def _check_rows(
     if not known:
         raise InputError(
             f"the training rows of {train.source} must hold known labels; all {len(train):,} × "
-            f"{len(train.labels):,} targets are −1 (unknown). If −1 means absent, give --coding "
-            "signed."
+            f"{len(train.labels):,} targets are −1 (unknown). If −1 means absent, give "
+            '`coding="signed"`.'
         )
     if known == present:
         raise InputError(
             f"{train.source} must have training rows where a label is known to be absent; all "
             f"{known:,} known targets are present, so a model would learn that every label "
-            "always is. If −1 means absent, give --coding signed. If only present labels were "
+            "always is. If −1 means absent, give `coding='signed'`. If only present labels were "
             "recorded, code the others 0 and use --loss an, epr or role."
         )
-    if settings.frozen_epochs and processes > 1:
-        raise InputError(
-            f"`frozen_epochs` trains on one process only; got {processes}. Train the last layer "
-            "first with `frozen`, then give its model.safetensors as `weights`."
-        )
-    if settings.mixup and criterion.single_label:
-        raise InputError(
-            f"`mixup` makes soft targets; loss {settings.loss!r} needs exactly one label per row. "
-            "Use softmax or bce, or leave `mixup` out."
-        )
-    needed = settings.calibrate != "none" or settings.select != "last"
-    if needed and not settings.folds and not held_out.has_truth:
+    if isinstance(recipe, recipes.Network):
+        _check_steps(recipe, criterion, processes)
+    needed = recipe.calibrate != "none" or recipe.select != "last"
+    if needed and not all_train and not held_out.has_truth:
         raise InputError(
             f"{train.source} has no held-out rows with known labels to calibrate and select on. "
             "Mark some 2 in `split`, or give --calibrate none --select last."
@@ -199,20 +224,33 @@ def _check_rows(
         if (counts != 1).any():
             row = int((counts != 1).argmax())
             raise InputError(
-                f"loss {settings.loss!r} needs exactly one label per row; row "
+                f"loss {recipe.loss!r} needs exactly one label per row; row "
                 f"{str(train.ids[row])!r} of {train.source} has {counts[row]}. "
                 "Use bce or spa for many labels."
             )
 
 
-def _compare(run: Run, rows: Data, callback: Callback) -> Tensor | None:
-    """Train the candidates; return scores of rows by models that did not see them, if by folds."""
-    from credibly.train.choice import choose, problem_of
+def _check_steps(recipe: recipes.Network, criterion: Loss, processes: int) -> None:
+    if recipe.frozen_epochs and processes > 1:
+        raise InputError(
+            f"`frozen_epochs` trains on one process only; got {processes}. Train the last layer "
+            "first with `frozen`, then give its model.safetensors as `weights`."
+        )
+    if recipe.mixup and criterion.single_label:
+        raise InputError(
+            f"`mixup` makes soft targets; loss {recipe.loss!r} needs exactly one label per row. "
+            "Use softmax or bce, or leave `mixup` out."
+        )
 
-    problem = problem_of(rows, run.criterion, run.settings)
-    choice = choose(problem, run.settings, callback)
-    run.model, run.candidates = choice.model, choice.document(run.settings)
-    return torch.from_numpy(choice.scores) if problem.crossed else None
+
+def _compare(job: _Job) -> tuple[nn.Module, Tensor | None, dict[str, Any]]:
+    """Train the candidates; return the model, its out-of-fold scores, and what was compared."""
+    from credibly.train.auto import choose, problem_of
+
+    problem = problem_of(job.rows, job.criterion, job.recipe, job.seed)
+    choice = choose(problem, job.recipe, job.callback)
+    scores = torch.from_numpy(choice.scores) if problem.crossed else None
+    return choice.model, scores, choice.document(job.recipe)
 
 
 def _counts(targets: Array | SparseTargets) -> tuple[int, int]:
@@ -222,98 +260,100 @@ def _counts(targets: Array | SparseTargets) -> tuple[int, int]:
     return int((targets >= 0).sum()), int((targets == 1).sum())
 
 
-def _inputs(
-    run: Run, data: Data, accelerator: Accelerator | SingleProcess
-) -> tuple[Data, nn.Module]:
+def _inputs(job: _Job, model: nn.Module, keep: Any) -> tuple[Data, nn.Module]:
     """Return the rows and the network to train: all of it, or its head on cached features."""
-    data = run.encoded(data)
-    if not run.settings.features:
-        return data, run.model
+    rows, network = job.rows, job.recipe.network()
+    if rows.texts is not None and rows.encoded is None:
+        rows = rows.encoded_by(text_model(model).encode)
+    if not network.features:
+        return rows, model
     from credibly.models import cache_features
     from credibly.models.network import Head
 
-    assert isinstance(run.model, Network)  # build_user_model refuses others
-    keep = run.folder / "features"
-    options = {name: getattr(run.settings, name) for name in ("image_size", "eval_crop", "workers")}
-    run.model.to(accelerator.device)
-    if accelerator.is_main_process:
-        cache_features(run.model, data, keep, device=accelerator.device, **options)
-    accelerator.wait_for_everyone()
-    cached = cache_features(run.model, data, keep, device=accelerator.device, **options)
-    return cached, Head(run.model)
+    assert isinstance(model, Network)  # build_user_model refuses others
+    keep, device = Path(keep) / "features", job.accelerator.device
+    names = ("image_size", "eval_crop", "workers")
+    options = {name: getattr(network, name) for name in names}
+    model.to(device)
+    if job.accelerator.is_main_process:
+        cache_features(model, rows, keep, device=device, **options)
+    job.accelerator.wait_for_everyone()
+    return cache_features(model, rows, keep, device=device, **options), Head(model)
 
 
-def _train(
-    run: Run,
-    rows: Data,
-    network: nn.Module,
-    accelerator: Accelerator | SingleProcess,
-    callback: Callback,
-) -> Tensor | None:
-    """Train ``network``; with ``folds``, return the scores of models that did not see the row."""
-    settings, state = run.settings, run.folder / "state"
-    if accelerator.is_main_process:
-        callback = LoggingCallback(Log(run.folder, settings.tensorboard), callback)
-    else:
-        callback = Callback()
-    held_out = rows.part("train" if settings.folds else "calibration")
-    held_out_rows = _dataset(held_out, settings, train=False)
+def _logging(job: _Job) -> Callback:
+    """Return the callback of the main process, which also writes the log; others hear nothing."""
+    if not job.accelerator.is_main_process:
+        return Callback()
+    if job.folder is None:
+        return job.callback
+    return LoggingCallback(Log(job.folder, job.recipe.tensorboard), job.callback)
+
+
+def _train(job: _Job, rows: Data, network: nn.Module) -> None:
+    """Train by steps; the weights of the best epoch are kept."""
+    recipe, callback = job.recipe.network(), _logging(job)
+    held_out = rows.part("calibration")
+    held_out_rows = _dataset(held_out, recipe)
     if isinstance(held_out.targets, SparseTargets):
-        evaluator = ManyLabelsEvaluator(settings, held_out_rows, held_out.targets)
+        evaluator = ManyLabelsEvaluator(recipe, held_out_rows, held_out.targets)
     else:
-        evaluator = EpochEvaluator(settings, held_out_rows, held_out.targets)
-    if settings.solver == "lbfgs":
-        return _solve(run, rows, network, callback)
-    if settings.head_start and checkpoints.newest(state) is None:
-        assert isinstance(network, Network)  # others are refused when settings are resolved
-        plain = partial(_dataset, settings=settings, train=False)
-        solve_last_layer(settings, network, run.criterion, rows, plain, accelerator, callback)
-    dataset = _dataset(rows.part("train"), settings, train=True)
+        evaluator = EpochEvaluator(recipe, held_out_rows, held_out.targets)
+    begun = job.state is not None and checkpoints.newest(job.state) is not None
+    if recipe.head_start and not begun:
+        assert isinstance(network, Network)  # others are refused when recipes are resolved
+        solve_last_layer(
+            *(recipe, network, job.criterion, rows, lambda part: _dataset(part, recipe)),
+            *(job.accelerator, callback),
+        )
     trainer = Trainer(
-        settings,
+        recipe,
         network,
-        run.criterion,
-        dataset,
+        job.criterion,
+        _augmented(rows.part("train"), recipe, job.seed),
         evaluator,
-        accelerator=accelerator,
-        folder=state,
+        seed=job.seed,
+        accelerator=job.accelerator,
+        folder=job.state,
         callback=callback,
     )
     trainer.run()
     trainer.finish()
-    return None
 
 
-def _solve(run: Run, rows: Data, network: Any, callback: Callback) -> Tensor | None:
-    """Solve the last layer of ``network``; with ``folds``, return the out-of-fold scores."""
+def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, dict[str, Any]]:
+    """Solve the last layer of ``network``; return its out-of-fold scores and what was tried."""
     from credibly.data import CALIBRATION, TEST, TRAIN
 
-    settings, criterion = run.settings, run.criterion
+    recipe, criterion = job.recipe, job.criterion
+    assert isinstance(recipe, Solved)
     rows = rows.take(np.flatnonzero(rows.split != TEST))
     targets = rows.dense_targets.astype(np.float64)
-    if settings.folds:
-        folds = Folds.crossed(targets, settings.folds, settings.split_seed)
+    if recipe.folds:
+        folds = Folds.crossed(targets, recipe.folds, recipe.split_seed)
     else:
         train, held_out = (np.flatnonzero(rows.split == part) for part in (TRAIN, CALIBRATION))
         folds = Folds([(train, held_out)])
-    evaluator = EpochEvaluator(settings, None, targets[folds.scored])
+    evaluator = EpochEvaluator(recipe, None, targets[folds.scored])
 
     def measure(scores: Array, odds: Array) -> dict[str, float]:
         return evaluator.figures(odds, Pipeline(criterion).ranking_scores(scores))
 
-    penalties = None if settings.l2 is None else [settings.l2]
-    if settings.sweep and rows.encoded is None:
-        penalties = list(SWEEP)
     found = linear.solve(
         *(_layer_inputs(network, rows), targets, criterion, folds),
         measure if len(folds.scored) else None,
         bias=network.head.bias.detach().double().numpy(),
-        penalties=penalties,
-        callback=callback,
-        state=run.folder / "state",
+        penalties=recipe.penalties,
+        callback=_logging(job),
+        state=job.state,
     )
     found.layer.copy_to(network.head)
-    return torch.from_numpy(found.scores) if settings.folds else None
+    trials = [{"l2": each["l2"], "cost": each["selection"]} for each in found.tried]
+    best = min(found.tried, key=lambda each: each["selection"])
+    figures = _in_json({key: best[key] for key in ("nll", "map", "ace") if key in best})
+    row = {"model": recipe.model, **figures, "l2": found.l2, "trials": trials, "weight": 1.0}
+    document = {"version": 1, "folds": recipe.folds, "candidates": [row]}
+    return torch.from_numpy(found.scores) if recipe.folds else None, document
 
 
 def _layer_inputs(network: nn.Module, rows: Data) -> Any:
@@ -324,127 +364,119 @@ def _layer_inputs(network: nn.Module, rows: Data) -> Any:
         return rows.encoded.matrix
     sparse = rows.sparse_features
     features = rows.features if sparse is None else sparse.matrix
-    assert features is not None  # resolve_settings refuses others
+    assert features is not None  # resolve refuses others
     if isinstance(network, Network):
         return network.standardize.applied(features)
     return features.astype(np.float64)
 
 
-def _dataset(rows: Data, settings: Settings, train: bool) -> Any:
+def _dataset(rows: Data, recipe: Recipe) -> Any:
+    """Return rows to score."""
+    size = recipe.image_size if rows.kind == "images" else None
+    return rows.torch_dataset(train=False, image_size=size, eval_crop=recipe.eval_crop)
+
+
+def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> Any:
+    """Return rows to train on."""
     from credibly.data import Augment
 
-    size = settings.image_size if rows.kind == "images" else None
+    size = recipe.image_size if rows.kind == "images" else None
     augment = Augment(
-        *(settings.rand_augment, settings.cutout, settings.mixup),
-        *(settings.color_jitter, settings.lighting),
+        *(recipe.rand_augment, recipe.cutout, recipe.mixup),
+        *(recipe.color_jitter, recipe.lighting),
     )
-    if settings.augment is not None and rows.kind == "images":
-        rows = dataclasses.replace(rows, augmentation=settings.augment)
-    return rows.torch_dataset(*(train, size, settings.seed, augment), eval_crop=settings.eval_crop)
+    if recipe.augment is not None and rows.kind == "images":
+        rows = dataclasses.replace(rows, augmentation=recipe.augment)
+    return rows.torch_dataset(train=True, image_size=size, seed=seed, augment=augment)
 
 
 # After training ------------------------------------------------------------------------------
 
 
-def _finish(
-    run: Run,
-    rows: Data,
-    network: nn.Module,
-    accelerator: Accelerator | SingleProcess,
-    crossed: Tensor | None,
-) -> None:
+def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor | None) -> Run:
     """Fit calibrator and decision on held-out rows, then predict and measure test rows.
 
-    ``crossed`` are scores of the training rows by models that did not see them, in place of
-    held-out rows.
+    ``scores`` are out-of-fold scores of the training rows, in place of held-out rows.
     """
-    held_out, test = rows.part("calibration" if crossed is None else "train"), rows.part("test")
-    run.model.eval()
     run.criterion.eval()
     if isinstance(rows.targets, SparseTargets):
-        _finish_many(run, held_out, test, network, accelerator)
-        return
-    _finish_loss(run, rows.part("train"), network, accelerator)
+        return _finish_many(job, run, rows, network)
+    # Features are scored on the CPU, in float64 (``ready``).
+    device = SingleProcess() if rows.features is not None else job.accelerator
 
     def scores_of(part: Data) -> Tensor:
-        return score(
-            network, _dataset(part, run.settings, train=False), accelerator, run.settings.workers
-        )
+        return score(network, _dataset(part, run.recipe), device, run.recipe.workers)
 
-    held_out_scores = crossed
-    if crossed is None and len(held_out):
-        held_out_scores = scores_of(held_out)
+    network.to(device.device)
+    run.criterion.to(device.device)
+    if run.criterion.has_state:  # an exact pass instead of a running estimate in the link
+        train = rows.part("train")
+        run.criterion.cpu()
+        run.criterion.fit_state([(scores_of(train), torch.from_numpy(train.dense_targets))])
+    if run.folder is not None and job.accelerator.is_main_process:
+        write_model(run, run.folder)
+    ready(run)
+    held_out = rows.part("train" if job.all_train else "calibration")
+    if scores is None and len(held_out):
+        scores = scores_of(held_out)
+    test = rows.part("test")
     test_scores = scores_of(test) if len(test) else None
     run.model.cpu()
     run.criterion.cpu()
-    if held_out_scores is not None:
-        if run.settings.calibrate != "none":
-            run.pipeline.calibrate(
-                held_out_scores.numpy(),
-                Targets(held_out.dense_targets),
-                run.settings.calibrate,
-            )
-        run.pipeline.decision = _decision(run, held_out_scores)
-    if not accelerator.is_main_process:
-        return
-    write_run(run)
-    if test_scores is not None:
-        predictions = run.predictions(test, test_scores)
-        predictions.write(run.folder / "predictions.parquet")
-        run.metrics = measured(run, predictions)
-    write_json(run.folder / METRICS, run.metrics)
-    write_manifest(run.folder)  # last: it says that the run is finished
+    if scores is not None:
+        array = scores.numpy()
+        if run.recipe.calibrate != "none":
+            method = run.recipe.calibrate
+            run.pipeline.calibrate(array, Targets(held_out.dense_targets), method)
+        run.held_out = run.pipeline.probabilities(array)
+        run.pipeline.decision = _decision(run.recipe.average_size, run.held_out)
+    predictions = None if test_scores is None else run.predictions(test, test_scores)
+    return _stored(job, run, predictions, measured)
 
 
-def _finish_many(
-    run: Run,
-    held_out: Data,
-    test: Data,
-    network: nn.Module,
-    accelerator: Accelerator | SingleProcess,
-) -> None:
+def _stored(job: _Job, run: Run, predictions: Any, measure: Any) -> Run:
+    """Return the run with its metrics; write what is left to write."""
+    if predictions is not None and job.accelerator.is_main_process:
+        run.metrics = measure(run, predictions)
+    if run.folder is not None and job.accelerator.is_main_process:
+        write_calibration(run, run.folder)
+        if predictions is not None:
+            predictions.write(run.folder / "predictions.parquet")
+        write_json(run.folder / METRICS, run.metrics)
+        write_manifest(run.folder)  # last: it says that the run is finished
+    return run
+
+
+def _finish_many(job: _Job, run: Run, rows: Data, network: nn.Module) -> Run:
     """Do the same for very many labels, of which each row keeps the most probable."""
+    recipe, device = run.recipe, job.accelerator.device
 
     def kept(part: Data) -> tuple[Array, Array, Array]:
-        dataset = _dataset(part, run.settings, train=False)
-        return top_of_rows(network, dataset, run.criterion, accelerator.device, run.settings)
+        return top_of_rows(network, _dataset(part, recipe), run.criterion, device, recipe.workers)
 
+    run.model.eval()
+    held_out, test = rows.part("calibration"), rows.part("test")
     if isinstance(held_out.targets, SparseTargets) and held_out.has_truth:
         _, odds, numbers = kept(held_out)
         hits = held_out.targets.at(numbers)
-        run.pipeline.calibrator = fit_calibrator(run.settings, run.criterion, odds, hits)
+        run.pipeline.calibrator = fit_calibrator(recipe.calibrate, run.criterion, odds, hits)
     of_test = kept(test) if len(test) else None
     run.model.cpu()
     run.criterion.cpu()
-    write_run(run)
+    if run.folder is not None:
+        write_model(run, run.folder)
+    predictions = None
     if of_test is not None:
-        calibrator = run.pipeline.calibrator
-        predictions = top_predictions(test, of_test, calibrator, run.metadata())
-        predictions.write(run.folder / "predictions.parquet")
-        run.metrics = {name: _plain(value) for name, value in top_measured(predictions).items()}
-    write_json(run.folder / METRICS, run.metrics)
-    write_manifest(run.folder)  # last: it says that the run is finished
+        predictions = top_predictions(test, of_test, run.pipeline.calibrator, run.metadata())
+    return _stored(job, run, predictions, lambda run, found: _in_json(top_measured(found)))
 
 
-def _finish_loss(
-    run: Run, train: Data, network: nn.Module, accelerator: Accelerator | SingleProcess
-) -> None:
-    """Replace a running estimate in the link by an exact pass over the training rows."""
-    if run.criterion.has_state:
-        dataset = _dataset(train, run.settings, train=False)
-        scores = score(network, dataset, accelerator, run.settings.workers)
-        run.criterion.cpu()
-        run.criterion.fit_state([(scores, torch.from_numpy(train.dense_targets))])
-
-
-def _decision(run: Run, scores: Tensor) -> Any:
+def _decision(average_size: float | None, probabilities: Array) -> Any:
     from credibly import decide
 
-    if run.settings.average_size is None:
+    if average_size is None:
         return decide.Threshold(0.5)
-    return decide.AverageSize(run.settings.average_size).fit(
-        run.pipeline.probabilities(scores.numpy())
-    )
+    return decide.AverageSize(average_size).fit(probabilities)
 
 
 def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
@@ -463,7 +495,7 @@ def measured(run: Run, predictions: Predictions) -> dict[str, Any]:
     )
     ranked = predictions.probabilities if predictions.scores is None else predictions.scores
     figures |= _top_1_error(ranked, predictions.targets)
-    return {name: _plain(value) for name, value in figures.items()}
+    return _in_json(figures)
 
 
 def _top_1_error(ranked: Array, targets: Array) -> dict[str, float]:
@@ -475,5 +507,6 @@ def _top_1_error(ranked: Array, targets: Array) -> dict[str, float]:
     return {"top-1 error": float((ranked.argmax(1) != targets.argmax(1)).mean())}
 
 
-def _plain(value: Any) -> float | None:
-    return None if math.isnan(float(value)) else float(value)
+def _in_json(figures: dict[str, Any]) -> dict[str, float | None]:
+    plain = {name: float(value) for name, value in figures.items()}
+    return {name: None if math.isnan(value) else value for name, value in plain.items()}

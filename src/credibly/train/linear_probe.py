@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from credibly.data import Data
     from credibly.losses import Loss
     from credibly.models.network import Network
-    from credibly.train.configuration import Settings
+    from credibly.train.recipes import Network as Recipe
 
 
 def can_probe(criterion: Loss) -> bool:
@@ -71,7 +71,7 @@ class _Features(nn.Module):
 
 
 def solve_last_layer(
-    settings: Settings,
+    recipe: Recipe,
     network: Network,
     criterion: Loss,
     data: Data,
@@ -86,7 +86,7 @@ def solve_last_layer(
     """Solve the last layer on the backbone's features of the training rows.
 
     Args:
-        settings: of the run.
+        recipe: of the run.
         network: its last layer is set in place; its biases are where the solution starts.
         criterion: the loss.
         data: training rows, and held-out rows that choose the penalty.
@@ -105,19 +105,19 @@ def solve_last_layer(
     train, held_out = (_evenly(data.part(part), limit) for part in ("train", "calibration"))
     inputs = np.concatenate(
         [
-            score(_Features(network), dataset(rows), accelerator, settings.workers).double().numpy()
+            score(_Features(network), dataset(rows), accelerator, recipe.workers).double().numpy()
             for rows in (train, held_out)
         ]
     )
     if not np.isfinite(inputs).all():
         raise InputError(
-            f"The features that `weights` {settings.weights} give must be finite; got NaN or "
+            f"The features that `weights` {recipe.weights} give must be finite; got NaN or "
             "infinity. Give other weights, or turn `head_start` off."
         )
     rows, count = np.arange(len(inputs)), len(train)
     scale = float(np.sqrt(np.square(inputs[:count]).mean())) or 1.0
     targets = np.concatenate([train.dense_targets, held_out.dense_targets]).astype(np.float64)
-    by_nll = dataclasses.replace(settings, select="nll")
+    by_nll = dataclasses.replace(recipe, select="nll")
     evaluator = EpochEvaluator(by_nll, None, targets[count:])
     own = copy.deepcopy(criterion).cpu().eval()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
 from collections.abc import Sequence
@@ -33,12 +34,24 @@ MAX_CHANGED = 1e-4
 """Largest share of labels that may change sides, of those at a threshold up to rounding."""
 
 
+def _single_precision(model: nn.Module) -> nn.Module:
+    """Return a copy in float32; trees stay as they are, since a threshold must not move."""
+    from credibly.models.trees import Trees
+
+    copied = copy.deepcopy(model)
+    for part in copied.modules():
+        if not isinstance(part, Trees):
+            for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
+                tensor.data = tensor.data.float() if tensor.is_floating_point() else tensor.data
+    return copied
+
+
 class RunModule(nn.Module):
     """Everything a run does to its inputs, in torch alone; several inputs go by name."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
-        self.model, self.pipeline = run.model, run.pipeline.to_module()
+        self.model, self.pipeline = _single_precision(run.model), run.pipeline.to_module()
         self.names = _input_names(run)
 
     def scores(self, *inputs: Tensor) -> Tensor:
@@ -71,7 +84,7 @@ def _input_names(run: Run) -> tuple[str, ...]:
         return run.model.input_names
     if run.data["kind"].startswith("text"):
         raise InputError(
-            f"export knows the inputs of built-in networks for texts; {run.settings.model} is one "
+            f"export knows the inputs of built-in networks for texts; {run.recipe.model} is one "
             "of your own. Export it by torch.onnx, followed by `run.pipeline.to_module()`."
         )
     return SINGLE
@@ -106,7 +119,7 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
     with atomic_path(path) as beside:
         _write(module, module.names, make(2, shape), beside)
         model = onnx.load(str(beside))
-        about: dict[str, Any] = {"labels": run.labels, "loss": run.settings.loss}
+        about: dict[str, Any] = {"labels": run.labels, "loss": run.recipe.loss}
         about |= {key: run.data.get(key) for key in ("feature_names", "preparation")}
         about["credibly"] = __version__
         onnx.helper.set_model_props(model, {"credibly": json.dumps(about, ensure_ascii=False)})
@@ -114,7 +127,7 @@ def export(run: Run, path: str | Path) -> dict[str, Any]:
         difference = _difference(run, module, make(7, shape), beside)
         if not difference <= TOLERANCE:
             raise InputError(
-                f"the ONNX form of {run.folder} differs from torch by {difference:.2g} in "
+                f"the ONNX form of {run.title} differs from torch by {difference:.2g} in "
                 f"probability, more than {TOLERANCE:g}; nothing was written."
             )
         rows, changed = _compare_stored(run)
@@ -240,6 +253,8 @@ def _compare_stored(run: Run) -> tuple[int, int]:
     """Compare the sets of the scores that the run stored; return rows and labels that differ."""
     from credibly.predictions import Predictions
 
+    if run.folder is None:
+        return 0, 0
     stored, count = run.folder / "predictions.parquet", len(run.labels)
     if run.criterion.num_outputs(count) != count or not stored.exists():
         return 0, 0  # only the ranking scores are stored
@@ -260,7 +275,7 @@ def _changed(run: Run, found: Array, expected: Array) -> int:
     changed = int((found != expected).sum())
     if changed > max(1, MAX_CHANGED * expected.size):
         raise InputError(
-            f"the label sets of the ONNX form of {run.folder} differ from those of the run in "
+            f"the label sets of the ONNX form of {run.title} differ from those of the run in "
             f"{changed:,} of {expected.size:,} labels; nothing was written."
         )
     return changed

@@ -18,7 +18,7 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from credibly.models.network import Network
-from credibly.train.configuration import Settings, highest_rate
+from credibly.train import recipes
 
 
 class Updates(ABC):
@@ -160,7 +160,7 @@ class SGD(Updates):
 
 
 def build_optimizer(
-    settings: Settings, model: nn.Module, criterion: nn.Module, *, on_cpu: bool = True
+    recipe: recipes.Network, model: nn.Module, criterion: nn.Module, *, on_cpu: bool = True
 ) -> torch.optim.Optimizer | Updates:
     """Return SGD or AdamW. Biases, norms and the loss's own parameters are not decayed.
 
@@ -168,67 +168,68 @@ def build_optimizer(
     one process both are ``Updates``, which start sooner.
     """
     groups: list[dict[str, Any]] = []
-    for scale, parameters in _scaled_parameters(settings, model):
+    for scale, parameters in _scaled_parameters(recipe, model):
         decayed = [p for p in parameters if p.ndim > 1]
         others = [p for p in parameters if p.ndim <= 1]
         groups += [
-            {"params": decayed, "weight_decay": settings.weight_decay, "scale": scale},
+            {"params": decayed, "weight_decay": recipe.weight_decay, "scale": scale},
             {"params": others, "weight_decay": 0.0, "scale": scale},
         ]
     groups[-1]["params"] += list(criterion.parameters())
     groups = [group for group in groups if group["params"]]
     if on_cpu:
-        groups = [{"lr": highest_rate(settings), **group} for group in groups]
-        if settings.optimizer == "sgd":
-            return SGD(groups, settings.momentum, settings.nesterov)
+        groups = [{"lr": recipe.highest_rate, **group} for group in groups]
+        if recipe.optimizer == "sgd":
+            return SGD(groups, recipe.momentum, recipe.nesterov)
         return AdamW(groups)
-    if settings.optimizer == "sgd":
+    if recipe.optimizer == "sgd":
         return torch.optim.SGD(
             groups,
-            lr=highest_rate(settings),
-            momentum=settings.momentum,
-            nesterov=settings.nesterov,
+            lr=recipe.highest_rate,
+            momentum=recipe.momentum,
+            nesterov=recipe.nesterov,
         )
-    return torch.optim.AdamW(groups, lr=highest_rate(settings))
+    return torch.optim.AdamW(groups, lr=recipe.highest_rate)
 
 
 def _scaled_parameters(
-    settings: Settings, model: nn.Module
+    recipe: recipes.Network, model: nn.Module
 ) -> list[tuple[float, list[nn.Parameter]]]:
     """Return trained parameters by the factor on their rate: 1 for the head, less below it."""
     trained = [p for p in model.parameters() if p.requires_grad]
-    if not isinstance(model, Network) or settings.backbone_rate == settings.layer_decay == 1:
+    if not isinstance(model, Network) or recipe.backbone_rate == recipe.layer_decay == 1:
         return [(1.0, trained)]
     layers = model.layers()
     scaled = [
-        (settings.backbone_rate * settings.layer_decay ** (len(layers) - 1 - place), parameters)
+        (recipe.backbone_rate * recipe.layer_decay ** (len(layers) - 1 - place), parameters)
         for place, parameters in enumerate(layers)
     ]
     backbone = {id(p) for parameters in layers for p in parameters}
     return [*scaled, (1.0, [p for p in trained if id(p) not in backbone])]
 
 
-def learning_rate(settings: Settings, step: int, total: int) -> float:
+def learning_rate(recipe: recipes.Network, step: int, total: int) -> float:
     """Return the rate of update ``step`` of ``total``; a function, so resuming needs no state.
 
     Example:
-        >>> course = Settings(schedule="step", milestones=(0.5,), warmup=0.0, learning_rate=0.1)
+        >>> options = {"schedule": "step", "milestones": (0.5,), "warmup": 0.0}
+        >>> course = recipes.Network(learning_rate=0.1, **options)
         >>> [round(learning_rate(course, step, 4), 3) for step in range(4)]
         [0.1, 0.1, 0.01, 0.01]
     """
-    rising, highest = settings.warmup * total, highest_rate(settings)
+    rising, highest = recipe.warmup * total, recipe.highest_rate
     if step < rising:
         progress = (step + 1) / (rising + 1)
-        if settings.schedule == "onecycle":
+        if recipe.schedule == "onecycle":
             progress = (1 - math.cos(math.pi * progress)) / 2
         return highest * max(progress, 1e-3)
     done = (step - rising) / max(total - rising, 1)
-    if settings.schedule in ("cosine", "onecycle"):
+    if recipe.schedule in ("cosine", "onecycle"):
         return highest * max((1 + math.cos(math.pi * done)) / 2, 1e-4)
-    if settings.schedule == "linear":
+    if recipe.schedule == "linear":
         return highest * max(1 - done, 1e-4)
-    if settings.schedule == "step":
-        drops = sum(step >= share * total for share in settings.milestones)
+    if recipe.schedule == "step":
+        drops = sum(step >= share * total for share in recipe.milestones)
         return highest * 0.1**drops
     return highest
 

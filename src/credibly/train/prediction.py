@@ -75,7 +75,7 @@ def predict_to(
         else:
             _write(run, rows, out, {}, advance)
         return [out]
-    origin = {"run": run_hash(run.folder), "rows": rows.fingerprint(), "shards": shards}
+    origin = {"run": run_hash(run), "rows": rows.fingerprint(), "shards": shards}
     sweep(out)  # shards that are there are not written again, and so not swept one by one
     written = []
     for shard, index in enumerate(np.array_split(np.arange(len(rows)), shards)):
@@ -104,7 +104,7 @@ def predict_members_to(run: Run, rows: Data, folder: str | Path) -> list[Path]:
     members = run.members
     if not members:
         raise InputError(
-            f"{run.folder} has one network and no members. Train with --model auto, or give "
+            f"{run.title} has one network and no members. Train with --model auto, or give "
             "--ensemble N."
         )
     rows = run.check(rows)
@@ -114,9 +114,11 @@ def predict_members_to(run: Run, rows: Data, folder: str | Path) -> list[Path]:
     return written
 
 
-def run_hash(folder: Path) -> str:
+def run_hash(run: Run) -> str:
     """Return a hash of what decides a run's predictions: its weights and its calibration."""
-    digest = hashlib.sha256()
+    folder, digest = run.folder, hashlib.sha256()
+    if folder is None:
+        raise InputError("parts of predictions name the run's folder; train with `folder=…`.")
     for name in (MODEL, CALIBRATION):
         with (folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -139,7 +141,7 @@ def _is_there(part: Path, origin: dict[str, Any]) -> bool:
 def _refuse_top_labels(run: Run, path: Path) -> None:
     if run.keeps_top_labels:
         raise InputError(
-            f"{run.folder} keeps the most probable labels of each row, which are lists; a CSV file "
+            f"{run.title} keeps the most probable labels of each row, which are lists; a CSV file "
             f"has none. Use --out {path.with_suffix('.parquet')}."
         )
 

@@ -16,6 +16,7 @@ from credibly.arrays import to_numpy
 from credibly.checks import InputError, choice
 from credibly.data.columns import column_names, warn_of_position
 from credibly.data.preparation import Columns, Preparation
+from credibly.data.sparse_features import is_sparse_matrix
 from credibly.files import read_json_object, write_json
 from credibly.models.network import Stack
 from credibly.models.text import build_text
@@ -25,8 +26,8 @@ from credibly.pipeline import LINKS, Pipeline
 from credibly.targets import Targets
 from credibly.train.callbacks import read_log
 from credibly.train.checkpoint import prefixed, read_tensors, save_tensors
-from credibly.train.configuration import Settings, is_compared, read_toml
 from credibly.train.distributed import SingleProcess, score
+from credibly.train.recipes import Recipe, from_table, is_compared
 from credibly.train.run_folder import (
     CALIBRATION,
     CANDIDATES,
@@ -39,6 +40,7 @@ from credibly.train.run_folder import (
     check_layout,
     manifest_problems,
     read_config,
+    read_toml,
 )
 from credibly.train.user_objects import (
     OBJECT,
@@ -64,28 +66,38 @@ class Run:
     """A trained model with the pipeline from its scores to label sets.
 
     Attributes:
-        folder: where the run lives.
-        settings: how it was trained.
+        folder: where the run lives; None for one in memory alone.
+        recipe: how it was trained, all options resolved.
+        seed: of everything random.
         data: what it was trained on: source, fingerprint, labels, input shape, feature names.
         model: returns the scores of rows.
         pipeline: from scores to log-odds, probabilities and label sets: the link of the loss, the
             calibrator and the decision, both fitted on held-out rows.
         metrics: of the test rows; empty where there are none.
         candidates: the models that were compared, with their figures on rows they did not see, and
-            the members of the model; empty for a network that was asked for.
+            the members of the model; of solved models the penalties tried; else empty.
+        held_out: calibrated probabilities of the rows that the calibrator was fitted on, where this
+            process fitted it.
     """
 
-    folder: Path
-    settings: Settings
+    folder: Path | None
+    recipe: Recipe
+    seed: int
     data: dict[str, Any]
     model: nn.Module
     pipeline: Pipeline
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
     candidates: dict[str, Any] = dataclasses.field(default_factory=dict)
+    held_out: Array | None = None
 
     def __repr__(self) -> str:
-        about = f"{self.settings.loss}, {self.settings.model}, {len(self.labels)} labels"
-        return f"Run({str(self.folder)!r}: {about})"
+        about = f"{self.recipe.loss}, {self.recipe.model}, {len(self.labels)} labels"
+        return f"Run({about})" if self.folder is None else f"Run({str(self.folder)!r}: {about})"
+
+    @property
+    def title(self) -> str:
+        """Return what messages call the run."""
+        return "the run" if self.folder is None else str(self.folder)
 
     def _repr_html_(self) -> str:
         """Return the metrics of the test rows as a table, for notebooks."""
@@ -138,7 +150,7 @@ class Run:
         kinds = self.candidates["members"]
         for place, (kind, member) in enumerate(zip(kinds, self.model.members, strict=True)):
             found[f"{kind}-{kinds[: place + 1].count(kind)}"] = Run(
-                self.folder, self.settings, self.data, member, Pipeline(self.criterion)
+                self.folder, self.recipe, self.seed, self.data, member, Pipeline(self.criterion)
             )
         return found
 
@@ -153,11 +165,11 @@ class Run:
         rows = self.encoded(rows)
         dataset = rows.torch_dataset(
             train=False,
-            image_size=self.settings.image_size,
-            eval_crop=self.settings.eval_crop,
+            image_size=self.recipe.image_size,
+            eval_crop=self.recipe.eval_crop,
         )
         device = next(iter(self.model.state_dict().values())).device
-        return score(self.model, dataset, SingleProcess(device), self.settings.workers)
+        return score(self.model, dataset, SingleProcess(device), self.recipe.workers)
 
     def log_odds(self, scores: Tensor) -> Array:
         """Return the calibrated log-odds of ``scores``."""
@@ -170,16 +182,16 @@ class Run:
 
     def top_predictions(self, rows: Data) -> Predictions:
         """Return the most probable labels of each row, for a run on very many labels."""
-        from credibly.train.many_labels import top_of_rows, top_predictions
+        from credibly.train.top_labels import top_of_rows, top_predictions
 
         rows = self.encoded(rows)
         dataset = rows.torch_dataset(
             train=False,
-            image_size=self.settings.image_size,
-            eval_crop=self.settings.eval_crop,
+            image_size=self.recipe.image_size,
+            eval_crop=self.recipe.eval_crop,
         )
         device = next(self.model.parameters()).device
-        kept = top_of_rows(self.model, dataset, self.criterion, device, self.settings)
+        kept = top_of_rows(self.model, dataset, self.criterion, device, self.recipe.workers)
         return top_predictions(rows, kept, self.calibrator, self.metadata())
 
     def read(self, source: str | os.PathLike[str] | ArrowTable, **options: Any) -> Data:
@@ -195,7 +207,7 @@ class Run:
             labels=self.labels,
             preparation=self.preparation,
             reader=self.data.get("reader"),  # version 0.2 did not write it
-            seed=self.settings.split_seed,
+            seed=self.recipe.split_seed,
             **options,
         )
 
@@ -211,11 +223,16 @@ class Run:
         """
         if self.keeps_top_labels:
             raise InputError(
-                f"{self.folder} was trained on {len(self.labels):,} labels, of which rows keep the "
+                f"{self.title} was trained on {len(self.labels):,} labels, of which rows keep the "
                 "most probable. Call `run.top_predictions(data)`, or `credibly predict`."
             )
         rows = self.check(self._as_data(rows))
         return self.predictions(rows, self.scores(rows), truth=rows.has_truth)
+
+    def probabilities(self, rows: Data | ArrayLike | str | os.PathLike[str] | ArrowTable) -> Array:
+        """Return the calibrated probability of each label, (rows, labels), float64."""
+        data = self.check(self._as_data(rows))
+        return self.pipeline.probabilities(self.scores(data).numpy())
 
     def predictions(self, rows: Data, scores: Tensor, truth: bool = True) -> Predictions:
         """Return predictions of ``rows`` with these ``scores``, and their truth if asked for."""
@@ -236,12 +253,12 @@ class Run:
         calibrator, decision = self.pipeline.calibrator, self.pipeline.decision
         linked = self.criterion.has_link and self.pipeline.link != "raw"
         return {
-            "loss": self.settings.loss,
-            "link": self.settings.loss if linked else None,
+            "loss": self.recipe.loss,
+            "link": self.recipe.loss if linked else None,
             "calibrator": None if calibrator is None else calibrator.state(),
             "decision": None if decision is None else decision.state(),
-            "seed": self.settings.seed,
-            "model": self.settings.model,
+            "seed": self.seed,
+            "model": self.recipe.model,
             "data": self.data["source"],
             **({"candidates": self.candidates["candidates"]} if self.candidates else {}),
         }
@@ -253,15 +270,17 @@ class Run:
             return given
         if isinstance(given, (str, os.PathLike)) or column_names(given) is not None:
             return self.read(given)
-        unknown = np.full((len(given), len(self.labels)), -1.0, dtype=np.float32)
+        count = given.shape[0] if is_sparse_matrix(given) else len(given)
+        unknown = np.full((count, len(self.labels)), -1.0, dtype=np.float32)
         if isinstance(given, Columns) and self.preparation is not None:
             names = self.preparation.feature_names
             made = self.preparation.transform(given)
             return Data(self.labels, unknown, features=made, feature_names=names)
-        array: Any = given if self.data["kind"] == "text" else to_numpy(given)
+        plain = self.data["kind"] == "text" or is_sparse_matrix(given)
+        array: Any = given if plain else to_numpy(given)
         if self.data["kind"] == "text+regions":
             raise InputError(
-                f"{self.folder} takes questions with regions of images; load them by "
+                f"{self.title} takes questions with regions of images; load them by "
                 "`cr.data.load('vqa:…')`."
             )
         if self.data["kind"] == "features":
@@ -272,11 +291,11 @@ class Run:
 
     def check_part(self, rows: Data, part: str) -> None:
         """Refuse rows as held out where this run was trained on them."""
-        trained = part == "calibration" and self.settings.folds
+        trained = part == "calibration" and self.recipe.folds
         if trained and rows.fingerprint() == self.data["fingerprint"]:
             raise InputError(
-                f"{self.folder} was trained on the calibration rows of {rows.source} too: it chose "
-                f"and calibrated by {self.settings.folds} folds. Train with --folds 0 to hold them "
+                f"{self.title} was trained on the calibration rows of {rows.source} too: it chose "
+                f"and calibrated by {self.recipe.folds} folds. Train with --folds 0 to hold them "
                 "out, or predict test rows."
             )
 
@@ -289,14 +308,13 @@ class Run:
         """
         if rows.kind != self.data["kind"]:
             raise InputError(
-                f"{self.folder} was trained on {self.data['kind']}; "
-                f"{rows.source} holds {rows.kind}."
+                f"{self.title} was trained on {self.data['kind']}; {rows.source} holds {rows.kind}."
             )
         rows = self._in_order(rows)
         shape = rows.input_shape
         if rows.texts is not None and shape is not None and list(shape) != self.data["shape"]:
             raise InputError(
-                f"{self.folder} was trained on inputs of shape {tuple(self.data['shape'])} "
+                f"{self.title} was trained on inputs of shape {tuple(self.data['shape'])} "
                 f"(columns of text, then regions and their width); {rows.source} has "
                 f"{tuple(shape)}."
             )
@@ -305,7 +323,7 @@ class Run:
                 self.data["shape"][0] if self.feature_names is None else len(self.feature_names)
             )
             raise InputError(
-                f"{self.folder} was trained on {wanted} features per row; {rows.source} has "
+                f"{self.title} was trained on {wanted} features per row; {rows.source} has "
                 f"{shape[0]}."
             )
         if list(rows.labels) != self.labels:
@@ -314,7 +332,7 @@ class Run:
             what = f"it has {surplus} besides" if surplus else f"it lacks {missing}"
             what = what if surplus or missing else "they stand in another order"
             raise InputError(
-                f"{rows.source} must have the {len(self.labels)} labels that {self.folder} was "
+                f"{rows.source} must have the {len(self.labels)} labels that {self.title} was "
                 f"trained with, in their order; {what}."
             )
         return rows
@@ -324,7 +342,7 @@ class Run:
         if self.preparation is not None:
             return self.preparation.applied(rows)
         if rows.feature_names is not None:
-            warn_of_position(self.folder, rows.source)
+            warn_of_position(self.title, rows.source)
         return rows
 
 
@@ -339,8 +357,8 @@ def load(
 
     Args:
         folder: of the run.
-        model: a network of the same shape, for a run that was trained with ``fit(…, model=…)``.
-        loss: the loss object, for a run that was trained with ``fit(…, loss=…)``.
+        model: a network of the same shape, for a run that was trained with a network object.
+        loss: the loss object, for a run that was trained with one.
         allow_python: whether a run that names ``python:package.module:factory`` may import that
             code. Say so only for folders that you trust.
     """
@@ -358,44 +376,42 @@ def load(
             f"{folder} holds a run that has not finished. "
             f"Go on with `credibly train {config['data']['source']} --out {folder} --resume`."
         )
-    settings = Settings.from_mapping(config["settings"], str(folder / CONFIG))
+    recipe, seed = from_table(config["settings"], str(folder / CONFIG))
     saved = read_tensors(folder / MODEL)
-    if model is None and settings.model.startswith(OBJECT):
-        raise missing_object(settings.model, "model")
-    if model is None and settings.model.startswith(PYTHON) and not allow_python:
-        raise refuse_python(settings.model)
+    if model is None and recipe.model.startswith(OBJECT):
+        raise missing_object(recipe.model, "model")
+    if model is None and recipe.model.startswith(PYTHON) and not allow_python:
+        raise refuse_python(recipe.model)
     kind = config["data"]["kind"]
-    if (
-        model is None and ":" not in settings.model and kind != "text"
-    ):  # else its size is not ours to know
-        _same_shapes(folder, settings, config["data"], saved.group("model"), loss)
-    run = empty_run(folder, settings, config["data"], model, loss)
+    if model is None and ":" not in recipe.model and kind != "text":  # else it is not ours to know
+        _same_shapes(folder, recipe, config["data"], saved.group("model"), loss)
+    run = empty_run(folder, recipe, seed, config["data"], model, loss)
     try:
         run.model.load_state_dict(saved.group("model"))
         run.criterion.load_state_dict(saved.group("loss"), strict=False)
     except (RuntimeError, TypeError) as error:
         raise InputError(f"{folder / MODEL} does not fit {folder / CONFIG}; {error}") from error
-    run.model.eval()
     run.criterion.eval()
-    _read_calibration(run)
+    ready(run)
+    _read_calibration(run, folder)
     if (folder / METRICS).exists():
         run.metrics = read_json_object(folder / METRICS)
-    if is_compared(settings):
+    if (folder / CANDIDATES).exists():
         run.candidates = read_json_object(folder / CANDIDATES)
     return run
 
 
 def _same_shapes(
     folder: Path,
-    settings: Settings,
+    recipe: Recipe,
     data: dict[str, Any],
     saved: dict[str, Tensor],
     loss: Loss | None,
 ) -> None:
     """Refuse weights of another model, before memory is allocated for it."""
-    criterion = loss_of(settings, loss, num_labels=len(data["labels"]), num_rows=1)
+    criterion = loss_of(recipe, loss, num_labels=len(data["labels"]), num_rows=1)
     with torch.device("meta"):  # the model alone: losses look at their numbers
-        model = _empty_model(settings, data, criterion, folder)
+        model = _empty_model(recipe, data, criterion, folder)
     # Trees come in any number and size, and check themselves when they are read.
     trees = tuple(f"{name}." for name, part in model.named_modules() if isinstance(part, Trees))
     for name, tensor in model.state_dict().items():
@@ -413,69 +429,76 @@ def _same_shapes(
 
 def empty_run(
     folder: Path,
-    settings: Settings,
+    recipe: Recipe,
+    seed: int,
     data: dict[str, Any],
     model: nn.Module | None = None,
     loss: Loss | None = None,
 ) -> Run:
     """Return a run with fresh weights of the right shapes."""
     context = {"num_labels": len(data["labels"]), "num_rows": data["train_rows"]}
-    criterion = loss_of(settings, loss, **context)
+    criterion = loss_of(recipe, loss, **context)
     if model is None:
-        model = _empty_model(settings, data, criterion, folder)
+        model = _empty_model(recipe, data, criterion, folder)
     if data["kind"].startswith("text"):
         text_model(model).read_encoder(folder / ENCODER)
-    return Run(folder, settings, data, model, Pipeline(criterion))
+    return Run(folder, recipe, seed, data, model, Pipeline(criterion))
 
 
-def _empty_model(
-    settings: Settings, data: dict[str, Any], criterion: Loss, folder: Path
-) -> nn.Module:
+def _empty_model(recipe: Recipe, data: dict[str, Any], criterion: Loss, folder: Path) -> nn.Module:
     from credibly import models
 
-    if is_compared(settings):
-        return _empty_members(settings, data, folder)
-    if settings.model.startswith(PYTHON):
+    if is_compared(recipe):
+        return _empty_members(recipe, data, folder)
+    network = recipe.network()
+    if network.model.startswith(PYTHON):
         num_scores = len(data["labels"]) * criterion.scores_per_label
-        return build_from_factory(settings.model, tuple(data["shape"]), num_scores)
+        return build_from_factory(network.model, tuple(data["shape"]), num_scores)
     if data["kind"].startswith("text"):
         return build_text(
-            settings.model,
+            network.model,
             tuple(data["shape"]),
             criterion.num_outputs(len(data["labels"])),
             encoder=folder / ENCODER,
-            dropout=settings.dropout,
-            max_length=settings.max_length,
+            dropout=network.dropout,
+            max_length=network.max_length,
         )
-    options = {
-        name: getattr(settings, name)
-        for name in ("dropout", "hidden")
-        if getattr(settings, name) is not None
-    }
+    options = {"dropout": network.dropout, "hidden": network.hidden}
     return models.build(
-        settings.model,
+        network.model,
         tuple(data["shape"]),
         len(data["labels"]),
         num_outputs=criterion.num_outputs(len(data["labels"])),
-        views=settings.views,
-        **options,
+        views=network.views,
+        **{name: value for name, value in options.items() if value is not None},
     )
 
 
-def _empty_members(settings: Settings, data: dict[str, Any], folder: Path) -> nn.Module:
-    from credibly.train.choice import empty_members, members_of
+def _empty_members(recipe: Recipe, data: dict[str, Any], folder: Path) -> nn.Module:
+    from credibly.train.auto import empty_members, members_of
 
     path = folder / CANDIDATES
     if not path.is_file():
         raise InputError(f"{path} is missing; it says what the model is made of. Put it back.")
     members = members_of(read_json_object(path), path)
-    return empty_members(members, int(data["shape"][0]), len(data["labels"]), settings)
+    return empty_members(members, int(data["shape"][0]), len(data["labels"]), recipe.network())
 
 
-def _read_calibration(run: Run) -> None:
+def ready(run: Run) -> None:
+    """Make the model of a run ready to score rows.
+
+    Features are scored in float64, so that the scores of a row do not depend on the rows beside it.
+    """
+    run.model.eval()
+    foreign = run.recipe.model.startswith((OBJECT, PYTHON))
+    if run.data["kind"] == "features" and not run.keeps_top_labels and not foreign:
+        run.model.double()
+
+
+def _read_calibration(run: Run, folder: Path) -> None:
     from credibly import calibrate, decide
 
-    state = read_json_object(run.folder / CALIBRATION)
+    state = read_json_object(folder / CALIBRATION)
     if state.get("calibrator") is not None:
         run.pipeline.calibrator = calibrate.from_state(state["calibrator"])
     run.pipeline.link = choice("link", state.get("link", "plateau"), LINKS)
@@ -483,26 +506,30 @@ def _read_calibration(run: Run) -> None:
         run.pipeline.decision = decide.from_state(state["decision"])
 
 
-def write_run(run: Run) -> None:
-    """Write encoder and weights, then the calibration; each file is complete or not there."""
-    (run.folder / MANIFEST).unlink(missing_ok=True)  # of an earlier end of the same run
+def write_model(run: Run, folder: Path) -> None:
+    """Write encoder, what was compared and weights; each file is complete or not there."""
+    (folder / MANIFEST).unlink(missing_ok=True)  # of an earlier end of the same run
     if run.data["kind"].startswith("text"):
-        (run.folder / ENCODER).mkdir(exist_ok=True)
-        text_model(run.model).write_encoder(run.folder / ENCODER)
+        (folder / ENCODER).mkdir(exist_ok=True)
+        text_model(run.model).write_encoder(folder / ENCODER)
     if run.candidates:
-        write_json(run.folder / CANDIDATES, run.candidates)
+        write_json(folder / CANDIDATES, run.candidates)
     kept = {
         **prefixed("model", run.model.state_dict()),
         **prefixed("loss", run.criterion.link_state()),
     }
-    save_tensors(run.folder / MODEL, kept, {"data": run.data["fingerprint"]})
+    save_tensors(folder / MODEL, kept, {"data": run.data["fingerprint"]})
+
+
+def write_calibration(run: Run, folder: Path) -> None:
+    """Write the stages of the pipeline."""
     calibrator, decision = run.pipeline.calibrator, run.pipeline.decision
     document = {
         "link": run.pipeline.link,
         "calibrator": None if calibrator is None else calibrator.state(),
         "decision": None if decision is None else decision.state(),
     }
-    write_json(run.folder / CALIBRATION, document)
+    write_json(folder / CALIBRATION, document)
 
 
 # Every file of a run with the function that reads it, to find the damaged one -------------------
@@ -539,11 +566,11 @@ def _read_config(folder: Path) -> None:
     config = read_config(folder)
     check_layout(config, folder / CONFIG)
     check_config(config, folder / CONFIG)
-    Settings.from_mapping(config["settings"], str(folder / CONFIG))
+    from_table(config["settings"], str(folder / CONFIG))
 
 
 def _load(folder: Path) -> None:
-    settings = Settings.from_mapping(read_config(folder)["settings"], str(folder / CONFIG))
+    recipe, _ = from_table(read_config(folder)["settings"], str(folder / CONFIG))
     # A network of somebody else's is not imported only to see whether its weights fit.
-    if not settings.model.startswith((OBJECT, PYTHON)) and ":" not in settings.model:
+    if not recipe.model.startswith((OBJECT, PYTHON)) and ":" not in recipe.model:
         load(folder)

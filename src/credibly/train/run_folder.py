@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import shutil
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -14,9 +16,16 @@ from typing import TYPE_CHECKING, Any
 from credibly import __version__, checksums
 from credibly.checks import InputError
 from credibly.data.preparation import Preparation
-from credibly.files import make_folder, read_json_object, sweep, write_json
+from credibly.files import (
+    atomic_path,
+    make_folder,
+    read_json_object,
+    read_text,
+    sweep,
+    write_json,
+)
 from credibly.targets import SparseTargets
-from credibly.train.configuration import INCIDENTAL, Settings, read_toml, write_toml
+from credibly.train.recipes import INCIDENTAL, Recipe, Solved, from_table, to_table
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -41,13 +50,62 @@ ENCODER = "encoder"
 """Folder of what a network for texts needs beside its weights: vocabulary or tokenizer."""
 
 
+OTHERS = ("predictions.parquet", "log.jsonl", "compared.json")
+"""Files of a run that it is not loaded from."""
+
+
 def is_run(folder: Path) -> bool:
     """Return whether a folder holds a run, finished or begun."""
     return (folder / CONFIG).exists()
 
 
+MIN_ROWS = 20
+"""With fewer rows, nothing is held out unless the data name held-out rows."""
+
+
+def names_held_out(data: Data) -> bool:
+    """Return whether the source names held-out rows, rather than ``load`` drawing them."""
+    from credibly.data import CALIBRATION
+
+    return bool((data.split == CALIBRATION).any()) and not data.drawn
+
+
+def few_rows(data: Data) -> bool:
+    """Return whether there are too few rows to hold some out, so that all of them train.
+
+    So it is where only training rows, or only rows drawn to be held out, have known labels.
+    """
+    from credibly.data import CALIBRATION, TEST, TRAIN
+
+    if names_held_out(data):
+        return False
+    if int((data.split != TEST).sum()) < MIN_ROWS:
+        return True
+    held_out = bool((data.split == CALIBRATION).any())
+    return held_out and not all(_known(data, part) for part in (TRAIN, CALIBRATION))
+
+
+def _known(data: Data, part: int) -> bool:
+    """Return whether a label of a row of this part is known."""
+    targets = data.targets[data.split == part]
+    if isinstance(targets, SparseTargets):
+        return targets.num_known > 0
+    return bool((targets >= 0).any())
+
+
+def all_rows_train(data: Data, recipe: Recipe) -> bool:
+    """Return whether nothing is held out: rows are few, or nothing is chosen or fitted on them."""
+    if names_held_out(data) or recipe.folds:
+        return bool(recipe.folds)
+    solved = isinstance(recipe, Solved) and recipe.penalties is not None
+    settled = solved and len(recipe.penalties or []) == 1 and recipe.average_size is None
+    return few_rows(data) or (settled and recipe.calibrate == "none")
+
+
 @contextmanager
-def claimed(folder: Path, settings: Settings, data: Data, resume: bool) -> Iterator[None]:
+def claimed(
+    folder: Path, recipe: Recipe, seed: int, data: Data, *, resume: bool, overwrite: bool
+) -> Iterator[None]:
     """Hold ``folder`` for one writer; on a failure with nothing to resume from, leave nothing.
 
     Raises:
@@ -55,10 +113,14 @@ def claimed(folder: Path, settings: Settings, data: Data, resume: bool) -> Itera
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     make_folder(folder)
-    fresh = not (folder / CONFIG).exists()
     try:
         with locked(folder):
-            _claim(folder, settings, data, resume)
+            fresh = not (folder / CONFIG).exists()
+            if overwrite and not fresh:
+                _remove(folder)
+                write_config(folder, recipe, seed, description(data, recipe))
+            else:
+                _claim(folder, recipe, seed, data, resume)
             try:
                 yield
             except BaseException as error:
@@ -114,20 +176,23 @@ def _resumable(folder: Path, error: BaseException) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    (folder / CONFIG).unlink(missing_ok=True)
+    """Remove the files of a run; others stay."""
+    for name in (MANIFEST, CONFIG, MODEL, CALIBRATION, CANDIDATES, METRICS, *OTHERS):
+        (folder / name).unlink(missing_ok=True)
     for name in ("state", "features", "tensorboard", ENCODER):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
+def _claim(folder: Path, recipe: Recipe, seed: int, data: Data, resume: bool) -> None:
     """Make ``folder`` this run's, or check that it already is."""
     config = folder / CONFIG
     if config.exists():
         if not resume:
             raise InputError(
-                f"{folder} already holds a run. Go on with it by --resume, or choose another --out."
+                f"{folder} already holds a run. Go on with it by `resume=True`, replace it by "
+                "`overwrite=True`, or choose another folder."
             )
-        _same_run(folder, settings, data)
+        _same_run(folder, recipe, seed, data)
         for place in (folder, folder / "state"):
             sweep(place)
             for leftover in place.glob(".tmp*"):  # what safetensors writes beside
@@ -135,32 +200,32 @@ def _claim(folder: Path, settings: Settings, data: Data, resume: bool) -> None:
         return
     if any(not path.name.startswith(".") for path in folder.iterdir()):
         raise InputError(f"{folder} must be empty or a run folder; it holds other files.")
-    write_config(folder, settings, description(data, settings))
+    write_config(folder, recipe, seed, description(data, recipe))
 
 
-def pooled(data: Data, settings: Settings) -> Data:
-    """Return ``data`` as it is trained on: with ``folds``, held-out rows are training rows."""
+def pooled(data: Data, recipe: Recipe) -> Data:
+    """Return ``data`` as it is trained on: held-out rows train too where all rows do."""
     from credibly.data import CALIBRATION, TRAIN
 
-    if not settings.folds:
+    if not all_rows_train(data, recipe):
         return data
     split = data.split.copy()
     split[split == CALIBRATION] = TRAIN
     return dataclasses.replace(data, split=split, _hash=[])
 
 
-def description(data: Data, settings: Settings) -> dict[str, Any]:
+def description(data: Data, recipe: Recipe) -> dict[str, Any]:
     """Return what a run stores about its data."""
     shape = data.input_shape
-    if shape is None or (data.kind == "images" and settings.image_size is not None):
-        side = settings.image_size or 224
+    if shape is None or (data.kind == "images" and recipe.image_size is not None):
+        side = recipe.image_size or 224
         shape = (shape[0] if shape else 3, side, side)
     return {
         "source": data.source,
         "fingerprint": data.fingerprint(),
         "kind": data.kind,
         "shape": [int(side) for side in shape],
-        "train_rows": len(pooled(data, settings).part("train")),
+        "train_rows": len(pooled(data, recipe).part("train")),
         **({"sparse": True} if isinstance(data.targets, SparseTargets) else {}),
         "labels": list(data.labels),
         "feature_names": data.feature_names,
@@ -184,7 +249,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _same_run(folder: Path, settings: Settings, data: Data) -> None:
+def _same_run(folder: Path, recipe: Recipe, seed: int, data: Data) -> None:
     config = read_config(folder)
     version = str(config["credibly"]["version"])
     if version.split(".")[:2] != __version__.split(".")[:2]:
@@ -192,13 +257,14 @@ def _same_run(folder: Path, settings: Settings, data: Data) -> None:
             f"{folder} was begun with credibly {version}; this is {__version__}. Install "
             f"`credibly=={version}` to go on with it, or choose another --out."
         )
-    before = Settings.from_mapping(config["settings"], str(folder / CONFIG))
-    for field in dataclasses.fields(Settings):
-        old, new = getattr(before, field.name), getattr(settings, field.name)
-        if field.name not in INCIDENTAL and old != new:
+    before = to_table(*from_table(config["settings"], str(folder / CONFIG)))
+    now = to_table(recipe, seed)
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if name not in INCIDENTAL and old != new:
             raise InputError(
-                f"{folder} was begun with {field.name} = {old!r}; got {new!r}. Resume with the "
-                "same settings, or choose another --out."
+                f"{folder} was begun with {name} = {old!r}; got {new!r}. Resume with the "
+                "same options, or choose another --out."
             )
     if config["data"]["fingerprint"] != data.fingerprint():
         raise InputError(
@@ -208,10 +274,10 @@ def _same_run(folder: Path, settings: Settings, data: Data) -> None:
         )
 
 
-def write_config(folder: Path, settings: Settings, data: dict[str, Any]) -> None:
-    """Write the resolved settings and the description of the data."""
-    values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(Settings)}
+def write_config(folder: Path, recipe: Recipe, seed: int, data: dict[str, Any]) -> None:
+    """Write the resolved recipe and the description of the data."""
     program = {"version": __version__, "layout": LAYOUT}
+    values = to_table(recipe, seed)
     write_toml(folder / CONFIG, {"credibly": program, "settings": values, "data": data})
 
 
@@ -313,3 +379,42 @@ def _different_names(names: object, shape: list[int]) -> bool:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return False
     return [len(set(names))] == [len(names)] == shape
+
+
+# TOML ---------------------------------------------------------------------------------------
+
+
+def write_toml(path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
+    """Write ``tables`` of plain values as TOML, atomically; ``None`` is left out."""
+    lines: list[str] = []
+    for title, table in tables.items():
+        lines.append(f"[{title}]")
+        lines += [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
+        lines.append("")
+    with atomic_path(path) as beside:
+        beside.write_text("\n".join(lines), encoding="utf-8")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a run's ``config.toml``."""
+    try:
+        return tomllib.loads(read_text(path))
+    except FileNotFoundError:
+        raise InputError(
+            f"{path.parent} must be a run folder; it has no {path.name}. "
+            "Make one with `credibly train DATA --out RUN`."
+        ) from None
+    except (ValueError, RecursionError) as error:  # not TOML, not text, absurd numbers or depth
+        raise InputError(f"{path} must be a TOML file; {error}.") from error
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return "[" + ", ".join(_toml(part) for part in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -32,10 +32,10 @@ from credibly.train.batches import (
 )
 from credibly.train.callbacks import Callback
 from credibly.train.checkpoint import Checkpoint, prefixed
-from credibly.train.configuration import Settings
 from credibly.train.distributed import SingleProcess, WholeLoss, full_precision
 from credibly.train.evaluation import EpochEvaluator
 from credibly.train.optimizer import Average, average_gradients, build_optimizer, learning_rate
+from credibly.train.recipes import Network as Recipe
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -81,12 +81,13 @@ class Trainer:
     """Train ``model`` under ``criterion``; ``finish()`` loads the weights of the best epoch.
 
     Args:
-        settings: how to train.
+        recipe: how to train.
         model: returns the scores of a batch of rows.
         criterion: the loss.
         rows: the training rows: ``len``, ``lengths``, ``set_epoch(epoch)`` and
             ``batch(indices)``, as ``data.torch_dataset(train=True)`` and ``MatrixRows`` have them.
         evaluator: computes the metrics of held-out rows after each epoch.
+        seed: of order, dropout and augmentation.
         accelerator: device, processes and precision; one process on the CPU if not given.
         folder: where checkpoints are written; without it none are.
         callback: called after each update and each epoch.
@@ -94,23 +95,24 @@ class Trainer:
 
     def __init__(
         self,
-        settings: Settings,
+        recipe: Recipe,
         model: nn.Module,
         criterion: Loss,
         rows: Any,
         evaluator: EpochEvaluator,
         *,
+        seed: int = 0,
         accelerator: Accelerator | SingleProcess | None = None,
         folder: Path | None = None,
         callback: Callback | None = None,
     ) -> None:
-        self.settings, self.criterion = settings, criterion
+        self.recipe, self.seed, self.criterion = recipe, seed, criterion
         self.rows, self.evaluator, self.folder = rows, evaluator, folder
         self.callback = callback or Callback()
         self.accelerator = accelerator = accelerator or SingleProcess()
         self.criterion.to(accelerator.device)
         alone = isinstance(accelerator, SingleProcess) and accelerator.device.type == "cpu"
-        self.optimizer: Any = build_optimizer(settings, model, criterion, on_cpu=alone)
+        self.optimizer: Any = build_optimizer(recipe, model, criterion, on_cpu=alone)
         self.model: Any = accelerator.prepare(model)
         # Accelerate's optimizer is needed for scaled (fp16) gradients only: its bookkeeping in
         # every step would cost a quarter of the throughput of a small model.
@@ -121,18 +123,18 @@ class Trainer:
         self.fused = fuses(
             self.plain, criterion, accelerator.num_processes, sparse=evaluator.sparse
         )
-        self.average = Average(self.plain, settings.ema) if settings.ema else None
+        self.average = Average(self.plain, recipe.ema) if recipe.ema else None
         self.progress = Progress()
         self.best: State = {}
         self.saved_at = time.monotonic()
-        self.batch_size = rows_per_step(settings.batch_size, len(rows))
+        self.batch_size = rows_per_step(recipe.batch_size, len(rows))
         batches = number_of_batches(len(rows), self.batch_size)
-        self.total = settings.epochs * -(-batches // settings.accumulate)
+        self.total = recipe.epochs * -(-batches // recipe.accumulate)
 
     def run(self) -> None:
         """Train to the end, from the newest checkpoint if there is one."""
         self._restore()
-        while self.progress.epoch < self.settings.epochs and not self.progress.stopped:
+        while self.progress.epoch < self.recipe.epochs and not self.progress.stopped:
             self._train_epoch()
             self._evaluate()
             self.progress = dataclasses.replace(
@@ -152,21 +154,21 @@ class Trainer:
     # Steps -----------------------------------------------------------------------------------
 
     def _train_epoch(self) -> None:
-        settings, progress = self.settings, self.progress
+        recipe, progress = self.recipe, self.progress
         batches = epoch_batches(
-            *(len(self.rows), self.batch_size, settings.seed, progress.epoch, self.rows.lengths)
+            *(len(self.rows), self.batch_size, self.seed, progress.epoch, self.rows.lengths)
         )
         left = share(batches, self.accelerator.process_index, self.accelerator.num_processes)
         self.rows.set_epoch(progress.epoch)
-        if settings.frozen_epochs and isinstance(self.plain, Network):
-            self.plain.freeze(progress.epoch < settings.frozen_epochs)
+        if recipe.frozen_epochs and isinstance(self.plain, Network):
+            self.plain.freeze(progress.epoch < recipe.frozen_epochs)
         self.model.train()
         self.criterion.train()
         total = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         total += progress.loss_sum
-        for inputs, targets, rows in stream(self.rows, left[progress.batch :], settings.workers):
+        for inputs, targets, rows in stream(self.rows, left[progress.batch :], recipe.workers):
             done = progress.batch + 1
-            last = done % settings.accumulate == 0 or done == len(batches)
+            last = done % recipe.accumulate == 0 or done == len(batches)
             total += self._backward(inputs, targets, rows, last)
             progress.batch = done
             if last:
@@ -179,7 +181,7 @@ class Trainer:
     def _backward(self, inputs: Tensor, targets: Any, rows: Tensor, last: bool) -> Tensor:
         device, accelerator = self.accelerator.device, self.accelerator
         self._seed()
-        full = self.settings.precision == "float32"
+        full = self.recipe.precision == "float32"
         with nullcontext() if last else accelerator.no_sync(self.model):
             with nullcontext() if full else accelerator.autocast():
                 inputs = inputs.to(device, non_blocking=True)
@@ -191,7 +193,7 @@ class Trainer:
             else:
                 targets = targets.to(device, non_blocking=True)
                 loss = self.whole_loss(outputs, targets, rows.to(device))
-            share = loss if self.settings.accumulate == 1 else loss / self.settings.accumulate
+            share = loss if self.recipe.accumulate == 1 else loss / self.recipe.accumulate
             if accelerator.scaler is None:
                 share.backward()
             else:
@@ -201,16 +203,16 @@ class Trainer:
     def _seed(self) -> None:
         """Make dropout and noise of this step independent of anything drawn before it."""
         epoch, batch = self.progress.epoch, self.progress.batch
-        seed = mixed(self.settings.seed, epoch, batch, self.accelerator.process_index)
+        seed = mixed(self.seed, epoch, batch, self.accelerator.process_index)
         torch.default_generator.manual_seed(seed)
         if self.accelerator.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
     def _update(self) -> None:
         average_gradients(self.criterion.parameters(), self.accelerator.num_processes)
-        if self.settings.clip:
-            self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-        rate = learning_rate(self.settings, self.progress.updates, self.total)
+        if self.recipe.clip:
+            self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        rate = learning_rate(self.recipe, self.progress.updates, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["scale"]
         self.optimizer.step()
@@ -240,17 +242,17 @@ class Trainer:
         self.criterion.eval()
         figures = self.evaluator.measure(self.plain, self.criterion, self.accelerator)
         progress, cost = self.progress, figures.pop("selection")
-        if cost < progress.best or progress.best_epoch < 0 or self.settings.select == "last":
+        if cost < progress.best or progress.best_epoch < 0 or self.recipe.select == "last":
             progress.best, progress.best_epoch = cost, progress.epoch
             loss_state = {k: v.clone() for k, v in self.criterion.state_dict().items()}
             kept = {k: v.clone() for k, v in self.plain.state_dict().items()}
             self.best = {**prefixed("model", kept), **prefixed("loss", loss_state)}
         if own is not None:
             self.plain.load_state_dict(own)
-        patience = self.settings.patience
+        patience = self.recipe.patience
         progress.stopped = bool(patience) and progress.epoch - progress.best_epoch >= patience
         batches = number_of_batches(len(self.rows), self.batch_size)
-        rate = learning_rate(self.settings, progress.updates - 1, self.total)
+        rate = learning_rate(self.recipe, progress.updates - 1, self.total)
         figures = {"loss": progress.loss_sum / batches, **figures, "learning_rate": rate}
         figures = {"epoch": progress.epoch + 1, **figures, "best_epoch": progress.best_epoch + 1}
         self.callback.on_epoch(figures)
@@ -258,7 +260,7 @@ class Trainer:
     # Checkpoints -----------------------------------------------------------------------------
 
     def _checkpoint_due(self) -> bool:
-        return time.monotonic() - self.saved_at >= self.settings.checkpoint_seconds
+        return time.monotonic() - self.saved_at >= self.recipe.checkpoint_seconds
 
     def _checkpoint(self) -> None:
         """Write a checkpoint from the main process: all processes hold the same state."""

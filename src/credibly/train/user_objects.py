@@ -1,4 +1,4 @@
-"""A user's own network and loss: objects given to ``fit``, and factories named ``python:…``.
+"""A user's own network and loss: objects in a recipe, and factories named ``python:…``.
 
 ``object:NAME``                        stands in a configuration for an object that was passed in
 ``python:package.module:factory``      names a function that returns the network
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from credibly.checks import InputError
-from credibly.train.configuration import Settings
+from credibly.train.recipes import Recipe
 from credibly.types import Array
 
 if TYPE_CHECKING:
@@ -36,46 +36,42 @@ SMALLEST_LOSS = """
 """
 
 
-def name_objects(settings: Settings, model: object, loss: object) -> Settings:
-    """Return settings that name the objects passed in, where there are any.
+def with_names(recipe: Recipe) -> tuple[Recipe, nn.Module | None, Loss | None]:
+    """Return the recipe with names for the objects in it, the network and the loss, if any.
 
     Raises:
-        InputError: if an object is not a network or a loss, or if the settings name another one.
+        InputError: if an object is not a network or a loss.
     """
     from credibly import losses
 
-    changes: dict[str, Any] = {}
-    if model is not None:
+    model, loss = recipe.model, recipe.loss
+    if not isinstance(model, str):
         if not isinstance(model, nn.Module):
             raise InputError(
-                f"`model` must be a torch.nn.Module; got {type(model).__name__}. Name a built-in "
-                "network in the settings instead: `Settings(model='mlp')`."
+                f"`model` must be a name or a torch.nn.Module; got {type(model).__name__}."
             )
-        changes["model"] = OBJECT + type(model).__name__
-    if loss is not None:
+        recipe = dataclasses.replace(recipe, model=OBJECT + type(model).__name__)
+    if not isinstance(loss, str):
         if not isinstance(loss, losses.Loss):
             raise InputError(
-                "`loss` must be a loss of `cr.losses` or a subclass of it, because the loss also "
-                f"says how scores become probabilities (`log_odds`); got {type(loss).__name__}. "
-                f"The smallest one:\n{SMALLEST_LOSS}"
+                "`loss` must be a name, a loss of `cr.losses` or a subclass of it, because the "
+                "loss also says how scores become probabilities (`log_odds`); got "
+                f"{type(loss).__name__}. The smallest one:\n{SMALLEST_LOSS}"
             )
-        changes["loss"] = OBJECT + type(loss).__name__
-    for name, stands_for in changes.items():
-        before = getattr(settings, name)
-        if before not in ("auto", stands_for):
-            raise InputError(
-                f"`{name}` must be given once; got the object {stands_for} and {before!r} in the "
-                "settings."
-            )
-    return dataclasses.replace(settings, **changes)
+        recipe = dataclasses.replace(recipe, loss=OBJECT + type(loss).__name__)
+    return (
+        recipe,
+        None if isinstance(model, str) else model,
+        None if isinstance(loss, str) else loss,
+    )
 
 
 def missing_object(name: str, what: str) -> InputError:
     """Return the error for a configuration that stands for an object nobody passed in."""
     return InputError(
         f"this run was trained with a {what} object ({name.removeprefix(OBJECT)}), which a folder "
-        f"cannot hold. Pass the same kind of object: `cr.load(folder, {what}=…)`, or "
-        f"`cr.train.fit(…, {what}=…)` to go on training."
+        f"cannot hold. Pass the same kind of object: `cr.load(folder, {what}=…)`, or put it into "
+        f"the recipe to go on training."
     )
 
 
@@ -185,12 +181,12 @@ def _shapes(inputs: Any) -> object:
     return {name: tuple(tensor.shape) for name, tensor in inputs.items()}
 
 
-def loss_of(settings: Settings, loss: Loss | None, **context: object) -> Loss:
-    """Return the loss object, or the loss that the settings name."""
+def loss_of(recipe: Recipe, loss: Loss | None, **context: object) -> Loss:
+    """Return the loss object, or the loss that the recipe names."""
     from credibly import losses
 
     if loss is not None:
         return loss
-    if settings.loss.startswith(OBJECT):
-        raise missing_object(settings.loss, "loss")
-    return losses.from_name(settings.loss, average_size=settings.average_size, **context)
+    if recipe.loss.startswith(OBJECT):
+        raise missing_object(recipe.loss, "loss")
+    return losses.from_name(recipe.loss, average_size=recipe.average_size, **context)

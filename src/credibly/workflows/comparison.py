@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from credibly import train
 from credibly.checks import InputError, at_least
 from credibly.child_processes import in_processes
 from credibly.files import read_json_object, sweep, write_json
 from credibly.notebook import number_table
 from credibly.targets import SparseTargets, Targets
-from credibly.train import Settings
+from credibly.train import Auto, Network, Recipe
 
 if TYPE_CHECKING:
     from credibly.data import Data
@@ -82,7 +83,8 @@ class RunSpec:
     source: str
     options: dict[str, Any]
     folder: str
-    settings: Settings
+    recipe: Recipe
+    seed: int
     threads: int
     conditions: int
 
@@ -93,7 +95,7 @@ def compare(
     losses: Sequence[str],
     *,
     seeds: int = 3,
-    settings: Settings | None = None,
+    recipe: Recipe | str | None = None,
     jobs: int = 1,
     threads: int | None = None,
     conditions: int = 3,
@@ -112,8 +114,9 @@ def compare(
         out: a folder; it gets one run folder per loss and seed in ``runs/``, and ``results.json``.
         losses: names, as for ``cr.losses.from_name``.
         seeds: number of runs per loss, with seeds 0, 1, ….
-        settings: how to train; ``loss`` and ``seed`` are replaced. Without ``average_size`` sets
-            get as many labels on average as training rows have, rounded up.
+        recipe: how to train; its loss is replaced. ``Auto`` on features stands for a network, which
+            can be trained with every loss. Without ``average_size`` sets get as many labels on
+            average as training rows have, rounded up.
         jobs: number of processes that train at the same time.
         threads: math threads of each run; by default the cores are shared out among the jobs. With
             a number of your own, other machines and other ``jobs`` give the same bits.
@@ -133,21 +136,21 @@ def compare(
     if not names:
         raise InputError("`losses` must name at least one loss, e.g. bce,spa+lpr; got none.")
     out = Path(out)
-    settings = settings or Settings()
+    how = train.recipe("auto" if recipe is None else recipe)
     options = data_options or {}
-    rows = _load(source, settings.split_seed, tuple(sorted(options.items())))
+    rows = _load(source, how.split_seed, tuple(sorted(options.items())))
     if isinstance(rows.targets, SparseTargets):
         raise InputError(
             f"{source} has {len(rows.labels):,} labels as sparse targets; `compare` measures sets "
             "and queries, which need a column per label. Train each loss by `credibly train --loss "
             "…`, then `credibly evaluate --intervals` their predictions side by side."
         )
-    if settings.model == "auto" and rows.kind == "features" and settings.solver != "lbfgs":
-        # Losses are compared on one model: a network can be trained with all of them.
-        settings = dataclasses.replace(settings, model="mlp")
-    settings = _with_budget(settings, rows)
-    _check_names(names, rows, settings)
-    _claim(out, rows, settings)
+    if isinstance(how, Auto) and rows.kind == "features":
+        shared = {field.name: getattr(how, field.name) for field in dataclasses.fields(Recipe)}
+        how = Network(**{**shared, "model": "mlp"})
+    how = _with_budget(how, rows)
+    _check_names(names, rows, how)
+    _claim(out, rows)
     if threads is None:
         threads = max(1, (os.cpu_count() or 1) // jobs)
     at_least("threads", threads, 1)
@@ -156,7 +159,8 @@ def compare(
             source,
             options,
             str(out / "runs" / f"{folder_name(name)}-seed{seed}"),
-            dataclasses.replace(settings, loss=name, seed=seed),
+            dataclasses.replace(how, loss=name),
+            seed,
             threads,
             conditions,
         )
@@ -164,7 +168,7 @@ def compare(
         for name in names
     ]
     figures = _work(work, jobs, done)
-    results = _results(names, seeds, figures, rows, settings)
+    results = _results(names, seeds, figures, rows, how)
     write_json(out / "results.json", results.to_dict())
     return results
 
@@ -193,27 +197,27 @@ def _load(source: str, seed: int, options: tuple[Any, ...]) -> Data:
     return _CACHE[key]
 
 
-def _with_budget(settings: Settings, rows: Data) -> Settings:
-    if settings.average_size is not None:
-        return settings
+def _with_budget(recipe: Recipe, rows: Data) -> Recipe:
+    if recipe.average_size is not None:
+        return recipe
     targets = rows.part("train").dense_targets
     mean = float(np.where(targets > 0, targets, 0).sum() / max(len(targets), 1))
     size = min(float(max(1, math.ceil(mean))), float(len(rows.labels)))
-    return dataclasses.replace(settings, average_size=size)
+    return dataclasses.replace(recipe, average_size=size)
 
 
-def _check_names(names: Sequence[str], rows: Data, settings: Settings) -> None:
+def _check_names(names: Sequence[str], rows: Data, recipe: Recipe) -> None:
     """Refuse a misspelt loss before hours are spent on the others."""
-    from credibly.train import build_loss, resolve_settings
+    from credibly.train import build_loss, resolve
 
     for name in names:
-        one = resolve_settings(dataclasses.replace(settings, loss=name), rows)
+        one = resolve(dataclasses.replace(recipe, loss=name), rows)
         build_loss(one, rows, len(rows.part("train")))
     if len({folder_name(name) for name in names}) < len(names):
         raise InputError(f"two of the losses {', '.join(names)} would share one folder.")
 
 
-def _claim(out: Path, rows: Data, settings: Settings) -> None:
+def _claim(out: Path, rows: Data) -> None:
     """Refuse a folder that holds a comparison on other data; else record the data in it."""
     path = out / "comparison.json"
     about = {"data": rows.source, "fingerprint": rows.fingerprint()}
@@ -249,11 +253,11 @@ def perform(job: RunSpec) -> dict[str, Any]:
 
     from credibly.train import fit
 
-    rows = _load(job.source, job.settings.split_seed, tuple(sorted(job.options.items())))
+    rows = _load(job.source, job.recipe.split_seed, tuple(sorted(job.options.items())))
     before = torch.get_num_threads()
     torch.set_num_threads(job.threads)
     try:
-        run = fit(rows, job.folder, job.settings, resume=True)
+        run = fit(rows, job.recipe, folder=job.folder, seed=job.seed, resume=True)
         return _figures_of(run, job.conditions)
     finally:  # one job at a time runs in the caller's own process
         torch.set_num_threads(before)
@@ -304,7 +308,7 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
 
 
 def _results(
-    names: Sequence[str], seeds: int, figures: dict[str, Any], rows: Data, settings: Settings
+    names: Sequence[str], seeds: int, figures: dict[str, Any], rows: Data, recipe: Recipe
 ) -> Comparison:
     by_loss: dict[str, dict[str, Figure]] = {}
     for name in names:
@@ -312,12 +316,12 @@ def _results(
         runs = [value for end in ends for key, value in figures.items() if Path(key).name == end]
         folders = [key for end in ends for key in figures if Path(key).name == end]
         by_loss[name] = _over_seeds(runs) if seeds > 1 else _over_rows(runs[0], Path(folders[0]))
-    assert settings.average_size is not None
+    assert recipe.average_size is not None
     return Comparison(
         data=rows.source,
         fingerprint=rows.fingerprint(),
         test_rows=len(rows.part("test")),
-        average_size=settings.average_size,
+        average_size=recipe.average_size,
         seeds=seeds,
         interval=f"{LEVEL:.0%} interval over {'seeds' if seeds > 1 else 'test rows'}",
         losses=by_loss,

@@ -11,7 +11,7 @@ noise = np.random.default_rng(0)
 targets = noise.integers(0, 2, (100, len(labels)))
 features = noise.normal(size=(100, 3))
 rows = cr.data.from_arrays(features=features, targets=targets, labels=list(labels))
-cr.train.fit(rows, "runs/spa", cr.train.Settings(model="linear", loss="spa", epochs=1))
+cr.train.fit(rows, cr.train.recipe(model="linear", loss="spa", epochs=1), folder="runs/spa")
 Path("runs/asl").mkdir()
 for name in ("spa", "asl"):
     predictions.write(f"runs/{name}/predictions.parquet")  # noqa: F821

@@ -5,7 +5,7 @@ import torch
 import credibly as cr
 
 data = cr.data.synthetic(200, seed=0)
-settings = cr.train.Settings(epochs=1)
+settings = cr.train.recipe(epochs=1)
 my_module = torch.nn.Linear(data.features.shape[1], data.num_labels)
 my_loss = cr.losses.SPA()
-cr.train.fit(data, "runs/x", cr.train.Settings(model="linear", epochs=1))
+cr.train.fit(data, cr.train.recipe(model="linear", epochs=1), folder="runs/x")

@@ -131,7 +131,7 @@ def embedded_images(run: Any) -> EmbeddedImages | None:
     from credibly.data import load
 
     for n in _numbers(int(run.data["train_rows"])):
-        scenes = load("digits", n=n, size=int(run.data["shape"][1]), seed=run.settings.split_seed)
+        scenes = load("digits", n=n, size=int(run.data["shape"][1]), seed=run.recipe.split_seed)
         if scenes.fingerprint() == run.data["fingerprint"]:
             return EmbeddedImages(scenes)
     return None

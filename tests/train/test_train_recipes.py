@@ -1,4 +1,4 @@
-"""Settings, presets and schedules: pure functions, checked before anything is trained."""
+"""Recipes, presets and schedules: pure functions, checked before anything is trained."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from torch import nn
 from credibly import InputError
 from credibly.cli import main
 from credibly.data import Data
-from credibly.train import Settings
-from credibly.train.assembly import resolve_settings
+from credibly.train import recipe
+from credibly.train.assembly import resolve
 from credibly.train.batches import epoch_batches, share
-from credibly.train.configuration import read_toml, write_toml
 from credibly.train.optimizer import Average, learning_rate
+from credibly.train.recipes import from_table, to_table
+from credibly.train.run_folder import read_toml, write_toml
 
 
 def test_settings_survive_a_file(tmp_path):
-    settings = Settings(
+    settings = recipe(
         loss='asl(gamma_neg=4)+"quoted"\\', milestones=(0.5, 0.75), ema=1e-9, average_size=None
     )
-    write_toml(tmp_path / "c.toml", {"settings": dataclasses.asdict(settings)})
-    assert Settings.from_mapping(read_toml(tmp_path / "c.toml")["settings"], "c.toml") == settings
+    write_toml(tmp_path / "c.toml", {"settings": to_table(settings, 3)})
+    assert from_table(read_toml(tmp_path / "c.toml")["settings"], "c.toml") == (settings, 3)
 
 
 TIMM_WITHOUT_A_CONNECTION = """
@@ -69,14 +70,16 @@ def test_a_preset_whose_weights_cannot_be_had_says_what_to_do(tmp_path, monkeypa
 
 
 BAD = {
-    "`epochs` must be": {"epochs": 0},
-    "`learning_rate` must be": {"learning_rate": 0.0},
+    "`epochs` must lie": {"epochs": 0},
+    "`epochs` must be a whole number": {"epochs": 2.5},
+    "`learning_rate` must lie": {"learning_rate": 0.0},
     "`ema` must lie": {"ema": 1.0},
     "`optimizer` must be one of": {"optimizer": "adam"},
     "needs `milestones`": {"schedule": "step"},
     "needs `average_size`": {"select": "average-k"},
-    "belongs to `solver` lbfgs": {"sweep": "l2"},
-    "lbfgs trains `model` linear": {"solver": "lbfgs", "model": "mlp"},
+    "`l2` belongs to the recipe Linear, TextLinear or Probe": {"l2": 1.0, "model": "mlp"},
+    "`model` auto makes Auto with `budget`": {"budget": "5s", "epochs": 3},
+    "unknown option 'solver'": {"solver": "lbfgs"},
     "give `frozen` too": {"features": True},
     "`average_size` must": {"average_size": 0.5},
 }
@@ -85,12 +88,12 @@ BAD = {
 @pytest.mark.parametrize("message", BAD)
 def test_settings_that_cannot_be_are_refused(message):
     with pytest.raises(InputError, match=message):
-        Settings(**BAD[message])
+        recipe(**BAD[message])
 
 
 def test_a_misspelt_key_names_the_nearest():
     with pytest.raises(InputError, match="Did you mean 'learning_rate'"):
-        Settings.from_mapping({"learningrate": 1.0}, "run.toml")
+        from_table({"recipe": "network", "learningrate": 1.0}, "run.toml")
 
 
 def test_flags_win_over_file_over_preset(tmp_path):
@@ -108,18 +111,18 @@ def test_flags_win_over_file_over_preset(tmp_path):
             "epochs": 7,
         },
     )
-    settings = train.settings_of(options)
+    settings, _ = train.recipe_of(options)
     # 30 epochs is also the default: what is given wins even where it equals one.
     assert (settings.epochs, settings.learning_rate, settings.batch_size) == (7, 0.5, 256)
     options = dataclasses.replace(options, epochs=30)
-    assert train.settings_of(options).epochs == 30
+    assert train.recipe_of(options)[0].epochs == 30
 
 
 def test_the_command_line_knows_every_setting_without_importing_torch():
     code = (
         "import sys; from credibly.cli import train, compare; "
         "names = {f.name for f in __import__('dataclasses').fields(train.Options)}; "
-        "assert {'loss', 'milestones', 'sweep', 'resume'} <= names; "
+        "assert {'loss', 'milestones', 'l2', 'resume', 'overwrite'} <= names; "
         "assert not {'torch', 'numpy', 'accelerate'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -128,7 +131,7 @@ def test_the_command_line_knows_every_setting_without_importing_torch():
 @pytest.mark.parametrize("schedule", ["cosine", "constant", "step", "onecycle"])
 def test_the_learning_rate_stays_within_its_bounds_and_peaks_at_its_highest(schedule):
     milestones = (0.5,) if schedule == "step" else ()
-    settings = Settings(schedule=schedule, warmup=0.2, milestones=milestones, learning_rate=2.0)
+    settings = recipe(schedule=schedule, warmup=0.2, milestones=milestones, learning_rate=2.0)
     rates = [learning_rate(settings, step, 100) for step in range(100)]
     assert all(0 < rate <= 2.0 for rate in rates)
     assert max(rates) == pytest.approx(2.0, rel=0.06)
@@ -184,5 +187,5 @@ def test_auto_takes_softmax_only_where_every_row_has_one_known_label(
     targets: list[list[float]], loss: str
 ) -> None:
     rows = Data([str(k) for k in range(len(targets[0]))], np.array(targets), features=np.eye(3))
-    assert resolve_settings(Settings(), rows).loss == loss
-    assert resolve_settings(Settings(loss="spa"), rows).loss == "spa"
+    assert resolve(recipe(), rows).loss == loss
+    assert resolve(recipe(loss="spa"), rows).loss == "spa"

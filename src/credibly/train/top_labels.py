@@ -20,9 +20,9 @@ from credibly.models.network import Scorer
 from credibly.runtime import sigmoid
 from credibly.targets import SparseTargets, Targets
 from credibly.train.batches import stream
-from credibly.train.configuration import Settings
 from credibly.train.distributed import SingleProcess, full_precision
 from credibly.train.evaluation import EpochEvaluator
+from credibly.train.recipes import Network as Recipe
 from credibly.train.trainer import fuses
 from credibly.types import Array
 
@@ -47,27 +47,27 @@ PLACES = (1, 3, 5)
 
 
 def check_many(
-    settings: Settings, data: Data, criterion: Loss, model: nn.Module, processes: int
+    recipe: Recipe, data: Data, criterion: Loss, model: nn.Module, processes: int
 ) -> None:
-    """Refuse settings that need the scores of all labels at once."""
+    """Refuse options that need the scores of all labels at once."""
     if not fuses(model, criterion, processes, sparse=True):
         raise InputError(
             f"{data.source} has {data.num_labels:,} labels, whose scores are not stored: train on "
             "one process, with a network whose last layer is linear and a loss of single entries, "
-            f"softmax, twl or quasibinary; got {processes} processes, model {settings.model!r}, "
-            f"loss {settings.loss!r}."
+            f"softmax, twl or quasibinary; got {processes} processes, model {recipe.model!r}, "
+            f"loss {recipe.loss!r}."
         )
-    if data.sparse_features is not None and settings.model == "linear":
+    if data.sparse_features is not None and recipe.model == "linear":
         raise InputError(
             f"{data.source} holds sparse features and sparse targets; use `model` mlp, which goes "
             "through a hidden layer."
         )
-    if settings.mixup or settings.folds or settings.solver == "lbfgs":
-        raise InputError("sparse targets do not go with `mixup`, `folds` or `solver` lbfgs.")
-    if settings.select == "average-k" or settings.average_size is not None:
+    if recipe.mixup:
+        raise InputError("sparse targets do not go with `mixup`; leave it out.")
+    if recipe.select == "average-k" or recipe.average_size is not None:
         raise InputError("sparse targets do not go with `average_size`; leave it out.")
-    if settings.views != "one":
-        raise InputError(f"sparse targets go with `views` one; got {settings.views!r}.")
+    if recipe.views != "one":
+        raise InputError(f"sparse targets go with `views` one; got {recipe.views!r}.")
 
 
 class ManyLabelsEvaluator(EpochEvaluator):
@@ -78,8 +78,8 @@ class ManyLabelsEvaluator(EpochEvaluator):
 
     sparse = True
 
-    def __init__(self, settings: Settings, rows: object, targets: SparseTargets) -> None:
-        self.settings, self.rows, self.sparse_targets = settings, rows, targets
+    def __init__(self, recipe: Recipe, rows: object, targets: SparseTargets) -> None:
+        self.recipe, self.rows, self.sparse_targets = recipe, rows, targets
 
     @torch.no_grad()
     def measure(
@@ -88,7 +88,8 @@ class ManyLabelsEvaluator(EpochEvaluator):
         from credibly.metrics.top_labels import TopLabels
 
         tally, total, count = TopLabels(max(PLACES)), 0.0, 0
-        for rows, hidden, head in _hidden(model, self.rows, accelerator.device, self.settings):
+        device, workers = accelerator.device, self.recipe.workers
+        for rows, hidden, head in _hidden(model, self.rows, device, workers):
             targets = self.sparse_targets[rows.numpy()]
             value = fused_linear(criterion, hidden, head.weight, head.bias, targets)
             total, count = total + float(value) * len(rows), count + len(rows)
@@ -97,11 +98,11 @@ class ManyLabelsEvaluator(EpochEvaluator):
         figures = {"held-out loss": total / max(count, 1), "ndcg@5": float(tally.ndcg()[-1])}
         figures |= {f"precision@{k}": float(tally.precision()[k - 1]) for k in PLACES}
         chosen = {"last": 0.0, "map": -figures["ndcg@5"]}
-        return {**figures, "selection": chosen.get(self.settings.select, figures["held-out loss"])}
+        return {**figures, "selection": chosen.get(self.recipe.select, figures["held-out loss"])}
 
 
 def _hidden(
-    model: nn.Module, dataset: Any, device: torch.device, settings: Settings
+    model: nn.Module, dataset: Any, device: torch.device, workers: int
 ) -> Iterator[tuple[Tensor, Tensor, nn.Linear]]:
     """Yield row numbers, what the last layer sees of them, and the last layer."""
     assert isinstance(model, Scorer)
@@ -109,7 +110,7 @@ def _hidden(
     model.eval()
     try:
         batches = torch.arange(len(dataset)).split(ROWS)
-        for inputs, _, rows in stream(dataset, list(batches), settings.workers):
+        for inputs, _, rows in stream(dataset, list(batches), workers):
             yield rows, full_precision(model.hidden(inputs.to(device))), model.head
     finally:
         model.train(was_training)
@@ -147,11 +148,11 @@ def top_scores(hidden: Tensor, head: nn.Linear, k: int) -> tuple[Tensor, Tensor,
 
 
 def top_of_rows(
-    model: nn.Module, dataset: Any, criterion: Loss, device: torch.device, settings: Settings
+    model: nn.Module, dataset: Any, criterion: Loss, device: torch.device, workers: int
 ) -> tuple[Array, Array, Array]:
     """Return scores, log-odds by the link and label numbers of the most probable labels."""
     scores, odds, numbers = [], [], []
-    for _, hidden, head in _hidden(model, dataset, device, settings):
+    for _, hidden, head in _hidden(model, dataset, device, workers):
         best, places, log_sum = top_scores(hidden, head, TOP_LABELS)
         scores.append(best.float().cpu().numpy())
         odds.append(_log_odds(criterion, best.cpu(), log_sum.cpu()))
@@ -165,9 +166,7 @@ def _log_odds(criterion: Loss, scores: Tensor, log_sum: Tensor) -> Array:
     return odds.double().numpy()
 
 
-def fit_calibrator(
-    settings: Settings, criterion: Loss, odds: Array, hits: Array
-) -> Calibrator | None:
+def fit_calibrator(method: str, criterion: Loss, odds: Array, hits: Array) -> Calibrator | None:
     """Return one map for all labels, fitted on the labels that held-out rows keep.
 
     Auto leaves the labels of a softmax alone: the few that are kept do not tell what a map that
@@ -175,10 +174,10 @@ def fit_calibrator(
     """
 
     known = hits >= 0
-    if settings.calibrate == "none" or (settings.calibrate == "auto" and criterion.exclusive):
+    if method == "none" or (method == "auto" and criterion.exclusive):
         return None
     column, truth = odds[known][:, None], hits[known][:, None]
-    return fit_by_name(settings.calibrate, column, Targets(truth))
+    return fit_by_name(method, column, Targets(truth))
 
 
 def top_predictions(

@@ -1,7 +1,12 @@
-"""Calibrated probabilities around any classifier with scikit-learn's interface."""
+"""scikit-learn estimators whose probabilities can be acted on.
+
+CredibleClassifier(loss="spa+lpr")      trains a model of its own on features
+CalibratedMultiLabel(estimator)         calibrates any classifier of scikit-learn's kind
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +15,27 @@ from scipy import sparse
 from scipy.special import expit, logit
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import check_cv
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.utils import _safe_indexing as take_rows
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils import (
+    assert_all_finite,
+    check_random_state,
+    column_or_1d,
+    get_tags,
+    indexable,
+)
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from credibly import checks
 from credibly.arrays import is_data_frame, label_columns
 from credibly.calibrate.auto import fit_by_name
-from credibly.data import StratifiedFolds
+from credibly.data import StratifiedFolds, from_arrays
 from credibly.frames import in_order
 from credibly.targets import UNKNOWN, Coding, Targets, as_decoded, decode
 from credibly.types import Array
@@ -33,6 +45,11 @@ if TYPE_CHECKING:
 
     from credibly.calibrate import Calibrator
     from credibly.predictions import Predictions
+    from credibly.train import Recipe, Run
+
+LARGEST = 3e38
+MODELS = ("auto", "linear", "mlp", "forest", "boosting")
+__all__ = ["CalibratedMultiLabel", "CredibleClassifier"]
 
 RESPONSES = ("predict_proba", "decision_function")
 
@@ -365,3 +382,236 @@ class CalibratedMultiLabel(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 def _dense(y: Any) -> Array:
     return y.toarray() if sparse.issparse(y) else np.asarray(y)
+
+
+class CredibleClassifier(ClassifierMixin, BaseEstimator):
+    """Classifier for zero, one or many labels per row, with calibrated probabilities.
+
+    ``y`` may be class labels (n,), or a matrix (n, L) of 0, 1, −1 or NaN (unknown) and values
+    between 0 and 1 (soft). With class labels exactly one is present, and rows of ``predict_proba``
+    sum to one; with a matrix each column is a probability of its own. The matrix needs at least two
+    columns, since scikit-learn reads one column as class labels.
+
+    It is ``cr.train.fit`` without a folder: the same models, held-out rows, folds and calibration
+    as ``credibly train``. The probabilities are calibrated on rows that the scores were not trained
+    on. With fewer than 20 rows nothing is held out and nothing is calibrated.
+
+    Args:
+        loss: name of a loss, as on the command line: ``bce``, ``asl``, ``spa+lpr``, ``softmax``;
+            ``auto`` is ``softmax`` where each row has exactly one label, else ``bce``.
+        model: ``auto``, which compares models on rows they were not trained on, ``linear``,
+            ``mlp``, ``forest``, ``boosting``, or a recipe of ``cr.train``, which has all other
+            options.
+        l2: of ``linear``: penalty on the weights, scikit-learn's 1/C. None: rows not trained on
+            choose.
+        hidden, dropout, epochs, learning_rate, batch_size: of ``mlp``; None for its defaults. With
+            one of them ``linear`` is trained by steps.
+        budget: of ``auto``: time for the models tried, estimated from the size of the data.
+        calibrate: a calibrator's name, ``none``, or ``auto``: several maps, compared on rows left
+            out.
+        held_out: share of the rows that are held out where there are no folds.
+        coding: how to read a matrix ``y`` of only −1 and +1: ``"signed"`` (−1 is absent, 0 unknown)
+            or ``"unknown"`` (−1 is unknown); see ``credibly.targets``. Needed in that case only.
+        random_state: seed of order, dropout, trees and initial weights.
+
+    Attributes:
+        classes_: class labels, or column numbers.
+        run_: the trained run; None where ``y`` has one class.
+        held_out_probabilities_: of the rows the calibrator was fitted on; label budgets are fitted
+            on them too.
+        candidates_: what was compared, one dict for each candidate with its log loss on rows it
+            was not trained on; empty where nothing was.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = CredibleClassifier().fit(X, y)
+        >>> classifier.predict_proba(X[:1]).round(2).shape, bool(classifier.score(X, y) > 0.9)
+        ((1, 3), True)
+        >>> classifier.predict_sets(X, average_size=1.2).shape
+        (150, 3)
+    """
+
+    def __init__(
+        self,
+        loss: str = "auto",
+        *,
+        model: Any = "auto",
+        l2: float | None = None,
+        hidden: int | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        budget: str | None = None,
+        calibrate: str = "auto",
+        held_out: float = 0.2,
+        coding: Coding | None = None,
+        random_state: object = 0,
+    ) -> None:
+        self.loss = loss
+        self.model = model
+        self.l2 = l2
+        self.hidden = hidden
+        self.dropout = dropout
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.budget = budget
+        self.calibrate = calibrate
+        self.held_out = held_out
+        self.coding: Coding | None = coding
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> CredibleClassifier:
+        """Train and calibrate. ``X`` is (n, features): array, data frame or sparse matrix.
+
+        NaN in a dense ``X`` is a missing value.
+        """
+        from credibly.train import fit
+
+        X, y = validate_data(
+            self,
+            X,
+            _without_missing(y),
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            multi_output=True,
+            ensure_all_finite=_finite(X),
+            ensure_min_samples=2,
+        )
+        targets = self._targets(y)
+        recipe = self._recipe()
+        self.run_: Run | None = None
+        self.candidates_: list[dict[str, Any]] = []
+        self.held_out_probabilities_ = np.ones((len(targets), 1))
+        if len(self.classes_) == 1 and not self.multi_label_:
+            return self
+        rows = from_arrays(
+            features=_in_float32(X),
+            targets=targets,
+            labels=[str(name) for name in range(targets.shape[1])],
+            coding="unknown",
+            test=0.0,
+            calibration=self.held_out,
+            seed=recipe.split_seed,
+        )
+        run = fit(rows, recipe, seed=self._seed())
+        self.run_ = run
+        self.candidates_ = run.candidates.get("candidates", [])
+        assert run.held_out is not None
+        self.held_out_probabilities_ = self._normalised(run.held_out)
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each label, (n, L)."""
+        check_is_fitted(self)
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            reset=False,
+            ensure_all_finite=_finite(X),
+        )
+        if self.run_ is None:
+            return np.ones((X.shape[0], 1))
+        return self._normalised(self.run_.probabilities(_in_float32(X)))
+
+    def predict(self, X: object) -> Array:
+        """Return the most probable class; with a matrix ``y``, 1 for labels above ½ and 0 else."""
+        estimates = self.predict_proba(X)
+        if self.multi_label_:
+            return (estimates > 0.5).astype(self.target_dtype_)
+        return self.classes_[estimates.argmax(axis=1)]
+
+    def predict_sets(self, X: Any, average_size: float, *, guarantee: Any = None) -> Array:
+        """Return label sets, a bool matrix (n, L), with ``average_size`` labels per row on average.
+
+        The threshold comes from held-out rows; ``guarantee="expected"`` makes the budget hold in
+        expectation for exchangeable rows (see ``cr.decide.AverageSize``).
+        """
+        from credibly import decide
+
+        estimates = self.predict_proba(X)
+        budget = decide.AverageSize(average_size, guarantee=guarantee)
+        return budget.fit(self.held_out_probabilities_).predict(estimates)
+
+    # The pieces ------------------------------------------------------------------------------
+
+    def _targets(self, y: Any) -> Array:
+        """Return (n, L) targets; set ``classes_``, ``multi_label_`` and ``target_dtype_``."""
+        y = y.toarray() if sparse.issparse(y) else np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected.",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+            y = y[:, 0]
+        self.multi_label_ = y.ndim == 2
+        if self.multi_label_:
+            targets = decode(y, coding=self.coding, name="y")
+            self.classes_, self.target_dtype_ = np.arange(y.shape[1]), y.dtype
+            if targets.dtype.kind == "f":  # soft: predictions are whole
+                self.target_dtype_ = np.dtype(int)
+            return targets.astype(np.float64)
+        check_classification_targets(y)
+        self.classes_, index = np.unique(y, return_inverse=True)
+        return np.eye(len(self.classes_))[index]
+
+    def _normalised(self, estimates: Array) -> Array:
+        """Scale each row to sum 1 where targets are class labels: exactly one label is present."""
+        if self.multi_label_:
+            return estimates
+        total = estimates.sum(axis=1, keepdims=True)
+        even = np.full_like(estimates, 1 / estimates.shape[1])
+        return np.where(total > 0, estimates / np.where(total > 0, total, 1), even)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _recipe(self) -> Recipe:
+        from credibly.train import Recipe, recipe
+
+        checks.fraction("held_out", self.held_out, low_open=True, high_open=True)
+        names = ("l2", "hidden", "dropout", "epochs", "learning_rate", "batch_size", "budget")
+        options = {name: getattr(self, name) for name in names}
+        if isinstance(self.model, Recipe):
+            usual = {"loss": "auto", "calibrate": "auto"}
+            shared = {name: getattr(self, name) for name in usual}
+            options |= {name: each for name, each in shared.items() if each != usual[name]}
+            return recipe(self.model, **options)
+        checks.choice("model", self.model, MODELS)
+        return recipe(self.model, loss=self.loss, calibrate=self.calibrate, **options)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _in_float32(rows: Any) -> Any:
+    """Return features within the range of float32, in which models are trained."""
+    if sparse.issparse(rows) or rows.dtype == np.float32:
+        return rows
+    return rows.clip(-LARGEST, LARGEST).astype(np.float32)
+
+
+def _finite(rows: object) -> bool | str:
+    """Return what scikit-learn must check: NaN is a missing feature, but not of sparse rows."""
+    return True if sparse.issparse(rows) else "allow-nan"
+
+
+def _without_missing(y: Any) -> Any:
+    """Return a matrix with −1 for NaN, since scikit-learn refuses NaN; all else as it came."""
+    if sparse.issparse(y):
+        return y
+    array = np.asarray(y)
+    if array.ndim != 2 or array.dtype.kind != "f" or not np.isnan(array).any():
+        return y
+    return np.where(np.isnan(array), array.dtype.type(UNKNOWN), array)
