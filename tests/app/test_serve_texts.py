@@ -115,4 +115,4 @@ def test_the_report_shows_examples_escaped(world, tmp_path):
     out = tmp_path / "report.html"
     command = ["report", str(world / "all.parquet"), "--texts", str(world / "comments.jsonl")]
     assert main([*command, "--resamples", "10", "--out", str(out), "--quiet"]) == 0
-    assert "Examples" in out.read_text(encoding="utf-8")
+    assert "Worst rows" in out.read_text(encoding="utf-8")

@@ -20,9 +20,9 @@ from credibly import metrics
 from credibly.app.charts import Axes, Dumbbell, Line, dumbbell, line_chart, swatch
 from credibly.app.pages.api import FAILURES, state_of
 from credibly.app.served.address import FileQuery
-from credibly.app.served.files import ServedPredictions
 from credibly.app.served.runs import FIGURES, RunState
 from credibly.app.served.tables import table_response
+from credibly.app.served.workbench import Served
 from credibly.app.server.templates import page
 from credibly.app.views.comparisons import (
     COLUMNS,
@@ -144,7 +144,7 @@ class Comparing:
     the same rows.
     """
 
-    def __init__(self, files: Sequence[ServedPredictions]) -> None:
+    def __init__(self, files: Sequence[Served]) -> None:
         self._files = files
         self._changed = Condition()
         self._count = -1
@@ -210,7 +210,7 @@ class Comparing:
         return Pair(label_differences(p, q, one.targets), apart, p, q)
 
 
-def shared_rows(files: Sequence[ServedPredictions]) -> SharedRows:
+def shared_rows(files: Sequence[Served]) -> SharedRows:
     """Return which rows to compare files on, and which files cannot be compared.
 
     Files with the labels of the first one with truth are compared on the rows that all of them
@@ -240,7 +240,7 @@ def shared_rows(files: Sequence[ServedPredictions]) -> SharedRows:
     return SharedRows(places, labels, len(common), left_out)
 
 
-def _unlike(file: ServedPredictions, labels: list[str], of: str) -> str:
+def _unlike(file: Served, labels: list[str], of: str) -> str:
     """Return why a file cannot be compared; empty where it can."""
     if file.scan.top:
         return "holds only the most probable labels of each row"

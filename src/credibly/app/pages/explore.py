@@ -86,11 +86,19 @@ def errors_page(request: Request, asked: Annotated[ExploreQuery, Query()]) -> HT
 def _kinds(files: int, chosen: Served) -> dict[EntryKind, str]:
     """Return the views that there can be, and what to call them."""
     truth = chosen.has_truth
-    needs = dict.fromkeys(("hit", "missed", "false-alarm", "doubtful"), truth)
-    needs["disagreement"] = files > 1
+    needs: dict[EntryKind, bool] = {
+        "hit": truth,
+        "missed": truth,
+        "false-alarm": truth,
+        "doubtful": truth,
+        "disagreement": files > 1,
+    }
     every = not chosen.scan.top  # other views need a probability for every label
-    names = ((kind, words) for kind, (words, _) in ENTRY_KINDS.items())
-    return {k: words for k, words in names if k == "rows" or (every and needs.get(k, True))}
+    return {
+        kind: words
+        for kind, (words, _) in ENTRY_KINDS.items()
+        if kind == "rows" or (every and needs.get(kind, True))
+    }
 
 
 def _rail(chosen: Served, query: LabelQuery | None) -> list[dict[str, Any]]:

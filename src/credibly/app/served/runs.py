@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from credibly.app.served.files import ServedPredictions
+from credibly.app.served.workbench import Served
 from credibly.checks import InputError
 from credibly.predictions import Predictions
 from credibly.train import is_run, read_config, read_log
@@ -153,8 +153,8 @@ class Runs:
     def __init__(
         self,
         folders: Sequence[Path],
-        files: list[ServedPredictions],
-        open_file: Callable[[Path, str], ServedPredictions],
+        files: list[Served],
+        open_file: Callable[[Path, str], Served],
     ) -> None:
         self.folders = list(folders)
         self._files = files
