@@ -162,7 +162,7 @@ def test_a_linear_probe_reaches_the_optimum_of_its_objective(tmp_path):
 
 
 def test_the_sweep_keeps_the_weight_that_held_out_rows_prefer(tmp_path):
-    fit(awkward(), recipe(**preset("twl-probe").settings), folder=tmp_path)
+    fit(awkward(), cr.train.Linear(l2=preset("twl-probe").settings["l2"]), folder=tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert len(lines) == 45
     assert [lines[0]["l2"], lines[-1]["l2"]] == pytest.approx([1e5, 1e-6])
