@@ -186,12 +186,16 @@ def _served(words: list[str]) -> tuple[int, str]:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as server:
         assert server.stdout is not None
-        first = server.stdout.readline()
+        printed = ""
         try:
-            if not first.startswith("http://127.0.0.1:"):
-                return 1, first + server.stdout.read()
-            with urllib.request.urlopen(first.split()[0], timeout=60) as answer:
-                return 0 if answer.status == 200 else 1, first
+            for line in server.stdout:  # until the address, or the end of a server that refuses
+                printed += line
+                if line.startswith("http://127.0.0.1:"):
+                    break
+            else:
+                return 1, printed
+            with urllib.request.urlopen(line.split()[0], timeout=60) as answer:
+                return 0 if answer.status == 200 else 1, printed
         finally:
             server.terminate()
 
