@@ -21,7 +21,8 @@ from torch import nn
 
 import credibly as cr
 from benchmarks.timing import in_turns, median, ratio
-from credibly.data import Data, Tensors
+from credibly.data import Data
+from credibly.data.token_rows import Tensors
 from credibly.train import Network
 from credibly.train.assembly import build_accelerator, build_loss, build_model, resolve
 from credibly.train.batches import epoch_batches

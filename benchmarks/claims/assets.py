@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from credibly.data import TEST, TRAIN
+from credibly.data.splits import TEST, TRAIN
 from credibly.types import Array
 
 SIZES = {"cifar100": 32, "flowers102": 96}

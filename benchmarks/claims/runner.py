@@ -88,7 +88,7 @@ def perform(cell: Cell) -> Record:
 
     from benchmarks.claims import measure, sets
     from credibly import __version__
-    from credibly.data import TEST
+    from credibly.data.splits import TEST
     from credibly.train import fit
     from credibly.train.recipes import from_table
 

@@ -35,7 +35,8 @@ import numpy as np
 
 from benchmarks.studies.training import data_file
 from credibly import data
-from credibly.data import CALIBRATION, TEST, TRAIN, Data, hold_out, split_rows
+from credibly.data import Data
+from credibly.data.splits import CALIBRATION, TEST, TRAIN, hold_out, split_rows
 
 MULTI_LABEL = ("voc2012", "scene", "yeast", "emotions", "bibtex", "medical", "digits", "synthetic")
 IMAGES = {

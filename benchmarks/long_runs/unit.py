@@ -29,7 +29,8 @@ from benchmarks.long_runs.records import write
 from credibly import losses
 from credibly.checks import InputError
 from credibly.child_processes import end_with_parent
-from credibly.data import TEST, Data
+from credibly.data import Data
+from credibly.data.splits import TEST
 from credibly.losses import Loss
 from credibly.train import Callback, Settings, build_loss, resolve_settings
 from credibly.train import checkpoint as checkpoints

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 import credibly as cr
+from credibly.data.splits import TEST
 
 MOST_TRAINED, MOST_TESTED = 12_000, 6_000
 SYNTHETIC_LABELS = 6
@@ -88,8 +89,8 @@ def _of_images(folder: Path, seed: int) -> dict[str, Any]:
     """Fine-tune with each loss; held-out rows choose nothing but the models of the study."""
     data = cr.data.load(folder / f"{END_TO_END}.parquet")
     split = np.asarray(data.split)
-    rest = np.random.default_rng(seed).permutation(np.flatnonzero(split != cr.data.TEST))
-    test = np.flatnonzero(split == cr.data.TEST)
+    rest = np.random.default_rng(seed).permutation(np.flatnonzero(split != TEST))
+    test = np.flatnonzero(split == TEST)
     test = np.random.default_rng(0).permutation(test)[:TEST_IMAGES]
     held_out = rest[MOST_IMAGES : MOST_IMAGES + HELD_OUT_IMAGES]
     fitted = np.zeros(MOST_IMAGES, np.int8)  # the code of training rows

@@ -1,4 +1,4 @@
-"""What people met first and must not meet again: each was seen to fail before it was mended."""
+"""What people met first and must not meet again."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_search_on_the_command_line_shows_texts(world, capsys):
 def test_the_report_shows_examples_escaped(world, tmp_path):
     predictions = cr.Predictions.read(world / "all.parquet")
     page = report.render({"mine": predictions}, resamples=10)
-    assert "Examples" not in page
+    assert "Worst rows" not in page
     texts = {str(key): f"{HOSTILE} {key}" for key in predictions.ids}
     page = report.render({"mine": predictions}, resamples=10, texts=texts)
     assert "Worst rows" in page

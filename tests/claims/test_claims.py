@@ -37,7 +37,8 @@ from benchmarks.claims.runner import RESULTS, Book
 from benchmarks.claims.tables import Difference, Results, Table, difference, ranks, spread
 from scipy import stats
 
-from credibly.data import CALIBRATION, TEST, TRAIN, Data, load, synthetic
+from credibly.data import Data, load, synthetic
+from credibly.data.splits import CALIBRATION, TEST, TRAIN
 
 ROOT = Path(__file__).parents[2]
 STUDIES = (calibrated, quasibinary, two_way, average_k, defaults, networks)

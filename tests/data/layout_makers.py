@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from credibly.data import CALIBRATION, TEST, TRAIN
+from credibly.data.splits import CALIBRATION, TEST, TRAIN
 
 
 def paint(path, color=0, size=(20, 16)):

@@ -10,8 +10,8 @@ import torch
 
 import credibly as cr
 from credibly import InputError
-from credibly.data import Augment, Data
-from credibly.data.augment import OPERATIONS, UNIFORMS, mixed_targets, shares
+from credibly.data import Data
+from credibly.data.augment import OPERATIONS, UNIFORMS, Augment, mixed_targets, shares
 from credibly.data.torch_datasets import imagenet_box
 
 KINDS = {

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 import credibly as cr
-from credibly.data import CALIBRATION, TEST, TRAIN, Data, split_rows
+from credibly.data import Data
+from credibly.data.splits import CALIBRATION, TEST, TRAIN, split_rows
 
 
 def _targets(rows=400, labels=12, seed=0):

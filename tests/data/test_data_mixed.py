@@ -10,7 +10,7 @@ from PIL import Image
 
 import credibly as cr
 from credibly.cli import main
-from credibly.data import TRAIN
+from credibly.data.splits import TRAIN
 
 
 def load(folder, text, name="rows.csv", encoding="utf-8", **options):

@@ -15,8 +15,9 @@ from layout_makers import LAYOUTS, make_coco, make_nuswide, paint, write
 import credibly as cr
 from credibly import names
 from credibly.cli import main
-from credibly.data import TEST, TRAIN, Data
+from credibly.data import Data
 from credibly.data.readers import EMBEDDED, KINDS, LAYOUT, OPTIONS, SHARED, all_readers
+from credibly.data.splits import TEST, TRAIN
 from credibly.data.tables import Layout
 
 ROOT = Path(__file__).parents[2]

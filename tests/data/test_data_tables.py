@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import credibly as cr
-from credibly.data import CALIBRATION, TEST, TRAIN
+from credibly.data.splits import CALIBRATION, TEST, TRAIN
 
 
 def load(path, **options):

@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import credibly as cr
-from credibly.data import Data, SparseRows, TokenRows
+from credibly.data import Data
+from credibly.data.loading import load_texts
+from credibly.data.token_rows import SparseRows, TokenRows
 
 TEXTS = [
     "a plain comment",
@@ -185,10 +187,10 @@ def test_arrays_of_something_else_are_refused(texts, words):
 
 def test_texts_by_id_show_what_predictions_are_about(tmp_path):
     write_csv(tmp_path / "c.csv")
-    texts = cr.data.load_texts(tmp_path / "c.csv", ["toxic"], text=["comment"])
+    texts = load_texts(tmp_path / "c.csv", ["toxic"], text=["comment"])
     assert texts["c4"] == TEXTS[4]
     with pytest.raises(cr.InputError, match="must hold texts to show; it holds features"):
-        cr.data.load_texts("synthetic", [f"label-{n:02d}" for n in range(20)])
+        load_texts("synthetic", [f"label-{n:02d}" for n in range(20)])
 
 
 # Encoded rows ----------------------------------------------------------------------------------

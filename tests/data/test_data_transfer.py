@@ -24,7 +24,7 @@ from layout_makers import (
 from scipy.io import savemat
 
 import credibly as cr
-from credibly.data import TEST, TRAIN
+from credibly.data.splits import TEST, TRAIN
 
 
 def load(kind, root, **options):

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from credibly import InputError, data
-from credibly.data import split_rows
-from credibly.data.splits import rarest_label
+from credibly.data.splits import rarest_label, split_rows
 from credibly.targets import SparseTargets
 
 LISTS = [[1, 4000], [], [5, 0, 2], [4000]]

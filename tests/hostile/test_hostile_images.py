@@ -14,7 +14,7 @@ from PIL import Image
 
 import credibly as cr
 from credibly.app.report import write as write_report
-from credibly.data import decode_image
+from credibly.data.image_files import decode_image
 
 SOURCE = Path(cr.__file__).parent
 

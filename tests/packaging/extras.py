@@ -88,7 +88,7 @@ def works() -> dict[str, tuple[str | None, Callable[[], int]]]:
         ),
         "plot": ("plot", called(lambda: cr.plot.link("asl"))),
         "search": ("search", command("search", "p.parquet", "+a -b")),
-        "report": ("plot", command("report", "p.parquet", "--out", "r.html")),
+        "report": (None, command("report", "p.parquet", "--out", "r.html")),
         "app": ("serve train", called(lambda: cr.app.server.create_app(["p.parquet"]))),
     }
 

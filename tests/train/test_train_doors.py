@@ -10,7 +10,8 @@ from train_instances import save_npz
 
 import credibly as cr
 from credibly.cli import main
-from credibly.data import TEST, Data
+from credibly.data import Data
+from credibly.data.splits import TEST
 from credibly.train import Auto, Ensemble, Linear, Network, Trees, fit
 
 RECIPES = {

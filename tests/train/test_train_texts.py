@@ -15,6 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import credibly as cr
 from credibly.cli import main
 from credibly.data import Data
+from credibly.data.splits import TEST
 from credibly.models.text import build_text
 from credibly.train import linear, recipe
 
@@ -129,7 +130,7 @@ def test_folds_train_on_all_rows_and_calibrate_on_rows_not_seen(loss, tmp_path, 
         linear, "solve", lambda *a, **k: solutions.append(solve(*a, **k)) or solutions[0]
     )
     run = cr.train.fit(rows, recipe(loss=loss, folds=4), folder=tmp_path / "run")
-    train = rows.take(np.flatnonzero(rows.split != cr.data.TEST))
+    train = rows.take(np.flatnonzero(rows.split != TEST))
     assert run.data["train_rows"] == len(train)
     (found,) = solutions
     own = run.scores(train).numpy()
@@ -255,7 +256,7 @@ import json
 
 import numpy as np
 import torch
-from credibly.data import TokenRows
+from credibly.data.token_rows import TokenRows
 
 
 class Both(torch.nn.Module):

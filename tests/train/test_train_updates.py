@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.data.splits import CALIBRATION, TRAIN
 from credibly.train import fit, recipe
 from credibly.train.checkpoint import flatten_optimizer, restore_optimizer
 from credibly.train.optimizer import SGD, AdamW
@@ -105,7 +106,7 @@ def test_the_scale_of_a_loss_is_one_of_its_rate(name, tmp_path):
     """A sum over 32 rows and 4 labels is 128 times the mean."""
     given, share, tolerance = SCALES[name]
     rows = cr.data.synthetic(200, num_labels=4)
-    split = np.where(np.arange(200) < 128, cr.data.TRAIN, cr.data.CALIBRATION)
+    split = np.where(np.arange(200) < 128, TRAIN, CALIBRATION)
     rows = dataclasses.replace(rows, split=split, _hash=[])
     scores = []
     for loss, rate in (("bce", 0.5), ("bce(reduction=sum)", 0.5 * share)):

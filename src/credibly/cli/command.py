@@ -86,7 +86,8 @@ def build_parser(
             argument_default=argparse.SUPPRESS,
             allow_abbrev=False,
         )
-        hints, groups = typing.get_type_hints(options), {"": sub}
+        hints = typing.get_type_hints(options)
+        groups: dict[str, argparse._ActionsContainer] = {"": sub}
         for field in dataclasses.fields(options):
             title = str(field.metadata.get("group", ""))
             if title not in groups:

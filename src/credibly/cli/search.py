@@ -203,7 +203,7 @@ def _start(hit: Hit) -> str:
 
 def texts_of(predictions: str, data: str, columns: tuple[str, ...] | None) -> dict[str, str]:
     """Return the texts of rows by id, from the data that the predictions were made of."""
-    from credibly.data import load_texts
+    from credibly.data.loading import load_texts
     from credibly.predictions import Predictions
 
     return load_texts(data, Predictions.scan(predictions).labels, text=columns)

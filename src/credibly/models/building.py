@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from credibly import checks, names
 from credibly.checks import InputError, nearest
-from credibly.data import DEFAULT_SIZE, Data, SparseFeatures
+from credibly.data import Data, SparseFeatures
+from credibly.data.torch_datasets import DEFAULT_SIZE
 from credibly.models import efficientnet, external
 from credibly.models.network import LIMIT, SPARSE, VIEWS, Network, Standardize
 from credibly.models.sparse_inputs import Dropout, Flatten, Linear

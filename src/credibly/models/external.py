@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError, nearest
-from credibly.data import read_json
+from credibly.data.parsing import read_json
 from credibly.models.network import Standardize
 from credibly.names import check_library
 

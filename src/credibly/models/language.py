@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.data import Data, Tensors, TokenRows
+from credibly.data import Data
+from credibly.data.token_rows import Tensors, TokenRows
 from credibly.models.external import PRETRAINED, library
 from credibly.models.network import Standardize
 from credibly.models.text import TextNetwork

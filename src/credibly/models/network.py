@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from credibly.checks import InputError
-from credibly.data import SparseFeatures, Tensors
+from credibly.data import SparseFeatures
+from credibly.data.token_rows import Tensors
 from credibly.models.sparse_inputs import Dropout, Linear, with_values
 from credibly.types import Array
 

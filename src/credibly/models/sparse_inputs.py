@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from credibly.data import Tensors
+from credibly.data.token_rows import Tensors
 
 
 class Flatten(nn.Flatten):

@@ -15,7 +15,8 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from credibly.checks import InputError, at_least
-from credibly.data import Data, Encoded, SparseRows, Tensors
+from credibly.data import Data
+from credibly.data.token_rows import Encoded, SparseRows, Tensors
 from credibly.files import atomic_path, read_json_object
 from credibly.models.network import Network, Standardize
 from credibly.types import Array

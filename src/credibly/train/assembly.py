@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from credibly.checks import InputError
-from credibly.data import TEST, TRAIN
+from credibly.data.splits import TEST, TRAIN
 from credibly.models.text import build_text
 from credibly.targets import MANY_LABELS, SparseTargets
 from credibly.train.batches import mixed, rows_per_step
@@ -41,9 +41,9 @@ from credibly.types import Array
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-    from credibly import models
     from credibly.data import Data
     from credibly.losses import Loss
+    from credibly.models.network import Network as NetworkModule
 
 SMALL_IMAGE = 64
 SPARSE_HIDDEN = (96, 512)
@@ -125,14 +125,14 @@ def _compares(recipe: Auto, data: Data) -> bool:
 
 def _usual(recipe: Auto, data: Data) -> Recipe:
     """Return the recipe that is usual for data on which models are not compared."""
-    kind: type[Recipe] = Network
+    solved: type[TextLinear] | type[Linear] | None = None
     if data.kind == "text":
-        kind = TextLinear
+        solved = TextLinear
     elif data.features is not None and few_rows(data) and num_processes() == 1:
-        kind = Linear
+        solved = Linear
     shared = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(Recipe)}
-    if kind is not Network and _solvable(recipe, data, None):
-        return kind(**shared, folds=recipe.folds)
+    if solved is not None and _solvable(recipe, data, None):
+        return solved(**shared, folds=recipe.folds)
     if recipe.folds:
         raise InputError(
             f"`folds` belongs to models for features and to tfidf; a network is trained on "
@@ -349,7 +349,7 @@ def build_model(
     criterion: Loss,
     train_targets: Array | SparseTargets,
     seed: int,
-) -> models.Network:
+) -> NetworkModule:
     """Return a fresh model, the same for the same seed, its last biases at the labels' rates."""
     from credibly import models
 

@@ -263,7 +263,7 @@ def fit_forest(problem: Problem, leaves: Sequence[int] = LEAVES) -> Candidate:
     return best
 
 
-def fit_boosting(problem: Problem, all_stages: Sequence[int] = STAGES) -> Candidate:
+def fit_boosting(problem: Problem, all_stages: tuple[int, ...] = STAGES) -> Candidate:
     """Boost on each part; left-out rows choose the iterations, then on all rows.
 
     The first part bounds the iterations of the others: one stage more than were best for it.
@@ -403,7 +403,7 @@ def folds_for(recipe: Recipe, data: Data) -> int:
 
     Data that name held-out rows keep them. Of few rows, trees leave out half.
     """
-    from credibly.data import TEST
+    from credibly.data.splits import TEST
 
     rows = int((data.split != TEST).sum())
     if data.features is None:
@@ -430,7 +430,7 @@ def folds_for(recipe: Recipe, data: Data) -> int:
 
 def problem_of(rows: Data, criterion: Loss, recipe: Recipe, seed: int) -> Problem:
     """Return the rows and parts of data as they are trained on."""
-    from credibly.data import CALIBRATION, TEST, TRAIN
+    from credibly.data.splits import CALIBRATION, TEST, TRAIN
 
     assert rows.features is not None
     kept = np.flatnonzero(rows.split != TEST)

@@ -323,7 +323,7 @@ def _train(job: _Job, rows: Data, network: nn.Module) -> None:
 
 def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, dict[str, Any]]:
     """Solve the last layer of ``network``; return its out-of-fold scores and what was tried."""
-    from credibly.data import CALIBRATION, TEST, TRAIN
+    from credibly.data.splits import CALIBRATION, TEST, TRAIN
 
     recipe, criterion = job.recipe, job.criterion
     assert isinstance(recipe, Solved)
@@ -358,7 +358,7 @@ def _solve(job: _Job, rows: Data, network: Any) -> tuple[Tensor | None, dict[str
 
 def _layer_inputs(network: nn.Module, rows: Data) -> Any:
     """Return what the last layer sees of rows: an array in float64 or a CSR matrix in float32."""
-    from credibly.data import SparseRows
+    from credibly.data.token_rows import SparseRows
 
     if isinstance(rows.encoded, SparseRows):
         return rows.encoded.matrix
@@ -378,7 +378,7 @@ def _dataset(rows: Data, recipe: Recipe) -> Any:
 
 def _augmented(rows: Data, recipe: recipes.Network, seed: int) -> Any:
     """Return rows to train on."""
-    from credibly.data import Augment
+    from credibly.data.augment import Augment
 
     size = recipe.image_size if rows.kind == "images" else None
     augment = Augment(
@@ -428,8 +428,8 @@ def _finish(job: _Job, run: Run, rows: Data, network: nn.Module, scores: Tensor 
         if run.recipe.calibrate != "none":
             method = run.recipe.calibrate
             run.pipeline.calibrate(array, Targets(held_out.dense_targets), method)
-        run.held_out = run.pipeline.probabilities(array)
-        run.pipeline.decision = _decision(run.recipe.average_size, run.held_out)
+        probabilities = run.held_out = run.pipeline.probabilities(array)
+        run.pipeline.decision = _decision(run.recipe.average_size, probabilities)
     predictions = None if test_scores is None else run.predictions(test, test_scores)
     return _stored(job, run, predictions, measured)
 

@@ -72,7 +72,7 @@ def fold_numbers(targets: Array, count: int, seed: int) -> Array:
         >>> fold_numbers(np.eye(2)[[0, 0, 1, 1]], 2, seed=0).tolist()
         [0, 1, 0, 1]
     """
-    from credibly.data import rarest_label
+    from credibly.data.splits import rarest_label
 
     order = np.random.default_rng(seed).permutation(len(targets))
     order = order[np.argsort(rarest_label(targets)[order], kind="stable")]

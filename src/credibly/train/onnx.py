@@ -58,7 +58,7 @@ class RunModule(nn.Module):
         """Return what the model gives for ``inputs``, before the pipeline."""
         if self.names == SINGLE:
             return self.model(inputs[0])
-        from credibly.data import Tensors
+        from credibly.data.token_rows import Tensors
 
         named = dict(zip(self.names, inputs, strict=True))
         return self.model(Tensors(inputs[0].shape[0], **named))

@@ -594,7 +594,7 @@ forest makes Trees. Leave it out, or choose another model.
     """
     from credibly.checks import InputError, nearest
 
-    given = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {k: value for k, value in options.items() if value is not None}
     if isinstance(model, Recipe):
         if given:
             raise InputError(
@@ -612,7 +612,9 @@ forest makes Trees. Leave it out, or choose another model.
         model = None
     for each in types:
         if given.keys() <= set(option_names(each)):
-            own = {"model": model} if model is not None and "model" in option_names(each) else {}
+            own: dict[str, Any] = (
+                {"model": model} if model is not None and "model" in option_names(each) else {}
+            )
             return each(**given, **own)
     stray = next(name for name in given if name not in option_names(types[0]))
     raise InputError(
@@ -674,7 +676,9 @@ def from_table(table: Mapping[str, Any], where: str) -> tuple[Recipe, int]:
     """
     from credibly.checks import choice, located, whole_number
 
-    values = {name: tuple(each) if isinstance(each, list) else each for name, each in table.items()}
+    values: dict[str, Any] = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in table.items()
+    }
     with located(where):
         seed = whole_number("seed", values.pop("seed", 0), 0)
         if "recipe" not in values:

@@ -65,7 +65,7 @@ MIN_ROWS = 20
 
 def names_held_out(data: Data) -> bool:
     """Return whether the source names held-out rows, rather than ``load`` drawing them."""
-    from credibly.data import CALIBRATION
+    from credibly.data.splits import CALIBRATION
 
     return bool((data.split == CALIBRATION).any()) and not data.drawn
 
@@ -75,7 +75,7 @@ def few_rows(data: Data) -> bool:
 
     So it is where only training rows, or only rows drawn to be held out, have known labels.
     """
-    from credibly.data import CALIBRATION, TEST, TRAIN
+    from credibly.data.splits import CALIBRATION, TEST, TRAIN
 
     if names_held_out(data):
         return False
@@ -97,8 +97,8 @@ def all_rows_train(data: Data, recipe: Recipe) -> bool:
     """Return whether nothing is held out: rows are few, or nothing is chosen or fitted on them."""
     if names_held_out(data) or recipe.folds:
         return bool(recipe.folds)
-    solved = isinstance(recipe, Solved) and recipe.penalties is not None
-    settled = solved and len(recipe.penalties or []) == 1 and recipe.average_size is None
+    penalties = recipe.penalties if isinstance(recipe, Solved) else None
+    settled = len(penalties or []) == 1 and recipe.average_size is None
     return few_rows(data) or (settled and recipe.calibrate == "none")
 
 
@@ -205,7 +205,7 @@ def _claim(folder: Path, recipe: Recipe, seed: int, data: Data, resume: bool) ->
 
 def pooled(data: Data, recipe: Recipe) -> Data:
     """Return ``data`` as it is trained on: held-out rows train too where all rows do."""
-    from credibly.data import CALIBRATION, TRAIN
+    from credibly.data.splits import CALIBRATION, TRAIN
 
     if not all_rows_train(data, recipe):
         return data

@@ -23,7 +23,8 @@ from credibly.train.recipes import Recipe
 from credibly.types import Array
 
 if TYPE_CHECKING:
-    from credibly.data import Data, Encoded
+    from credibly.data import Data
+    from credibly.data.token_rows import Encoded
     from credibly.losses import Loss
 
 OBJECT, PYTHON = "object:", "python:"

@@ -265,6 +265,7 @@ def perform(job: RunSpec) -> dict[str, Any]:
 
 def _figures_of(run: Run, conditions: int) -> dict[str, Any]:
     """Return the figures of a finished run, from its folder if they were computed before."""
+    assert run.folder is not None
     kept = run.folder / "compared.json"
     if kept.exists():
         figures = read_json_object(kept, _ADVICE)
@@ -282,6 +283,7 @@ def _further(run: Run, conditions: int) -> dict[str, Any]:
     from credibly.pipeline import Pipeline
     from credibly.predictions import Predictions
 
+    assert run.folder is not None
     predictions = Predictions.read(run.folder / "predictions.parquet")
     scores, targets = predictions.scores, predictions.targets
     assert scores is not None

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from credibly.app.pages.api import state_of
 from credibly.app.server.templates import STATIC, page, static_file
-from credibly.data import ImageFolder
+from credibly.data.image_files import ImageFolder
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 

@@ -26,7 +26,7 @@ from credibly.app.server.templates import page
 from credibly.app.server.uploads import Form, UploadedFile, read_form
 from credibly.app.views.labels import ObservedShare, observed_share
 from credibly.checks import InputError
-from credibly.data import ImageFolder
+from credibly.data.image_files import ImageFolder
 from credibly.data.preparation import Columns
 from credibly.types import Array
 

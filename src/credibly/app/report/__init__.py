@@ -155,7 +155,7 @@ def render(
     """
     from credibly.app.report.examples import ExampleMaker
     from credibly.app.report.page import page
-    from credibly.data import ImageFolder
+    from credibly.data.image_files import ImageFolder
 
     if not methods:
         raise InputError("a report needs at least one predictions file; got none.")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from credibly.checks import InputError
-from credibly.data import ImageFolder, decode_image
+from credibly.data.image_files import ImageFolder, decode_image
 from credibly.predictions import Predictions
 from credibly.types import Array
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from credibly.app.server.uploads import TemporaryFolder
 from credibly.checks import InputError
-from credibly.data import Data, ImageFolder
-from credibly.data.image_files import decode_image
+from credibly.data import Data
+from credibly.data.image_files import ImageFolder, decode_image
 
 SIDE = 320
 """Pixels of the longer side of a small copy: a tile on a screen of high density."""

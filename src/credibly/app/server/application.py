@@ -47,7 +47,7 @@ from credibly.app.server.templates import failure
 from credibly.app.server.uploads import Upload, Uploads
 from credibly.app.views.comparisons import names_of
 from credibly.checks import InputError
-from credibly.data import ImageFolder
+from credibly.data.image_files import ImageFolder
 from credibly.files import check_out
 from credibly.memory import give_back
 from credibly.predictions.dataset import identity
@@ -290,7 +290,7 @@ async def _give_back_memory(uploads: Uploads) -> None:
 def _texts(
     source: str | os.PathLike[str], labels: Sequence[str], text: Sequence[str] | None
 ) -> dict[str, str]:
-    from credibly.data import load_texts
+    from credibly.data.loading import load_texts
 
     return load_texts(source, labels, text=text)
 

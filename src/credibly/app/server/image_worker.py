@@ -60,7 +60,7 @@ def _decoded(content: bytes, where: str, shape: list[int], max_pixels: int) -> d
     import numpy as np
     from PIL import Image
 
-    from credibly.data import decode_image
+    from credibly.data.image_files import decode_image
 
     channels, height, width = shape
     size = (width, height)
