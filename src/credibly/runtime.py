@@ -35,9 +35,8 @@ def load(path: str | Path) -> Map:
 
     Example:
         >>> import credibly as cr
-        >>> folder = getfixture("tmp_path")
-        >>> cr.Pipeline("spa", decision=cr.decide.TopK(1)).write(folder / "map.json")
-        >>> saved = load(folder / "map.json")
+        >>> cr.Pipeline("spa", decision=cr.decide.TopK(1)).write("map.json")
+        >>> saved = load("map.json")
         >>> saved.probabilities(np.array([[0.0, 0.952, 3.0]])).round(3)
         array([[0.054, 0.5  , 0.927]])
         >>> saved.sets(np.array([[0.0, 0.952, 3.0]]))

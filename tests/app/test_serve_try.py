@@ -341,7 +341,7 @@ def test_trying_without_scripts(open_page, addresses, kind, tmp_path):
     give(page, kind, tmp_path)
     page.get_by_role("button", name="Predict").click()
     page.wait_for_selector("#tried-labels")
-    assert "probability of at least 0.2" in page.locator("#result").inner_text()
+    assert "probability of 20 % or more" in page.locator("#result").inner_text()
 
 
 @pytest.mark.browser

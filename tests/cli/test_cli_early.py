@@ -16,7 +16,7 @@ WRONG = {
     "train digits --model mpl --out x": "got 'mpl'. Did you mean 'mlp'?",
     "train digits --calibrate afine --out x": "invalid choice: 'afine'",
     "train digits --preset spa-cocoo --out x": "unknown preset 'spa-cocoo'",
-    "train digits --epochs 0 --out x": "--epochs must be",
+    "train digits --epochs 0 --out x": "--epochs must lie in",
     "train digits --out /dev/null": "--out must be a folder",
     "compare digits --losses bce,spaa --out x": "unknown loss 'spaa'",
     "compare digits --model mpl --out x": "got 'mpl'",

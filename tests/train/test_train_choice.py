@@ -231,7 +231,7 @@ def test_the_command_line_shows_what_was_compared_and_keeps_members(tmp_path, ca
     assert main(given) == 0
     assert {path.stem for path in folder.iterdir()} == set(load(out).members)
     assert main([*given, "--engine", "spark"]) == 2
-    assert "--members takes the folder of a run" in capsys.readouterr().err
+    assert "--members and --format take the folder of a run" in capsys.readouterr().err
 
 
 def test_a_run_of_one_network_has_no_members_to_keep(rows, tmp_path):

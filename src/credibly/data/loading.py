@@ -329,7 +329,7 @@ def check_options(name: str, reader: Reader, options: Mapping[str, object]) -> N
         >>> check_options("xc", KINDS["xc"], {"year": 7})
         Traceback (most recent call last):
         ...
-        credibly.checks.InputError: xc has no option 'year'; it has labels, test, calibration.
+        credibly.checks.InputError: xc has no option 'year'; it has labels, test, calibration, val.
     """
     taken = reader.options()
     known = [*taken, *(option for option in SHARED if option not in taken)]

@@ -35,7 +35,7 @@ class Linear(nn.Linear):
 
     Example:
         >>> from scipy.sparse import csr_matrix
-        >>> from credibly.data import SparseRows
+        >>> from credibly.data.token_rows import SparseRows
         >>> layer, rows = Linear(4, 2), csr_matrix([[0, 3.0, 0, 1.0]], dtype="float32")
         >>> dense = layer(torch.from_numpy(rows.toarray()))
         >>> bool(torch.allclose(layer(SparseRows(rows).batch(torch.arange(1).numpy())), dense))

@@ -138,7 +138,10 @@ def as_targets(
         if array.ndim == 2 and array.dtype.kind in "uif" and coding != "signed":
             _refuse_targets(array, labels, where, first_row)
         raise InputError(f"{where}{error}") from error
-    return decoded if decoded.dtype == np.int8 else np.ascontiguousarray(decoded, np.float32)
+    if decoded.dtype == np.int8:
+        return decoded
+    whole = decoded.astype(np.int8)
+    return whole if np.array_equal(whole, decoded) else np.ascontiguousarray(decoded, np.float32)
 
 
 def _refuse_targets(array: Array, labels: Sequence[str], where: str, first_row: int) -> None:

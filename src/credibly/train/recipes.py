@@ -704,7 +704,7 @@ def _from_0_2(values: dict[str, Any]) -> Recipe:
     Example:
         >>> _from_0_2({"model": "tfidf", "solver": "lbfgs", "l2": 1.0, "epochs": 30})
         TextLinear(loss='auto', average_size=None, calibrate='auto', split_seed=0, workers=0, \
-checkpoint_seconds=30.0, tensorboard=False, l2=1.0, folds=None, terms=None)
+checkpoint_seconds=30.0, tensorboard=False, l2=1.0, folds=None, select='nll', terms=None)
     """
     known = {name for each in RECIPES.values() for name in option_names(each)}
     _only_known(values, (*known, "solver", "sweep"))
