@@ -96,5 +96,5 @@ def test_without_truth_nothing_is_shown_as_zero(tmp_path):
 def test_a_report_tells_how_far_it_is(partial):
     told = []
     report.render({"one": partial[1]}, resamples=5, advance=told.append)
-    assert len(told) >= 4
+    assert len(told) >= 3  # one file: its page, the comparison, the page as a whole
     assert sum(told) == pytest.approx(1, abs=0.01)
