@@ -266,7 +266,7 @@ def table(figures: dict[str, int]) -> str:
         f"| {name} | {count:,} | {f'{LIMITS[name]:,}' if name in LIMITS else ''} |"
         for name, count in figures.items()
     ]
-    return "\n".join(["| | now | at most |", "|---|---|---|", *rows])
+    return "\n".join(["| measure | now | at most |", "|---|---|---|", *rows])
 
 
 def measured() -> dict[str, int]:

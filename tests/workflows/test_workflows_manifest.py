@@ -29,7 +29,8 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("manifest")
     for name, settings in RUNS.items():
         fit(DATA, settings, folder=folder / name)
-    fit(DATA, recipe(model="linear", calibrate="affine", epochs=3, seed=1), folder=folder / "other")
+    other = recipe(model="linear", calibrate="affine", epochs=3)
+    fit(DATA, other, folder=folder / "other", seed=1)
     return folder
 
 

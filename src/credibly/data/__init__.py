@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from credibly.data.rows import Data
     from credibly.data.sparse_features import SparseFeatures
     from credibly.data.synthetic_data import synthetic
+    from credibly.data.token_rows import SparseRows
 
 __all__ = [
     "Data",
     "SparseFeatures",
+    "SparseRows",
     "StratifiedFolds",
     "digits",
     "from_arrays",
@@ -35,6 +37,7 @@ __all__ = [
 _WHERE = {
     "Data": "rows",
     "SparseFeatures": "sparse_features",
+    "SparseRows": "token_rows",
     "StratifiedFolds": "folds",
     "digits": "digits_scenes",
     "from_arrays": "loading",
